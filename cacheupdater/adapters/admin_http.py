@@ -1,0 +1,207 @@
+"""What an operator and Kubernetes ask over HTTP: `/metrics`, `/livez`, `/readyz`.
+
+The service starts one `AdminServer` when `admin:` is configured; it lives until shutdown is complete, so that a
+draining process still answers. It only reads, and knows nothing of what it reports: metrics and readiness are
+functions given to it. `/livez` asks nobody: that the event loop turned to answer is the proof, and a loop that
+does not turn fails the probe by its time limit; a liveness probe that asks a database makes one outage two.
+
+The server is our own because the task is three small GETs and a general one fits it badly: uvicorn 0.54 takes over
+the signal handlers in `serve`, exits the process when the port is taken, has no limit on the time or number of
+connections that have not yet sent a request, and waits in steps of 0.1 s when closing. Here a connection is one
+request, within fixed limits of size, time and number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from cacheupdater.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Metrics: TypeAlias = Callable[[str], tuple[bytes, str]]  # Accept header -> page and content type
+    Conditions: TypeAlias = Callable[[], Mapping[str, bool]]  # named conditions; ready when all are true
+
+HEAD_BYTES_MAX = 8 * 1024  # request line and headers; scrapers and probes send under 1 KiB
+REQUEST_S = 5.0  # for the head to arrive; probes give up sooner
+ANSWER_S = 30.0  # to make and send a page: thousands of namespaces over a slow link
+CONNECTIONS_MAX = 32  # a scraper, probes and a few people; beyond it connections are closed unheard
+CLOSE_S = 1.0  # for requests that are under way when closing
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_JSON = "application/json"
+_log = logging.getLogger(__name__)
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    headers: dict[str, str]  # names in lower case
+
+
+class AdminServer:
+    """The three pages on one address."""
+
+    def __init__(self, listen: str, *, metrics: Metrics, ready: Conditions) -> None:
+        """`listen` is host:port; with port 0 the system chooses one, see `port` after `start`."""
+        try:
+            parts = urlsplit(f"//{listen}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if not host or port is None:
+            raise Misconfigured(f"admin: listen: {listen!r} is not host:port")
+        self.host, self.port = host, port
+        self._metrics = metrics
+        self._ready = ready
+        # Of a page that is only for this machine, a foreign name in Host means that a browser was tricked into
+        # asking (DNS rebinding). On other addresses the names under which pods are asked cannot be known here.
+        self._names = {*_LOOPBACK_NAMES, host} if _is_loopback(host) else None
+        self._server: asyncio.Server | None = None
+        self._busy: set[asyncio.Task[None]] = set()
+        self._rendering = asyncio.Lock()  # one page of metrics at a time: each may be megabytes
+
+    async def start(self) -> None:
+        """Listen, or raise Misconfigured."""
+        try:
+            self._server = await asyncio.start_server(
+                self._connected, self.host, self.port, limit=HEAD_BYTES_MAX
+            )
+        except OSError as e:
+            raise Misconfigured(f"admin: cannot listen on {self.host}:{self.port}: {e}") from e
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening; what is under way may end within a bound."""
+        if self._server is None:
+            return
+        self._server.close()
+        if self._busy:
+            _, late = await asyncio.wait(self._busy, timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        self._server = None
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._busy) >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        self._busy.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (TimeoutError, OSError, asyncio.IncompleteReadError):
+            pass  # the asker has gone or is too slow: nobody is left to tell
+        except asyncio.CancelledError:
+            pass  # only `close` cancels us, and nobody awaits this task; cancelled tasks would be logged as errors
+        finally:
+            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+            self._busy.discard(task)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                request = _parse(await reader.readuntil(b"\r\n\r\n"))
+        except asyncio.LimitOverrunError:
+            request, answer = None, _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        except ValueError:
+            request, answer = None, _plain(HTTPStatus.BAD_REQUEST)
+        writer.transport.set_write_buffer_limits(high=0)  # drain means sent
+        async with asyncio.timeout(ANSWER_S):
+            if request is not None:
+                answer = await self._answer(request)
+            writer.write(_encode(answer, with_body=request is None or request.method != "HEAD"))
+            await writer.drain()
+
+    async def _answer(self, request: _Request) -> _Answer:
+        if self._names is not None and _host_name(request.headers.get("host", "")) not in self._names:
+            return _plain(HTTPStatus.FORBIDDEN)
+        if request.method not in {"GET", "HEAD"}:
+            return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            return await self._page(request)
+        except Exception as e:  # noqa: BLE001  # whatever fails inside is ours: logged by type, never shown
+            _log.error("admin: %s failed: %s", request.path, type(e).__name__)  # its text may carry keys
+            return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _page(self, request: _Request) -> _Answer:
+        if request.path == "/livez":
+            return _plain(HTTPStatus.OK)
+        if request.path == "/readyz":
+            return self._readiness()
+        if request.path == "/metrics":
+            async with (
+                self._rendering
+            ):  # in a thread: thousands of series take longer than a loop may stand still
+                accept = request.headers.get("accept", "")
+                return _Answer(HTTPStatus.OK, *await asyncio.to_thread(self._metrics, accept))
+        return _plain(HTTPStatus.NOT_FOUND)
+
+    def _readiness(self) -> _Answer:
+        conditions = dict(self._ready())
+        ready = all(conditions.values())
+        body = json.dumps({"ready": ready, "conditions": conditions}).encode()
+        return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, body, _JSON)
+
+
+def _parse(head: bytes) -> _Request:
+    """The head of a request, or ValueError."""
+    request_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    method, target, version = request_line.split(" ")
+    if not version.startswith("HTTP/1."):
+        raise ValueError(version)
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip() or (name.lower() == "host" and "host" in headers):
+            raise ValueError(line)
+        headers[name.lower()] = value.strip()
+    return _Request(method, target.partition("?")[0], headers)
+
+
+def _host_name(host: str) -> str | None:
+    """The name in a Host header, without port and brackets."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _plain(status: HTTPStatus) -> _Answer:
+    return _Answer(status, f"{status.phrase}\n".encode())
+
+
+def _encode(answer: _Answer, *, with_body: bool) -> bytes:
+    lines = [
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    ]
+    if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
+        lines.append("Allow: GET, HEAD")
+    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+    return head + answer.body if with_body else head

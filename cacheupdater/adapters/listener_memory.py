@@ -1,0 +1,81 @@
+"""`memory://name`: applications in the updater's own process hand in their hints through a mailbox.
+
+For demonstrations, tests and small programs that run both sides. The service makes one `MemoryListener` per name
+beside a memory queue and closes it with the other listeners. It looks into the mailbox at short intervals (senders
+are threads that know no event loop) and puts what it finds on the queue; a full queue leaves the frames in the
+mailbox, which is bounded. It copies nothing and decodes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cacheupdater_client import wire
+
+from cacheupdater.errors import Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cacheupdater.ports import Observer
+
+SCHEME = "memory://"
+LOOK_S = 0.005  # well below the 10 ms within which a change shall leave its application
+TAKE_FRAMES = 64  # what is out of the mailbox and not yet on the queue
+GRACE_S = 1.0  # how long closing waits for room on the queue
+
+
+class MemoryListener:
+    """The updater's end of one mailbox."""
+
+    def __init__(
+        self, put: Callable[[int, bytes], Awaitable[None]], hello: wire.Hello, *, observer: Observer
+    ) -> None:
+        """`put` waits until the queue has taken a pack."""
+        self._put = put
+        self._hello = hello
+        self._observer = observer
+        self._box: wire.Mailbox | None = None
+        self._taking: asyncio.Task[None] | None = None
+
+    async def start(self, address: str) -> None:
+        """Open the mailbox of that name, or raise Misconfigured."""
+        if not address.startswith(SCHEME):
+            raise Misconfigured(f"listen: {address!r} is not memory://name")
+        box = wire.mailbox(address.removeprefix(SCHEME))
+        if box.hello is not None:
+            raise Misconfigured(f"listen: another updater of this process listens on {address}")
+        box.open(self._hello)
+        self._box = box
+        self._taking = asyncio.get_running_loop().create_task(self._take_all())
+
+    async def close(self) -> None:
+        """Accept no more, take what was accepted, within a bound."""
+        if self._box is None or self._taking is None:
+            return
+        self._box.close()
+        await asyncio.wait([self._taking], timeout=GRACE_S)
+        if not self._taking.cancel():
+            self._taking.result()  # a fault of ours must not pass unseen
+        self._box = None
+
+    async def _take_all(self) -> None:
+        """Until the mailbox is closed and empty, or the queue is closed."""
+        assert self._box is not None
+        while True:
+            closed = self._box.hello is None  # read before taking: whatever was put before is taken after
+            frames = self._box.take(TAKE_FRAMES)
+            for at, (partition, pack) in enumerate(frames):
+                if partition >= self._hello.partitions:  # put with the hello of an earlier updater
+                    self._observer.count("intake_rejected", 1, reason="partition_out_of_range")
+                    continue
+                try:
+                    await self._put(partition, pack)
+                except Unavailable:
+                    self._observer.count("intake_rejected", len(frames) - at, reason="closed")
+                    return
+            if closed and not frames:
+                return
+            if not frames:
+                await asyncio.sleep(LOOK_S)

@@ -1,0 +1,354 @@
+"""Where applications on this machine hand in their hints: `unix:///path` and `tcp://host:port`.
+
+The service makes one `StreamListener` beside a memory queue, starts it when partitions are ready and closes it
+first of all. Each connection is a peer: it is told the hello at once, its frames are cut and put on the queue as
+they are, and it is told how many were taken. A full queue stops the reading of that peer until there is room.
+Whatever a peer does wrong costs only its own connection, with a counted reason. Packs are not looked into here
+(intake decodes them), and nothing is remembered beyond a connection: a client sends again what was not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import resource
+import socket
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+from urllib.parse import urlsplit
+
+from cacheupdater_client import wire
+
+from cacheupdater.errors import Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cacheupdater.ports import Observer
+
+READ_BYTES = (
+    64 * 1024
+)  # one read: some 4000 hints; with a cut frame of 257 KiB the most that a peer may occupy
+UNSENT_BYTES_MAX = (
+    4 * 1024
+)  # above it a peer is not told more until it has read; acknowledgements add up anyway
+SOCKET_MODE = 0o660  # applications share the group of the updater
+BACKLOG = 512  # a whole machine of workers may reconnect at the same instant after a restart
+QUIET_S = (
+    0.02  # nothing heard for so long while closing: nothing is in flight; local sockets take microseconds
+)
+KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
+
+
+class Inlet(Protocol):
+    """The side of a queue that listeners see."""
+
+    def offer(self, partition: int, payload: bytes) -> bool: ...
+
+    async def put(self, partition: int, payload: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one listener bears."""
+
+    peers: int = 1024  # connections; at most half of what the process may open
+    stall: float = 10.0  # s: a begun frame must end, and what we say must be read, within this
+    grace: float = 1.0  # s: how long closing waits for peers that keep sending
+
+
+class StreamListener:
+    """All addresses of `listen:`, with one cap on their peers."""
+
+    def __init__(
+        self, inlet: Inlet, hello: wire.Hello, *, observer: Observer, limits: Limits | None = None
+    ) -> None:
+        self.inlet = inlet
+        self.hello = wire.encode_hello(hello)
+        self.partitions = hello.partitions
+        self.limits = limits or Limits()
+        self.addresses: list[str] = []  # as bound: a port of 0 is told here
+        # Shared by all peers: the loop fills it and hands it to the peer in one step, so only rests are kept.
+        self.buffer = bytearray(READ_BYTES)
+        self._observer = observer
+        self._peers: set[_Peer] = set()
+        self._peers_max = min(self.limits.peers, _open_files_max() // 2)
+        self._servers: list[asyncio.AbstractServer] = []
+        self._files: list[
+            tuple[Path, int]
+        ] = []  # socket file and its inode: a successor's is not ours to remove
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def start(self, addresses: Sequence[str]) -> None:
+        """Listen on all of them, or on none and raise Misconfigured."""
+        try:
+            for address in addresses:
+                await self._listen(address)
+        except BaseException:
+            await self.close()
+            raise
+        self._sweep()
+
+    async def close(self) -> None:
+        """Stop accepting, take what is in flight, then part from all peers."""
+        for server in self._servers:
+            server.close()
+        await self._until_quiet()
+        self._peers_max = 0  # a connection that was accepted just before the end may still turn up
+        if self._sweeper:
+            self._sweeper.cancel()
+        for peer in list(self._peers):
+            peer.leave()
+        if self._peers:
+            await asyncio.sleep(QUIET_S)  # last acknowledgements go out
+        for peer in list(self._peers):
+            peer.abort()
+        for path, inode in self._files:
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == inode:
+                    path.unlink()
+        self._servers, self._files = [], []
+
+    def reject(self, reason: str) -> None:
+        """Count something refused."""
+        self._observer.count("intake_rejected", 1, reason=reason)
+
+    def admit(self, peer: _Peer) -> bool:
+        """Is there room for one more?"""
+        if len(self._peers) >= self._peers_max:
+            return False
+        self._peers.add(peer)
+        self._observer.level("peers", len(self._peers))
+        return True
+
+    def forget(self, peer: _Peer) -> None:
+        """Its connection is gone and all it sent is on the queue."""
+        self._peers.discard(peer)
+        self._observer.level("peers", len(self._peers))
+
+    async def _listen(self, address: str) -> None:
+        parts = urlsplit(address)
+        try:
+            if parts.scheme == "unix" and parts.path and not parts.netloc:
+                await self._listen_unix(Path(parts.path))
+            elif parts.scheme == "tcp" and parts.hostname and parts.port is not None:
+                await self._listen_tcp(parts.hostname, parts.port)
+            else:
+                raise Misconfigured(f"listen: {address!r} is neither unix:///path nor tcp://host:port")
+        except (OSError, ValueError) as e:  # ValueError: a port that is no number
+            raise Misconfigured(f"listen: cannot listen on {address}: {e}") from e
+
+    async def _listen_unix(self, path: Path) -> None:
+        sock = _bind_unix(path)
+        self._files.append((path, path.stat().st_ino))  # noqa: ASYNC240  # once, at the start, on a local path
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(lambda: _Peer(self), sock=sock, backlog=BACKLOG))
+        self.addresses.append(f"unix://{path}")
+
+    async def _listen_tcp(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Peer(self), host, port, backlog=BACKLOG)
+        self._servers.append(server)
+        name = f"[{host}]" if ":" in host else host
+        self.addresses.append(f"tcp://{name}:{server.sockets[0].getsockname()[1]}")
+
+    def _sweep(self) -> None:
+        """Part from peers that owe us something for too long; the hot path reads no clock for it."""
+        loop = asyncio.get_running_loop()
+        for peer in list(self._peers):
+            peer.check(loop.time())
+        self._sweeper = loop.call_later(self.limits.stall / 4, self._sweep)
+
+    async def _until_quiet(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.grace
+        while loop.time() < deadline:
+            for peer in self._peers:
+                peer.heard = False
+            await asyncio.sleep(QUIET_S)
+            if not any(peer.heard or peer.waiting for peer in self._peers):
+                return
+
+
+class _Peer(asyncio.BufferedProtocol):
+    """One connection."""
+
+    def __init__(self, listener: StreamListener) -> None:
+        self.heard = False
+        self.waiting: asyncio.Task[None] | None = None  # for room on the queue; reading is paused meanwhile
+        self._listener = listener
+        self._transport: asyncio.Transport
+        self._reader = wire.FrameReader()
+        self._rest = 0  # bytes that are not yet a whole frame
+        self._accepted = self._told = 0  # frames
+        self._writable = True
+        self._gone = False
+        self._progress = (0, 0.0)  # frames accepted, and since when it is that many
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
+        if not self._listener.admit(self):
+            self._drop("too_many_peers")
+            return
+        self._progress = (0, asyncio.get_running_loop().time())
+        _keep_alive(transport.get_extra_info("socket"))
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self._transport.write(self._listener.hello)
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  # the size is ours
+        return self._listener.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.heard = True
+        self._rest += nbytes
+        frames = self._reader.feed(bytes(memoryview(self._listener.buffer)[:nbytes]))
+        refused = self._offer(frames)
+        if refused:
+            self._transport.pause_reading()
+            self.waiting = asyncio.get_running_loop().create_task(self._wait(refused, frames))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # how it went is all the same
+        self._gone = True
+        if self.waiting:
+            return  # keeps its place among the peers until the queue has what it sent
+        if self._rest:
+            self._listener.reject("cut_short")
+        self._listener.forget(self)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._acknowledge()
+
+    def check(self, now: float) -> None:
+        """Does it owe the end of a frame, or to read, without having completed any frame for too long?"""
+        accepted, since = self._progress
+        owes = (self._rest and not self.waiting) or not self._writable
+        if not owes or self._gone or accepted != self._accepted:
+            self._progress = (self._accepted, now)
+        elif now - since > self._listener.limits.stall:
+            self._drop("stalled")
+
+    def leave(self) -> None:
+        """Part in peace: what was said still goes out."""
+        if self.waiting:
+            self.waiting.cancel()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _offer(self, frames: Iterator[tuple[int, bytes]]) -> tuple[int, bytes] | None:
+        """Put frames on the queue and acknowledge them, up to the first for which there is no room."""
+        offer, partitions = self._listener.inlet.offer, self._listener.partitions
+        refused = None
+        try:
+            for partition, pack in frames:
+                if partition >= partitions:
+                    raise wire.Malformed("partition_out_of_range", str(partition))  # noqa: TRY301  # as any broken frame
+                self._rest -= len(pack) + wire.FRAME_HEAD_BYTES
+                if not offer(partition, pack):
+                    refused = partition, pack
+                    break
+                self._accepted += 1
+        except wire.Malformed as e:
+            self._acknowledge()
+            self._drop(e.reason)
+        else:
+            self._acknowledge()
+        return refused
+
+    async def _wait(self, refused: tuple[int, bytes] | None, frames: Iterator[tuple[int, bytes]]) -> None:
+        """The slow way: frame by frame as room comes, then read on."""
+        try:
+            while refused:
+                await self._listener.inlet.put(*refused)
+                self._accepted += 1
+                refused = self._offer(frames)
+        except Unavailable:
+            self._transport.abort()  # not acknowledged: the client sends it to our successor
+        finally:
+            self.waiting = None
+            if self._gone:
+                self._listener.forget(self)
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _acknowledge(self) -> None:
+        if self._writable and self._accepted > self._told and not self._transport.is_closing():
+            self._told = self._accepted
+            self._transport.write(wire.encode_ack(self._told))
+
+    def _drop(self, reason: str) -> None:
+        self._rest = 0
+        self._listener.reject(reason)
+        self._transport.abort()
+
+
+def _open_files_max() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if limit == resource.RLIM_INFINITY else limit
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    if sock.family == socket.AF_UNIX:
+        return  # the kernel knows when the other process has gone
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not everywhere; elsewhere the system's two hours hold
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+
+
+def _bind_unix(path: Path) -> socket.socket:
+    """A listening socket at `path`, in the place of a dead one but never of a living one."""
+    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    with _claimed(path.parent):
+        _remove_dead(path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.bind(str(path))
+            path.chmod(SOCKET_MODE)  # before listen: nobody can connect under other permissions
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+    return sock
+
+
+@contextlib.contextmanager
+def _claimed(directory: Path) -> Iterator[None]:
+    """Two processes that start at once must not both take the other's fresh socket for a dead one."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as e:
+        raise Misconfigured(
+            f"listen: another process is starting to listen in {directory}; start again"
+        ) from e
+    finally:
+        os.close(handle)
+
+
+def _remove_dead(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise Misconfigured(f"listen: {path} is there and is no socket; remove it or choose another path")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except OSError:
+            pass  # alive: too busy to answer, or not for us to talk to
+    raise Misconfigured(f"listen: another process listens on {path}; stop it or choose another path")

@@ -1,0 +1,63 @@
+"""Logging of the service process: one line per record on stderr, safe to show.
+
+`run` sets it up once. Where stderr is a terminal the lines are for people, elsewhere they are JSON for a collector.
+Passwords in URLs are hidden and control characters escaped, so that a key or an error text cannot forge a line.
+Only our own loggers follow `--log-level`: drivers print parameters and commands when they are asked to be talkative.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import TextIO
+
+from cacheupdater.config.secrets import redact
+from cacheupdater.config.units import printable
+
+_OURS = "cacheupdater"
+_TEXT_MAX = 16_384  # characters of one message or traceback: collectors cut longer lines in two
+
+
+def configure(level: str, stream: TextIO) -> None:
+    """Replaces every handler of the root logger."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(PlainFormatter() if stream.isatty() else JsonFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger(_OURS).setLevel(level.upper())
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _clean(record.getMessage()),
+        }
+        if record.exc_info:
+            line["exception"] = _clean(self.formatException(record.exc_info))
+        return json.dumps(line)
+
+
+class PlainFormatter(logging.Formatter):
+    """Time, level and message; a traceback keeps its lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        head = f"{_time(record)} {record.levelname.lower():<7} {record.name}: "
+        trace = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        lines = [head + record.getMessage(), *trace]
+        return "\n".join(printable(_clean(line)) for line in lines)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return (
+        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def _clean(text: str) -> str:
+    shown = redact(text[: 2 * _TEXT_MAX])  # hidden before it is cut: half a URL does not look like one
+    return shown if len(shown) <= _TEXT_MAX else shown[:_TEXT_MAX] + "…"

@@ -1,0 +1,76 @@
+"""The updater as a process: event loop, signals, exit code. Lives from the built service to its drained end.
+
+The first SIGTERM or SIGINT asks the service to drain (exit 0). A second one aborts at once: whoever sends it has waited
+long enough, and what was not finished is loaded again by the next owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+from cacheupdater.cli import exits
+from cacheupdater.errors import CacheUpdaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+_log = logging.getLogger(__name__)
+
+
+class Runnable(Protocol):
+    """What a service is to its process."""
+
+    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
+        """Calls `ready` once with where it listens; returns the exit code when `stop` is set and all is drained."""
+        ...
+
+
+def serve(service: Runnable) -> int:
+    """Runs the service to its end. What it cannot explain is logged, passwords hidden, and ends with 70."""
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(service))
+    except CacheUpdaterError:
+        raise
+    except Exception:  # noqa: BLE001  the last line of defence: logged with passwords hidden, and an exit code
+        _log.exception("stopped by an error that nobody expected")
+        return exits.SOFTWARE
+
+
+async def _serve(service: Runnable) -> int:
+    stop = asyncio.Event()
+    _stop_on_signal(asyncio.get_running_loop(), stop)
+    return await service.run(_say_ready, stop)
+
+
+def _say_ready(where: str) -> None:
+    print(f"ready {where}".rstrip(), flush=True)
+
+
+def _stop_on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Plain handlers and not the loop's: the second signal must work even when the loop is stuck."""
+    first: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if first:
+            os.write(2, b"cacheupdater: aborted by a second signal\n")
+            os._exit(exits.SIGNALLED + number)
+        first.append(number)
+        loop.call_soon_threadsafe(stop.set)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed: it makes small reads and writes cheaper. None means asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,95 @@
+"""Where the updater listens: a unix socket, a TCP port, or a mailbox inside this process.
+
+The models parse them, the service hands their plain parts to the adapters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cacheupdater.config.units import shown
+
+UNIX_PATH_MAX = 100  # bytes: the kernel's sockaddr_un holds 104 to 108, and a temporary name needs a few
+_FORMS = "unix:///run/cacheupdater/hints.sock, tcp://127.0.0.1:7171 or memory://name"
+_HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """A socket file; its directory decides who may send hints."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"unix://{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """Port 0 takes any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAddress:
+    """A mailbox for clients in the same process."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"memory://{self.name}"
+
+
+Address: TypeAlias = UnixAddress | TcpAddress | MemoryAddress
+
+CONVENTIONAL = UnixAddress("/run/cacheupdater/hints.sock")
+"""Where a client with `emit="auto"` looks. The default of `listen` on every machine, so that one file means one thing."""
+
+
+def listen_address(value: object) -> Address:
+    """One item of `listen`."""
+    text = value if isinstance(value, str) else ""
+    scheme, sep, rest = text.partition("://")
+    if scheme == "unix" and sep:
+        return _unix(rest)
+    if scheme == "tcp" and sep:
+        return host_port(rest)
+    if scheme == "memory" and sep:
+        return _memory(rest)
+    raise ValueError(
+        f"{shown(text)} is no address to listen on; write {_FORMS}" if text else f"write {_FORMS}"
+    )
+
+
+def host_port(value: object) -> TcpAddress:
+    """`127.0.0.1:9464` or `[::1]:9464`. The host is required: who may connect shall be a decision."""
+    match = _HOST_PORT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("write a host and a port, such as 127.0.0.1:9464 (0.0.0.0 for every interface)")
+    port = int(match["port"])
+    if port > 65_535:
+        raise ValueError(f"port {port} is above 65535")
+    return TcpAddress(match["host"].strip("[]"), port)
+
+
+def _unix(path: str) -> UnixAddress:
+    if not path.startswith("/") or path.endswith("/"):
+        raise ValueError(
+            "a unix socket needs the absolute path of a file, such as unix:///run/cacheupdater/hints.sock"
+        )
+    if len(path.encode()) > UNIX_PATH_MAX:
+        raise ValueError(f"the path of a unix socket may have at most {UNIX_PATH_MAX} bytes")
+    return UnixAddress(path)
+
+
+def _memory(name: str) -> MemoryAddress:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
+        raise ValueError("a mailbox needs a name, such as memory://main")
+    return MemoryAddress(name)

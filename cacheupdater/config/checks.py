@@ -1,0 +1,145 @@
+"""The second pass: what no single value shows, such as a ttl that is shorter than the interval of refreshes.
+
+`load` runs it on whatever parts are well formed, so that one run names every problem with its line. Nothing is
+contacted and no loader is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from cacheupdater.config.addresses import TcpAddress
+from cacheupdater.config.statements import statement_problem
+from cacheupdater.config.units import shown
+from cacheupdater.core.keyspace import Pattern, overlaps
+from cacheupdater.core.limits import Limits
+from cacheupdater.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.config.document import Document
+    from cacheupdater.config.models import LoadSection, NamespaceSection, SourceSection, TopSection
+    from cacheupdater.config.problems import Path
+    from cacheupdater.config.settings import NamespaceConfig
+
+HEAD_TIMEOUT_S = Limits().head_timeout
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")  # a metric's label: short and from a closed set
+
+
+def check_names(document: Document, section: str, names: Sequence[str]) -> None:
+    for name in names:
+        if not _NAME.fullmatch(name):
+            message = (
+                f"{shown(name)} is no name; use at most 63 letters, digits, - and _, beginning with a letter"
+            )
+            document.refuse((section, name), message, key=True)
+
+
+def check_listen(document: Document, top: TopSection) -> None:
+    """Each address once; port 0 means any port and clashes with nothing."""
+    if top.listen is not None and not top.listen:
+        document.refuse(
+            ("listen",), "names no address, so no hint could arrive; remove it for the conventional socket"
+        )
+    taken: dict[object, int] = {}
+    for at, address in enumerate(top.listen or ()):
+        if isinstance(address, TcpAddress) and not address.port:
+            continue
+        if address in taken:
+            document.refuse(("listen", at), f"is the same address as listen[{taken[address]}]")
+        taken.setdefault(address, at)
+    if top.admin and top.admin.listen in taken:
+        document.refuse(("admin", "listen"), f"is the same address as listen[{taken[top.admin.listen]}]")
+
+
+def check_source(document: Document, name: str, source: SourceSection) -> None:
+    if source.statement_timeout >= HEAD_TIMEOUT_S:
+        document.refuse(
+            ("sources", name, "statement_timeout"),
+            f"must be below {HEAD_TIMEOUT_S:g}s, after which a refresh is given up: its answer would come too late",
+        )
+
+
+def check_load(document: Document, name: str, load: LoadSection, sources: Sequence[str]) -> None:
+    """One way to load, from a source that exists and can do it. `sources` are the declared names."""
+    path: Path = ("namespaces", name, "load")
+    said = [
+        way for way, value in (("sql", load.sql), ("table", load.table), ("python", load.python)) if value
+    ]
+    if len(said) != 1:
+        has = f"has {' and '.join(said)}" if said else "says no way to load"
+        document.refuse(path, f"{has}; name exactly one of sql, table and python")
+    elif load.rows and not load.sql:
+        document.refuse(
+            (*path, "rows"),
+            "is for sql; a table's rows have one key each, a Python loader groups as it likes",
+        )
+    if load.source not in sources:
+        close = get_close_matches(load.source, sources, n=1)
+        known = f'did you mean "{close[0]}"?' if close else f"declared: {', '.join(sources) or 'none'}"
+        document.refuse((*path, "source"), f"no source is called {shown(load.source)}; {known}")
+
+
+def check_source_url(document: Document, name: str, load: LoadSection, source: SourceSection) -> None:
+    if source.url is None and (load.sql or load.table):
+        document.refuse(
+            ("namespaces", name, "load", "source"),
+            f"source {shown(load.source)} has no url, which {'sql' if load.sql else 'table'} needs",
+        )
+
+
+def compiled(document: Document, name: str, section: NamespaceSection) -> Pattern | None:
+    """The namespace's pattern and what its SQL makes of it."""
+    try:
+        pattern = Pattern.compile(section.key)
+    except Misconfigured as e:
+        document.refuse(("namespaces", name, "key"), str(e))
+        return None
+    problem = statement_problem(section.load.sql, pattern.names) if section.load.sql else ""
+    if problem:
+        document.refuse(("namespaces", name, "load", "sql"), problem)
+    return pattern
+
+
+def check_overlap(document: Document, patterns: Mapping[str, Pattern]) -> None:
+    """Two namespaces may not claim the same keys. Only patterns of one shape can."""
+    shapes: dict[object, list[str]] = {}
+    for name, pattern in patterns.items():
+        same_shape = shapes.setdefault(pattern.literals, [])
+        rival = next((other for other in same_shape if overlaps(pattern, patterns[other])), None)
+        if rival:
+            message = f"takes the same keys as {shown(patterns[rival].text)} of namespace {shown(rival)}"
+            document.refuse(("namespaces", name, "key"), f"{shown(pattern.text)} {message}")
+        else:
+            same_shape.append(name)
+
+
+def check_merged(document: Document, one: NamespaceConfig) -> None:
+    """What holds between settings that may come from different places: noted where the namespace says them, else at it."""
+    path: Path = ("namespaces", one.name)
+    shortest = one.ttl * (1 - one.ttl_jitter)
+    if shortest <= one.every:
+        document.refuse(
+            (*path, "ttl") if (*path, "ttl") in document.values else (*path, "refresh", "every"),
+            f"a ttl of {one.ttl:g}s less {one.ttl_jitter:.0%} jitter is not longer than refresh.every {one.every:g}s: "
+            f"values would expire before they are refreshed",
+        )
+    many = getattr(one.load, "rows", "one") == "many"
+    if many and one.encoding not in {"json", "msgpack"}:
+        document.refuse(
+            (*path, "value", "encoding"),
+            f"{one.encoding} cannot hold the list that rows: many makes; use json or msgpack",
+        )
+    _check_columns(document, one)
+
+
+def _check_columns(document: Document, one: NamespaceConfig) -> None:
+    path: Path = ("namespaces", one.name, "value", "columns")
+    columns = one.columns or ()
+    if len(set(columns)) < len(columns):
+        document.refuse(path, "names a column twice")
+    if len(columns) > 1 and one.encoding in {"string", "raw"}:
+        document.refuse(path, f"{one.encoding} holds a single column; use json or hash for {len(columns)}")

@@ -1,0 +1,66 @@
+"""What a file says, as a plain tree of text, with the place of every key and value and what is wrong with them.
+
+`reader` fills it, `load` and `checks` read the tree and add what they refuse; it lives for one `load_config`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from cacheupdater.config.problems import TOP, ConfigErrors, Path, Place, Problem
+
+Tree: TypeAlias = "str | list[Tree] | dict[str, Tree]"
+
+
+@dataclass(slots=True)
+class Document:
+    """One file, read. Only what could be understood is in the tree."""
+
+    file: str
+    lines: list[str]
+    tree: dict[str, Tree] = field(default_factory=dict)
+    keys: dict[Path, Place] = field(default_factory=dict)
+    values: dict[Path, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    _names: dict[str, list[str]] = field(default_factory=dict)
+    _refused: set[Path] = field(default_factory=set)
+
+    def refuse(self, path: Path, message: str, *, key: bool = False) -> None:
+        """Notes a problem with a value (or its key); one that is missing is noted at the section that lacks it.
+
+        One problem per path: the first says why, later ones would only follow from it.
+        """
+        if path not in self._refused:
+            self._refused.add(path)
+            self.note(path, self._place(path, key=key), message)
+
+    def note(self, path: Path, place: Place, message: str) -> None:
+        """Notes a problem at a place that the path does not tell."""
+        source = self.lines[place.line] if place.line < len(self.lines) else ""
+        self.problems.append(Problem(self.file, place, path, message, source))
+
+    def raise_if_refused(self) -> None:
+        if self.problems:
+            raise ConfigErrors(self.problems)
+
+    def known(self, path: Path) -> Path:
+        """The longest part of the path that stands in the file."""
+        while path and path not in self.values:
+            path = path[:-1]
+        return path
+
+    def names(self, section: str) -> list[str]:
+        """The keys of a section of the document, well formed or not."""
+        if section not in self._names:
+            self._names[section] = [
+                str(path[1]) for path in self.keys if len(path) == 2 and path[0] == section
+            ]
+        return self._names[section]
+
+    def _place(self, path: Path, *, key: bool) -> Place:
+        known = self.known(path)
+        value = self.values.get(known, TOP)
+        if key or known != path or not value.width:
+            return self.keys.get(known, value)
+        return value

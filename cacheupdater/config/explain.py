@@ -1,0 +1,94 @@
+"""From pydantic's errors to sentences that name what to write instead.
+
+`load` calls this with what a model refused; each error becomes one problem of the document. Wording lives here alone.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, get_args
+
+from pydantic import BaseModel
+
+from cacheupdater.config.units import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from cacheupdater.config.document import Document
+    from cacheupdater.config.problems import Path
+
+_WORDS = {
+    "model_type": "must be a section of `key: value` lines",
+    "dict_type": "must be a section of `key: value` lines",
+    "tuple_type": "must be a list, such as [one, two]",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+    "string_pattern_mismatch": "has the wrong form",
+}
+_FORMS = {
+    "table": 'must be the name of a table, perhaps with its schema, such as "shop.products"',
+    "python": 'must name a function as "module:function", such as "shop.loaders:banners"',
+}
+
+
+def explain(document: Document, model: type[BaseModel], error: ValidationError, path: Path) -> None:
+    """Notes every error of one section, which stands at `path`."""
+    for detail in error.errors(include_url=False, include_input=True):
+        loc = detail["loc"]
+        unknown = detail["type"] == "extra_forbidden"
+        full = (*path, *loc)
+        at = full if detail["type"] == "missing" else document.known(full)
+        document.refuse(at, _message(model, detail), key=unknown)
+
+
+def _message(model: type[BaseModel], detail: ErrorDetails) -> str:
+    kind, loc, ctx = detail["type"], detail["loc"], detail.get("ctx", {})
+    home = _model_at(model, loc[:-1]) if loc else model
+    name = str(loc[-1]) if loc else ""
+    if kind == "extra_forbidden":
+        return f"unknown key{_suggestion(home, name)}"
+    if kind == "missing":
+        return f"is required: {home.model_fields[name].description}"
+    if kind == "value_error":
+        return str(ctx["error"])
+    if kind == "literal_error":
+        return _choice(str(detail["input"]), str(ctx["expected"]))
+    if kind == "string_pattern_mismatch":
+        return _FORMS.get(name, _WORDS[kind])
+    return _WORDS.get(kind) or detail["msg"].replace("Input should be", "must be").replace(
+        "Value should", "must"
+    )
+
+
+def _choice(value: str, expected: str) -> str:
+    choices = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
+    close = get_close_matches(value, choices, n=1)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    quoted = expected.replace("'", '"')
+    return f"{shown(value)} must be {quoted}{hint}"
+
+
+def _suggestion(home: type[BaseModel], name: str) -> str:
+    """A key spelt almost so, or the same key one section deeper."""
+    close = get_close_matches(name, list(home.model_fields), n=1)
+    deeper = [f"{outer}.{name}" for outer, inner in _sections(home) if name in inner.model_fields]
+    best = (deeper + close)[:1]
+    return f'; did you mean "{best[0]}"?' if best else f"; known here: {', '.join(home.model_fields)}"
+
+
+def _sections(home: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in home.model_fields.items():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield name, part
+
+
+def _model_at(model: type[BaseModel], loc: Path) -> type[BaseModel]:
+    for step in loc:
+        model = dict(_sections(model)).get(str(step), model)
+    return model

@@ -1,0 +1,218 @@
+"""What may stand in the file: one frozen model per section, each field with its unit and the reason of its default.
+
+`load` validates the tree with these and merges them into `settings`, which is what the service reads. A field that
+`defaults:` can set is None here when nobody said it; the built-in values stand in `BUILT_IN`. Unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from cacheupdater.config import units
+from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
+from cacheupdater.config.secrets import Url
+from cacheupdater.core.encoding import Encoding  # noqa: TC001  pydantic reads it
+
+_YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
+_JITTER_MAX = 0.5  # more than half would make the ttl a lottery
+
+Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
+Duration: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(gt=0, le=_YEAR)]
+Interval: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge=0, le=_YEAR)]
+Rate: TypeAlias = Annotated[float, BeforeValidator(units.rate), Field(gt=0, le=1e9)]
+Count: TypeAlias = Annotated[int, BeforeValidator(units.whole), Field(ge=1)]
+WrongType: TypeAlias = Literal["refuse", "replace"]
+Rows: TypeAlias = Literal["one", "many"]
+
+
+def _url(value: object) -> Url:
+    """Messages about a URL never repeat it: it may hold a password."""
+    if not isinstance(value, str) or not value.partition("://")[1]:
+        raise ValueError("must be a URL such as redis://127.0.0.1:6379/0")
+    if not value.isprintable() or " " in value:
+        raise ValueError("holds a space or a control character")
+    return Url(value)
+
+
+def _cache_url(value: object) -> Url:
+    url = _url(value)
+    if url.scheme not in {"redis", "rediss", "unix"}:
+        raise ValueError(
+            f"{units.shown(url.scheme)} is no scheme for Redis; use redis://, rediss:// or unix://"
+        )
+    return url
+
+
+_ASYNC_DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+_SYNC_DRIVERS = {"pysqlite", "psycopg2", "pg8000", "mysqldb", "pymysql", "pyodbc"}
+
+
+def _source_url(value: object) -> Url:
+    url = _url(value)
+    dialect, _, driver = url.scheme.partition("+")
+    if not driver or driver in _SYNC_DRIVERS:
+        better = _ASYNC_DRIVERS.get(dialect)
+        advice = (
+            f"write {better}://" if better else "name one behind a plus sign, as in postgresql+asyncpg://"
+        )
+        raise ValueError(
+            f"{units.shown(url.scheme)} is not asynchronous and would stop the updater; {advice}"
+        )
+    return url
+
+
+_LATER_QUEUES = {"kafka", "sqlite", "postgresql", "postgresql+asyncpg", "sqlite+aiosqlite"}
+
+
+def _queue_url(value: object) -> str:
+    if value == "memory://":
+        return "memory://"
+    scheme = value.partition("://")[0] if isinstance(value, str) else ""
+    if scheme in _LATER_QUEUES:
+        raise ValueError(f"{scheme}:// is not part of this version; use memory://")
+    raise ValueError("is no queue; use memory://")
+
+
+def _ttl(value: object) -> object:
+    """`ttl: 5m` is short for `ttl: {base: 5m}`."""
+    return {"base": value} if isinstance(value, str) else value
+
+
+def _jitter(value: object) -> float:
+    share = units.percent(value)
+    if share > _JITTER_MAX:
+        raise ValueError(f"must be at most {_JITTER_MAX:.0%}")
+    return share
+
+
+Jitter: TypeAlias = Annotated[float, BeforeValidator(_jitter)]
+CacheUrl: TypeAlias = Annotated[Url, BeforeValidator(_cache_url)]
+SourceUrl: TypeAlias = Annotated[Url, BeforeValidator(_source_url)]
+QueueUrl: TypeAlias = Annotated[str, BeforeValidator(_queue_url)]
+Listen: TypeAlias = Annotated[Address, BeforeValidator(listen_address)]
+HostPort: TypeAlias = Annotated[TcpAddress, BeforeValidator(host_port)]
+
+
+class Section(BaseModel):
+    """Base of every section."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
+        ser_json_inf_nan="null",
+    )
+
+
+class QueueSection(Section):
+    url: QueueUrl = "memory://"
+    partitions: Annotated[Count, Field(le=1024)] = 1
+    """One process owns all partitions of a memory queue, so more of them only make its units smaller."""
+
+
+class CacheSection(Section):
+    url: CacheUrl = Field(description="where Redis is, such as redis://127.0.0.1:6379/0")
+
+
+class AdminSection(Section):
+    listen: HostPort = Field(description="where /metrics, /livez and /readyz answer, such as 127.0.0.1:9464")
+
+
+class SourceSection(Section):
+    url: SourceUrl | None = None
+    """May be left out where only Python loaders use the source: it is then a budget with a name."""
+    budget: Rate = Field(description="the rows that this database can afford, such as 500/s")
+    """No default: nobody but its owner knows."""
+    pool_size: Annotated[Count, Field(le=1000)] = 5
+    """Connections. Five run thousands of small statements a second and are little for any database."""
+    statement_timeout: Duration = 1.0
+    """Seconds. A batch by primary key takes milliseconds; one that takes 1 s meets a database in trouble."""
+
+
+class LoadSection(Section):
+    source: Text = Field(description="the name of a source")
+    sql: Text | None = None
+    table: (
+        Annotated[Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")]
+        | None
+    ) = None
+    python: (
+        Annotated[Text, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")] | None
+    ) = None
+    rows: Rows | None = None
+
+
+class ValueSection(Section):
+    encoding: Encoding | None = None
+    columns: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1600)] | None = (
+        None  # PostgreSQL's columns per table
+    )
+    wrong_type: WrongType | None = None
+
+
+class TtlSection(Section):
+    base: Duration | None = None
+    jitter: Jitter | None = None
+
+
+class RefreshSection(Section):
+    every: Interval | None = None
+
+
+class MissingSection(Section):
+    ttl: Interval | None = None
+
+
+class QuotaSection(Section):
+    rate: Rate = Field(description="the rows that this namespace may cost, such as 50/s")
+    burst: Annotated[Count, Field(le=1_000_000)] | None = None
+    """Rows. None: one second of the rate, at least 1."""
+
+
+class DefaultsSection(Section):
+    """What `defaults:` may say, and every namespace again."""
+
+    ttl: Annotated[TtlSection, BeforeValidator(_ttl)] = TtlSection()
+    value: ValueSection = ValueSection()
+    refresh: RefreshSection = RefreshSection()
+    missing: MissingSection = MissingSection()
+    quota: QuotaSection | None = None
+    max_backlog: Annotated[Count, Field(le=1_000_000)] | None = None
+
+
+class NamespaceSection(DefaultsSection):
+    key: Text = Field(description='the pattern of its keys, such as "product:{id:int}"')
+    load: LoadSection = Field(description="where its rows come from, such as {source: main, table: products}")
+
+
+class TopSection(Section):
+    """The document without its sources, defaults and namespaces, which are validated one by one."""
+
+    version: Annotated[Literal[1], BeforeValidator(units.whole)] = Field(description="write `version: 1`")
+    listen: tuple[Listen, ...] | None = None
+    queue: QueueSection = QueueSection()
+    cache: CacheSection = Field(
+        description='which Redis to keep fresh, such as {url: "redis://127.0.0.1:6379/0"}'
+    )
+    admin: AdminSection | None = None
+
+
+BUILT_IN = DefaultsSection.model_construct(
+    # What is read is at most 5 min old even if every hint were lost; jitter, so that keys written together do not expire together.
+    ttl=TtlSection.model_construct(base=300.0, jitter=0.1),
+    # json: readable by any client. refuse: a value of another Redis type is somebody's; it is left alone and counted.
+    value=ValueSection.model_construct(encoding="json", columns=None, wrong_type="refuse"),
+    # 5 s: about as old as people accept on a page, and a hot key then costs 0.2 rows a second.
+    refresh=RefreshSection.model_construct(every=5.0),
+    # 30 s: reads of rows that do not exist cost one load per key and half minute; a change ends the mark at once.
+    missing=MissingSection.model_construct(ttl=30.0),
+    # keys: at 500 rows a second 20 s of work, less than the 30 s after which hints are dropped anyway.
+    max_backlog=10_000,
+)

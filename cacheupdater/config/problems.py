@@ -1,0 +1,105 @@
+"""What is wrong with a configuration, all of it at once, each with the line that a person must look at.
+
+Reading and checking add `Problem`s to a `Document`; `ConfigErrors` carries them to whoever called `load_config` and
+renders them for a terminal. Passwords in source lines and messages are hidden here, in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from cacheupdater.config.secrets import redact
+from cacheupdater.config.units import printable
+from cacheupdater.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way from the top of the document to a value."""
+
+SHOWN_MAX = 20  # problems printed; beyond that nobody reads on, and the first ones explain the rest
+LINE_MAX = 160  # characters of a source line printed
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stretch of one line of the file, counted from 0. A `width` of 0 points at no text."""
+
+    line: int
+    column: int
+    width: int
+
+
+TOP = Place(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding."""
+
+    file: str
+    place: Place | None  # None: there is no file to look into
+    path: Path
+    message: str
+    source: str = ""  # the whole line, as it stands in the file
+
+    def __str__(self) -> str:
+        place = self.place
+        where = f"{self.file}:{place.line + 1}:{place.column + 1}" if place else self.file
+        what = f"{dotted(self.path)}: {self.message}" if self.path else self.message
+        return printable(redact(f"{where}: {what}"))
+
+    def excerpt(self) -> str:
+        """The source line with a caret under what is meant; empty where there is nothing to show."""
+        place = self.place
+        if not place or not place.width or place.column >= LINE_MAX:
+            return ""
+        before, rest = self.source[: place.column], self.source[place.column :]
+        meant = _plain(rest[: place.width])
+        line, lead = _plain(self.source)[:LINE_MAX], len(_plain(before))
+        caret = " " * lead + "^" * min(len(meant), LINE_MAX - lead)
+        number = f"{place.line + 1:>5}"
+        return f"{number} | {line}\n{' ' * len(number)} | {caret}"
+
+
+class ConfigErrors(Misconfigured):
+    """Every problem of a configuration, in the order of its lines."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=_order))
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """As printed by the command line."""
+        lines: list[str] = []
+        for problem in self.problems[:SHOWN_MAX]:
+            lines.append(str(problem))
+            excerpt = problem.excerpt()
+            if excerpt:
+                lines.append(excerpt)
+        more = len(self.problems) - SHOWN_MAX
+        if more > 0:
+            lines.append(f"and {more} more")
+        return "\n".join(lines)
+
+
+def _order(problem: Problem) -> tuple[int, int]:
+    return (problem.place.line, problem.place.column) if problem.place else (0, 0)
+
+
+def dotted(path: Path) -> str:
+    """`namespaces.product.load`, `listen[1]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f"{'.' if text else ''}{step}"
+    return text
+
+
+def _plain(text: str) -> str:
+    """Safe for a terminal: no password, no tab or control character that would shift or colour it."""
+    return "".join(sign if sign.isprintable() else " " for sign in redact(text))

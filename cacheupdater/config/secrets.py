@@ -1,0 +1,49 @@
+"""Addresses that may hold a password, and the one rule for hiding it.
+
+`Url` travels from the file to the adapter that connects; whatever prints it on the way (a repr, an f-string, a dump,
+a log line) shows `***`. `redact` does the same for text that somebody else made: errors, source lines, logs.
+"""
+
+from __future__ import annotations
+
+import re
+
+_USERINFO = re.compile(
+    r"""(://[^\s:@/"']*):[^\s"']*@"""
+)  # greedy to the last @: a raw password may hold one itself
+_PARAMETER = re.compile(r"""((?:password|passwd|pwd|secret|token)=)[^&\s"']+""", re.IGNORECASE)
+
+
+def redact(text: str) -> str:
+    """The text with every password in a URL replaced by ***."""
+    return _PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1:***@", text))
+
+
+class Url:
+    """A URL whose password shows only on request."""
+
+    __slots__ = ("__secret",)
+
+    def __init__(self, text: str) -> None:
+        self.__secret = text
+
+    def reveal(self) -> str:
+        """The URL as written, for the driver alone."""
+        return self.__secret
+
+    @property
+    def scheme(self) -> str:
+        """What stands before `://`."""
+        return self.__secret.partition("://")[0]
+
+    def __str__(self) -> str:
+        return redact(self.__secret)
+
+    def __repr__(self) -> str:
+        return f"Url({redact(self.__secret)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Url) and self.__secret == other.__secret
+
+    def __hash__(self) -> int:
+        return hash(self.__secret)

@@ -1,0 +1,104 @@
+"""Quantities as people write them: `100ms`, `1h30m`, `500/s`, `64MiB`, `10%`.
+
+The models call these to type a value; each takes what stood in the file and raises ValueError with a message that
+names the forms. A bare number is refused: nobody should have to look up whether `30` means seconds or milliseconds.
+Durations become seconds, rates become rows per second, sizes bytes, percentages shares of one.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PER_SECOND = {"ms": 1000, "s": 1}
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
+_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"  # plain ASCII: no sign, no exponent, nothing that could overflow
+_DURATION = re.compile(
+    rf"(?:({_NUMBER})d)?(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?(?:({_NUMBER})ms)?"
+)
+_DURATION_UNITS = ("d", "h", "m", "s", "ms")
+_RATE = re.compile(rf"({_NUMBER})/([smh])")
+_SIZE = re.compile(rf"({_NUMBER})(B|KiB|MiB|GiB)")
+_PERCENT = re.compile(rf"({_NUMBER})%")
+_WHOLE = re.compile(r"[0-9]{1,12}")
+
+_SHOWN_MAX = 40  # characters of a wrong value in a message
+
+
+def duration(value: object) -> float:
+    """Seconds."""
+    text = _text(value, "a duration such as 100ms, 2s, 5m or 1h30m")
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(_refusal(text, "a duration such as 100ms, 2s, 5m or 1h30m"))
+    said = zip(_DURATION_UNITS, match.groups(), strict=True)
+    return sum(_seconds(float(number), unit) for unit, number in said if number is not None)
+
+
+def _seconds(number: float, unit: str) -> float:
+    # dividing keeps 100ms at exactly 0.1
+    return number / _PER_SECOND[unit] if unit in _PER_SECOND else number * _SECONDS[unit]
+
+
+def rate(value: object) -> float:
+    """Rows per second."""
+    form = "a rate in rows such as 500/s, 50/m or 1000/h"
+    text = _text(value, form)
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise ValueError(_refusal(text, form))
+    return float(match[1]) / _seconds(1, match[2])
+
+
+def size(value: object) -> int:
+    """Bytes."""
+    form = "a size such as 512KiB, 64MiB or 1GiB"
+    text = _text(value, form)
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(_refusal(text, form))
+    return int(float(match[1]) * _BYTES[match[2]])
+
+
+def percent(value: object) -> float:
+    """A share of one."""
+    form = "a percentage such as 10%"
+    text = _text(value, form)
+    match = _PERCENT.fullmatch(text)
+    if match is None:
+        raise ValueError(_refusal(text, form))
+    return float(match[1]) / 100
+
+
+def whole(value: object) -> int:
+    """A count; the one kind of number that needs no unit."""
+    text = _text(value, "a whole number")
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{shown(text)} is not a whole number")
+    return int(text)
+
+
+def shown(text: str) -> str:
+    """A value of the file inside a message: quoted, control characters escaped, not too long."""
+    short = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
+    return f'"{printable(short)}"'
+
+
+def printable(text: str) -> str:
+    """Safe for a terminal and for one line: whatever is not printable is escaped."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text
+    )
+
+
+def _text(value: object, form: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be {form}")  # noqa: TRY004  pydantic collects ValueError, a TypeError would pass through it
+    return value.strip()
+
+
+def _refusal(text: str, form: str) -> str:
+    if re.fullmatch(_NUMBER, text):
+        return f"{shown(text)} has no unit; write {form}"
+    return f"{shown(text)} is not {form}"

@@ -1,0 +1,41 @@
+"""How the write of one key ended, in the words of the fence.
+
+The writer adapter makes answers, the engine reads them. They live as long as the unit they belong to.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Result(Enum):
+    """The outcome of one fenced write. The first three finish a head; the others make its key due again."""
+
+    WRITTEN = "written"
+    UNCHANGED = "unchanged"  # the same bytes were there: ttl and floor moved
+    DUPLICATE = "duplicate"  # this very token had written already
+    REFUSED = "refused"  # something newer happened since the token was taken
+    TOO_OLD = "too_old"  # the load took longer than load_age, or the token is ahead of Redis' clock
+    WRONG_TYPE = "wrong_type"  # the key holds another type than the namespace writes
+    FAILED = "failed"  # Redis refused this one key, or its value could not be encoded
+    BRAKED = "braked"  # a suspicious mass deletion: nothing was written
+
+
+FINISHING = frozenset({Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE})
+
+
+class Answer(NamedTuple):
+    """`wait` is for refused: seconds after the token was taken at which the floor will have passed."""
+
+    result: Result
+    wait: float = 0.0
+    why: str = ""
+
+
+WRITTEN = Answer(Result.WRITTEN)
+UNCHANGED = Answer(Result.UNCHANGED)
+DUPLICATE = Answer(Result.DUPLICATE)
+TOO_OLD = Answer(Result.TOO_OLD)
+WRONG_TYPE = Answer(Result.WRONG_TYPE)
+BRAKED = Answer(Result.BRAKED)

@@ -1,0 +1,129 @@
+"""The Block/Decline automaton of one key, as a table and nothing else.
+
+Everything that decides what a hint does to a key stands here; `dedup` carries it out for whole batches, and
+`docs/automaton.md` is drawn from it (`python -m cacheupdater.core.automaton` prints the page; a test compares).
+
+A key has no seat (INIT), a head that is due (DUE), a head that runs (PROCESS), a running head with one waiting
+tail (BLOCK), or a seat that outlives its ended head (HELD). Two rules keep the table short:
+
+1. A hint never takes back what a stronger one asked for: merging keeps the strongest kind and the highest urgency.
+2. Only an end that wrote keeps the seat (FINISHED); any other end (FAILED) passes its hints to the tail, else to
+   the key itself, which is due again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from types import MappingProxyType
+
+
+class State(Enum):
+    """Where a key stands."""
+
+    INIT = "Init"
+    DUE = "Process, due"
+    PROCESS = "Process, running"
+    BLOCK = "Block"
+    HELD = "Held"
+
+
+class Event(Enum):
+    """What happens to a key."""
+
+    TOUCH = "touch after the hold"
+    TOUCH_HELD = "touch within the hold"
+    MISS = "miss"
+    MISS_SOON = "miss within gap of an end"
+    MISS_ABSENT = "miss of a row known to be absent"
+    CHANGE = "change"
+    STARTED = "tokens taken"
+    FINISHED = "written, unchanged or duplicate"
+    FAILED = "refused, too old, error, evicted"
+    DROPPED = "dropped"
+    OVER = "hold and gap over"
+
+
+class Action(Enum):
+    """What is done about it."""
+
+    ACCEPT = "a new head, not before gap after the last start"
+    MERGE = "merged into the due head"
+    BLOCK = "a tail waits"
+    COVER = "covered by the tail"
+    HOLD = "declined: held"
+    DECLINE = "declined: the running or just written value serves it"
+    ABSENT = "declined: absent"
+    RUN = "load and write"
+    KEEP = "the seat is kept until hold and gap are over"
+    PROMOTE = "the tail becomes the head, with its own clock"
+    AGAIN = "due again, with its hints, attempts and delay"
+    FORGET = "the key leaves memory"
+
+
+_S, _E, _A = State, Event, Action
+
+TABLE = MappingProxyType(
+    {
+        (_S.INIT, _E.TOUCH): (_S.DUE, _A.ACCEPT),
+        (_S.INIT, _E.MISS): (_S.DUE, _A.ACCEPT),
+        (_S.INIT, _E.MISS_ABSENT): (_S.INIT, _A.ABSENT),
+        (_S.INIT, _E.CHANGE): (_S.DUE, _A.ACCEPT),
+        (_S.DUE, _E.TOUCH): (_S.DUE, _A.MERGE),
+        (_S.DUE, _E.MISS): (_S.DUE, _A.MERGE),
+        (_S.DUE, _E.CHANGE): (_S.DUE, _A.MERGE),
+        (_S.DUE, _E.STARTED): (_S.PROCESS, _A.RUN),
+        (_S.DUE, _E.DROPPED): (_S.INIT, _A.FORGET),
+        (_S.PROCESS, _E.TOUCH_HELD): (_S.PROCESS, _A.HOLD),
+        (_S.PROCESS, _E.TOUCH): (_S.BLOCK, _A.BLOCK),
+        (_S.PROCESS, _E.MISS): (_S.PROCESS, _A.DECLINE),
+        (_S.PROCESS, _E.CHANGE): (_S.BLOCK, _A.BLOCK),
+        (_S.PROCESS, _E.FINISHED): (_S.HELD, _A.KEEP),
+        (_S.PROCESS, _E.FAILED): (_S.DUE, _A.AGAIN),
+        (_S.BLOCK, _E.TOUCH_HELD): (_S.BLOCK, _A.HOLD),
+        (_S.BLOCK, _E.TOUCH): (_S.BLOCK, _A.COVER),
+        (_S.BLOCK, _E.MISS): (_S.BLOCK, _A.DECLINE),
+        (_S.BLOCK, _E.CHANGE): (_S.BLOCK, _A.COVER),
+        (_S.BLOCK, _E.FINISHED): (_S.DUE, _A.PROMOTE),
+        (_S.BLOCK, _E.FAILED): (_S.DUE, _A.AGAIN),
+        (_S.HELD, _E.TOUCH_HELD): (_S.HELD, _A.HOLD),
+        (_S.HELD, _E.TOUCH): (_S.DUE, _A.ACCEPT),
+        (_S.HELD, _E.MISS_SOON): (_S.HELD, _A.DECLINE),
+        (_S.HELD, _E.MISS): (_S.DUE, _A.ACCEPT),
+        (_S.HELD, _E.MISS_ABSENT): (_S.HELD, _A.ABSENT),
+        (_S.HELD, _E.CHANGE): (_S.DUE, _A.ACCEPT),
+        (_S.HELD, _E.OVER): (_S.INIT, _A.FORGET),
+    }
+)
+
+
+def _page() -> str:
+    """The committed page: a state diagram and the table, both from TABLE."""
+    rows = [(s, e, t, a) for (s, e), (t, a) in TABLE.items()]
+    arrows = [f"    {s.name} --> {t.name}: {e.value}" for s, e, t, _ in rows if s is not t]
+    stays = [f"    {s.name} --> {s.name}: {e.value}" for s, e, t, _ in rows if s is t]
+    names = [f'    state "{s.value}" as {s.name}' for s in State]
+    lines = [f"| {s.value} | {e.value} | {t.value} | {a.value} |" for s, e, t, a in rows]
+    return "\n".join(
+        [
+            "# The Block/Decline automaton",
+            "",
+            "Drawn from `cacheupdater/core/automaton.py` by `make diagram`; a test fails when this page is older.",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            *names,
+            "    [*] --> INIT",
+            *arrows,
+            *stays,
+            "```",
+            "",
+            "| state | event | next state | what is done |",
+            "| --- | --- | --- | --- |",
+            *lines,
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    print(_page(), end="")  # noqa: T201  the page is this module's output when it is run

@@ -1,0 +1,259 @@
+"""The automaton of `automaton.TABLE`, carried out for whole batches: who has a seat, and what its hints become.
+
+One dict holds a key's seat, the unit that it waits, runs or is held in; so starting, ending and expiring a unit
+touch one object, and the path of a touch whose key has a seat is one membership test (a dict of floats with side
+tables was measured twice as slow and larger). Tails stand in a dict of live ones only. A heap of units, not of
+keys, tells when holds are over; units that run are kept in the order of their starts, for eviction.
+
+One per engine. Nothing here awaits, so promotion, decline, ending and eviction are atomic in their event loop.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.automaton import TABLE, Action, Event, State
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.schedule import Schedule
+from cacheupdater.core.unit import URGENCY, Claim, Phase, Tail, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cacheupdater.core.absent import AbsentMarks
+    from cacheupdater.core.cursors import Origin
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
+
+
+class Dedup:
+    """The seats of one partition."""
+
+    def __init__(self, limits: Limits, marks: AbsentMarks) -> None:
+        self.seats: dict[bytes, Unit] = {}
+        self.tails: dict[bytes, Tail] = {}
+        self.schedule = Schedule(self.seats, limits)
+        self.running_keys = 0
+        self._limits = limits
+        self._marks = marks
+        self._running: dict[Unit, None] = {}
+        self._late = 0  # units with seats whose hold is over: their touches need a look
+        self._timers: list[tuple[float, int, Unit]] = []  # (end of hold or seat, order, unit)
+        self._order = count()
+
+    # --- hints ------------------------------------------------------------------------------------------
+
+    def touches(self, keys: Sequence[bytes], now: float) -> tuple[list[bytes], list[bytes]]:
+        """Of these touched keys, those that need a seat, and those whose hold is over while their head runs.
+
+        All others are merged into a due head or held: nothing is left to do for them.
+        """
+        seats = self.seats
+        if not self._late:
+            return [key for key in keys if key not in seats], []
+        fresh, over = [], []
+        spaced = now - self._limits.gap
+        for key in keys:
+            unit = seats.get(key)
+            if unit is None:
+                fresh.append(key)
+            elif unit.late:
+                if unit.phase is Phase.HELD and unit.began <= spaced:
+                    self._vacate(unit, key)
+                    fresh.append(key)
+                else:
+                    over.append(key)
+        return fresh, over
+
+    def hint(self, key: bytes, kind: Kind, origin: Origin, now: float) -> Action:
+        """What the table says to one hint. A key that ends up without a seat is left to `accept`, with others."""
+        unit = self.seats.get(key)
+        event = self._event(key, kind, unit, now)
+        action = TABLE[self._state(key, unit), event][1]
+        if unit is None:
+            return action
+        if action is Action.ACCEPT:
+            self._vacate(unit, key)
+            spaced = unit.began + self._limits.gap
+            if spaced > now:
+                claim = Claim(kind, URGENCY[kind], origin, now, not_before=spaced)
+                self._seat(unit.namespace, [key], claim, now)
+        elif action is Action.MERGE:
+            claim = unit.claim.covering(kind)
+            if claim is not unit.claim:
+                self.schedule.leave(unit)
+                claim.origin.open -= 1  # _seat opens it again
+                self._seat(unit.namespace, [key], claim, now)
+        elif action is Action.BLOCK:
+            origin.open += 1
+            self.tails[key] = Tail(kind, origin, now)
+        elif action is Action.COVER:
+            tail = self.tails[key]
+            if kind > tail.kind:
+                self.tails[key] = tail._replace(kind=kind)
+        return action
+
+    def accept(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
+        """New heads for keys that have no seat; cut so that a unit can run as it came."""
+        size = self._limits.unit_keys
+        if len(unique := dict.fromkeys(keys)) < len(
+            keys
+        ):  # our client never repeats a key in a pack; others may
+            keys = list(unique)
+        for at in range(0, len(keys), size):
+            self._seat(namespace, keys[at : at + size], claim, now)
+
+    def _seat(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
+        unit = Unit(namespace, keys, claim)
+        claim.origin.open += len(keys)
+        self.seats.update(dict.fromkeys(keys, unit))
+        self.schedule.add(unit, now)
+
+    def _vacate(self, unit: Unit, key: bytes) -> None:
+        unit.gone += 1
+        del self.seats[key]
+
+    def _state(self, key: bytes, unit: Unit | None) -> State:
+        if unit is None:
+            return State.INIT
+        if unit.phase is Phase.DUE:
+            return State.DUE
+        if unit.phase is Phase.HELD:
+            return State.HELD
+        return State.BLOCK if key in self.tails else State.PROCESS
+
+    def _event(self, key: bytes, kind: Kind, unit: Unit | None, now: float) -> Event:
+        if kind is Kind.CHANGE:
+            return Event.CHANGE
+        if kind is Kind.TOUCH:
+            held = unit is not None and unit.phase is not Phase.DUE and now < unit.hold_until
+            return Event.TOUCH_HELD if held else Event.TOUCH
+        if unit is not None and unit.phase is not Phase.HELD:
+            return Event.MISS
+        if unit is not None and now < unit.ended + self._limits.gap:
+            return Event.MISS_SOON
+        return Event.MISS_ABSENT if key in self._marks else Event.MISS
+
+    # --- units ------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[Unit]:
+        """Units whose tokens were just taken: still DUE until `run`, so that bad keys can leave first."""
+        return self.schedule.start(now)
+
+    def run(self, unit: Unit, hold: float, now: float) -> None:
+        """The head begins to run; hold, head timeout and spacing count from here."""
+        unit.phase = Phase.RUNNING
+        unit.began = now
+        unit.hold_until = now + hold
+        self._running[unit] = None
+        self.running_keys += len(unit.keys)
+        if hold > 0.0:
+            heappush(self._timers, (unit.hold_until, next(self._order), unit))
+        else:
+            self._set_late(unit)
+
+    def finish(self, unit: Unit, now: float) -> None:
+        """The head of every key that is still in the unit has written: tails are promoted, seats are kept."""
+        for claim, keys in unit.live_parts(self.seats):
+            claim.origin.open -= len(keys)
+        self._ended(unit)
+        unit.phase, unit.ended = Phase.HELD, now
+        if self.tails:
+            for key in [key for key in unit.live(self.seats) if key in self.tails]:
+                self._promote(unit, key, now)
+        if unit.gone == len(unit.keys):
+            self._over(unit)
+        elif unit.late:
+            self._hold_on(unit)
+
+    def _promote(self, unit: Unit, key: bytes, now: float) -> None:
+        tail = self.tails.pop(key)
+        tail.origin.open -= 1  # _seat opens it again
+        unit.gone += 1
+        claim = Claim(tail.kind, URGENCY[tail.kind], tail.origin, tail.since, unit.began + self._limits.gap)
+        self._seat(unit.namespace, [key], claim, now)
+
+    def again(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
+        """These heads did not write: what they stood for is due again, together with what waited behind them."""
+        claim = claim._replace(not_before=max(claim.not_before, unit.began + self._limits.gap))
+        blocked = [key for key in keys if key in self.tails] if self.tails else []
+        unit.gone += len(keys)
+        claim.origin.open -= len(keys)  # _seat opens it again
+        for key in blocked:
+            tail = self.tails.pop(key)
+            tail.origin.open -= 1
+            self._seat(unit.namespace, [key], claim.covering(tail.kind), now)
+        rest = [key for key in keys if self.seats[key] is unit] if blocked else keys
+        if rest:
+            self._seat(unit.namespace, rest, claim, now)
+
+    def give_up(self, unit: Unit, key: bytes) -> Tail | None:
+        """The key leaves without a refresh; its tail, if any, is given up with it. Origins stay open."""
+        self._vacate(unit, key)
+        return self.tails.pop(key, None)
+
+    def close(self, unit: Unit) -> None:
+        """The unit ended and none of its keys is left in it."""
+        self._ended(unit)
+        self._over(unit)
+
+    def overdue(self, now: float) -> Iterator[Unit]:
+        """Units that have run for longer than a head may; the caller ends each before it asks for the next."""
+        while self._running:
+            unit = next(iter(self._running))
+            if unit.began + self._limits.head_timeout > now:
+                return
+            yield unit
+
+    def expire(self, now: float) -> None:
+        """Holds that are over make their units late; seats that are over are forgotten."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            _, _, unit = heappop(timers)
+            if unit.phase is Phase.RUNNING:
+                self._set_late(unit)
+            elif unit.phase is Phase.HELD:
+                if unit.ended + self._limits.gap <= now:
+                    self._forget(unit)
+                else:
+                    self._hold_on(unit)
+
+    def wake(self) -> float:
+        """When the next hold, seat or head is over."""
+        times = [self.schedule.wake]
+        if self._timers:
+            times.append(self._timers[0][0])
+        if self._running:
+            times.append(next(iter(self._running)).began + self._limits.head_timeout)
+        return min(times)
+
+    def _hold_on(self, unit: Unit) -> None:
+        """The hold is over, the gap after the end is not: misses are still declined."""
+        self._set_late(unit)
+        heappush(self._timers, (unit.ended + self._limits.gap, next(self._order), unit))
+
+    def _set_late(self, unit: Unit) -> None:
+        if not unit.late:
+            unit.late = True
+            self._late += 1
+
+    def _ended(self, unit: Unit) -> None:
+        del self._running[unit]
+        self.running_keys -= len(unit.keys)
+        unit.parts = unit.captures = ()
+
+    def _forget(self, unit: Unit) -> None:
+        forget = self.seats.__delitem__
+        for key in unit.live(self.seats):
+            forget(key)
+        self._over(unit)
+
+    def _over(self, unit: Unit) -> None:
+        unit.phase = Phase.OVER
+        unit.keys = []
+        unit.gone = 0
+        if unit.late:
+            unit.late = False
+            self._late -= 1

@@ -1,0 +1,144 @@
+"""How a loaded value becomes the bytes that Redis holds: readable by any client, in any language.
+
+`encoder(kind)` is asked once per namespace and its answer called once per loaded key, by the load stage. A value is
+what a loader returned: the columns of a row by name, a list of those (`rows: many`), or anything a Python loader makes.
+
+- `json`: Decimal and UUID are strings, datetime is RFC 3339, bytes are base64, NULL, NaN and infinity are null.
+- `string`: the only column, or the value itself, as text; bytes stay as they are.
+- `hash`: one field per column, each as `string` would spell it, nested values as JSON. A NULL has no field: Redis
+  hashes know none, and an absent field is how they say it.
+- `msgpack`: as json, but bytes stay bytes and times with a zone are msgpack's timestamps.
+- `raw`: the only column, or the value itself, which must be bytes.
+
+What an encoding cannot express is `Faulty` and names the column and the type, never the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from cacheupdater.errors import Faulty
+
+Encoding: TypeAlias = Literal["json", "string", "hash", "msgpack", "raw"]
+Encoder: TypeAlias = Callable[[object], bytes | Mapping[bytes, bytes]]
+
+VALUE_BYTES_MAX = 1024 * 1024  # a larger value stalls Redis and every reader; fields count for a hash
+
+_json = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical")
+_msgpack = msgspec.msgpack.Encoder(decimal_format="string", uuid_format="canonical")
+_FAILURES = (
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)  # what msgspec raises for a value it cannot take
+
+
+def encoder(kind: Encoding) -> Encoder:
+    """The function that turns values into what Redis shall hold; it raises Faulty for those it cannot."""
+    return _ENCODERS[kind]
+
+
+def _json_value(value: object) -> bytes:
+    return _encoded("json", _json.encode, value)
+
+
+def _msgpack_value(value: object) -> bytes:
+    return _encoded("msgpack", _msgpack.encode, value)
+
+
+def _encoded(kind: Encoding, encode: Callable[[object], bytes], value: object) -> bytes:
+    try:
+        return _capped(encode(value))
+    except _FAILURES as e:
+        raise Faulty(f"encoding {kind} cannot express {_culprit(encode, value)}") from e
+
+
+def _culprit(encode: Callable[[object], bytes], value: object) -> str:
+    """Which column it was: each alone fails as the whole did."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            try:
+                encode(part)
+            except _FAILURES:
+                return f"column {name!r}, of type {type(part).__name__}"
+    return f"a value of type {type(value).__name__}"
+
+
+def _string_value(value: object) -> bytes:
+    return _capped(_text("string", *_single("string", value)))
+
+
+def _raw_value(value: object) -> bytes:
+    what, content = _single("raw", value)
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise Faulty(f"encoding raw takes bytes; {what} is of type {type(content).__name__}")
+    return _capped(bytes(content))
+
+
+def _hash_value(value: object) -> Mapping[bytes, bytes]:
+    if not isinstance(value, Mapping):
+        raise Faulty(
+            f"encoding hash takes one row of named columns, got a value of type {type(value).__name__}"
+        )
+    fields = {
+        str(name).encode(): _text("hash", f"column {name!r}", part)
+        for name, part in value.items()
+        if part is not None
+    }
+    if not fields:
+        raise Faulty("encoding hash got no column that is not NULL; Redis holds no empty hash")
+    _check_size(sum(map(len, fields)) + sum(map(len, fields.values())))
+    return fields
+
+
+def _single(kind: Encoding, value: object) -> tuple[str, object]:
+    """The content of a value of one column, and what to call it in an error."""
+    if not isinstance(value, Mapping):
+        return "the value", value
+    if len(value) != 1:
+        names = ", ".join(map(str, value)) or "none"
+        raise Faulty(f"encoding {kind} takes one column, got {names}; name it with columns: [...]")
+    name, content = next(iter(value.items()))
+    return f"column {name!r}", content
+
+
+def _text(kind: Encoding, what: str, value: object) -> bytes:
+    """A value in the words of JSON, but without quotes: a text is itself, a time is RFC 3339."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        spelled = _json.encode(value)
+    except _FAILURES as e:
+        raise Faulty(f"encoding {kind} cannot express {what}, of type {type(value).__name__}") from e
+    if spelled == b"null":
+        raise Faulty(f"encoding {kind} cannot express {what}: it is NULL or not a number")
+    if kind == "string" and spelled[:1] in b"[{":
+        raise Faulty(
+            f"encoding string takes one plain value; {what} is of type {type(value).__name__}, use json"
+        )
+    return msgspec.json.decode(spelled, type=str).encode() if spelled[:1] == b'"' else spelled
+
+
+def _capped(encoded: bytes) -> bytes:
+    _check_size(len(encoded))
+    return encoded
+
+
+def _check_size(size: int) -> None:
+    if size > VALUE_BYTES_MAX:
+        raise Faulty(f"the value takes {size} bytes, more than the {VALUE_BYTES_MAX} that one key may hold")
+
+
+_ENCODERS: dict[Encoding, Encoder] = {
+    "json": _json_value,
+    "string": _string_value,
+    "hash": _hash_value,
+    "msgpack": _msgpack_value,
+    "raw": _raw_value,
+}

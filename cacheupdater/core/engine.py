@@ -1,0 +1,370 @@
+"""One partition's brain: it is told what happened and answers what to do.
+
+The partition's shell calls it with `now` on every occasion: hints were read, a unit's writes were answered, a unit
+failed, an invalidation was acknowledged; and `step` whenever something may be due. It never awaits, so each call
+is atomic; it lives from the gain of a partition to its hand-over and is then forgotten as a whole.
+
+What to do when is decided by its parts: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may
+be committed), `retry` (failures), `absent` (rows that are not there), `brake` (rows that cannot be gone).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.absent import AbsentMarks
+from cacheupdater.core.answers import FINISHING, UNCHANGED, WRITTEN, Answer, Result
+from cacheupdater.core.automaton import Action
+from cacheupdater.core.brake import Brake
+from cacheupdater.core.cursors import NOWHERE, Cursor, Origin
+from cacheupdater.core.dedup import Dedup
+from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.metrics import Tally
+from cacheupdater.core.retry import Quarantine, Troubles
+from cacheupdater.core.unit import URGENCY, Claim, Phase, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.policy import Policy
+
+
+class Failure(NamedTuple):
+    """Why a unit came to nothing. `own` means the fault of its keys or statement: cut it smaller and count it."""
+
+    error: str
+    own: bool
+
+
+@dataclass(slots=True)
+class Invalidation:
+    """Keys whose change could not be served: they must leave Redis before their hints are finished."""
+
+    keys: list[bytes] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+
+
+class Work(NamedTuple):
+    """What the shell shall do now, and when to ask again if nothing happens before."""
+
+    units: list[Unit]
+    invalidation: Invalidation | None
+    wake: float
+
+
+class Engine:
+    """Everything that one partition decides."""
+
+    def __init__(
+        self,
+        keyspace: Keyspace[Namespace],
+        policy: Policy,
+        *,
+        limits: Limits,
+        random: Callable[[], float],
+        offset: int,
+    ) -> None:
+        self.cursor = Cursor(offset)
+        self.tally = Tally()
+        self.ages: list[tuple[str, float, int]] = []  # (namespace, seconds from hint to value, keys)
+        self.quarantine = Quarantine(limits)
+        self._keyspace = keyspace
+        self._policy = policy
+        self._limits = limits
+        self._marks = AbsentMarks(limits.absent)
+        self._dedup = Dedup(limits, self._marks)
+        self._troubles = Troubles(limits, random)
+        self._brakes: dict[Namespace, Brake] = {}
+        self._invalidation = Invalidation()
+        self._invalidating = 0
+        self._pruned = -inf
+
+    # --- what can be asked ------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """Live heads, tails and invalidations."""
+        dedup = self._dedup
+        return dedup.schedule.waiting + dedup.running_keys + len(dedup.tails) + self._invalidating
+
+    @property
+    def full(self) -> bool:
+        """Reading pauses until some of it is done."""
+        return self.pending >= self._limits.pending
+
+    @property
+    def tracked(self) -> int:
+        """Keys that take memory."""
+        return len(self._dedup.seats)
+
+    # --- what happens -----------------------------------------------------------------------------------
+
+    def on_hints(self, batch: Iterable[Hints], now: float) -> None:
+        """Packs were read, in the order of their offsets."""
+        self._advance(now)
+        for hints in batch:
+            origin = self.cursor.read(hints.offset)
+            self.tally.add("hints", sum(hints.counts) or len(hints.keys), hints.kind.name.lower())
+            if hints.kind is Kind.TOUCH:
+                keys = self._policy.on_hints(hints.keys, hints.counts, now)
+                self._touches(keys, origin, now)
+            else:
+                self._others(hints, origin, now)
+
+    def skip(self, offset: int) -> None:
+        """A message that is no pack was read; it has nothing to wait for."""
+        self.cursor.read(offset)
+
+    def step(self, now: float) -> Work:
+        """Whatever time has brought about: evictions, drops, and the units that can be paid for now."""
+        self._advance(now)
+        asked = self._policy.tick(now)
+        if asked:
+            self._touches(asked, NOWHERE, now)
+        for unit in self._dedup.overdue(now):
+            self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
+            self._fail(unit, Failure("evicted", own=False), now)
+        if now - self._pruned >= self._limits.prune:
+            self._pruned = now
+            self._dedup.schedule.drop_aged(now)
+        units = [unit for unit in self._dedup.start(now) if self._run(unit, now)]
+        self._account_for_drops()
+        return Work(units, self._take_invalidation(), self._wake())
+
+    def braked(self, unit: Unit, absent: Sequence[bytes], now: float) -> bool:
+        """Whether so many rows of this unit are suddenly absent that nothing may be deleted."""
+        touched = {k for claim, keys in unit.parts if claim.kind is Kind.TOUCH for k in keys}
+        brake = self._brakes.setdefault(unit.namespace, Brake())
+        return brake.trips(len(touched), sum(key in touched for key in absent), now)
+
+    def on_answers(
+        self, unit: Unit, answers: Sequence[Answer], now: float, *, absent: Sequence[bytes] = ()
+    ) -> None:
+        """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
+        self._advance(now)
+        unit.namespace.source.free += 1
+        if unit.phase is not Phase.RUNNING:
+            self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
+            return
+        failed = {
+            key: answer
+            for key, answer in zip(unit.keys, answers, strict=True)
+            if answer is not WRITTEN and answer is not UNCHANGED and answer.result not in FINISHING
+        }
+        self._count_results(unit, answers)
+        self._report_ages(unit, now)
+        if failed:
+            self._settle(unit, failed, now)
+        self._finish(unit, answers, absent, now)
+
+    def on_failure(self, unit: Unit, failure: Failure, now: float) -> None:
+        """The unit came to nothing: its load failed, or Redis could not be reached."""
+        self._advance(now)
+        unit.namespace.source.free += 1
+        if unit.phase is Phase.RUNNING:
+            self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
+            self._fail(unit, failure, now)
+
+    def on_invalidated(self, invalidation: Invalidation, *, done: bool) -> None:
+        """Redis has acknowledged these removals, or they must be asked for again."""
+        if done:
+            self._invalidating -= len(invalidation.keys)
+            for origin in invalidation.origins:
+                origin.open -= 1
+        else:
+            self._invalidation.keys += invalidation.keys
+            self._invalidation.origins += invalidation.origins
+
+    # --- hints ------------------------------------------------------------------------------------------
+
+    def _advance(self, now: float) -> None:
+        self._marks.expire(now)
+        self._dedup.expire(now)
+
+    def _touches(self, keys: Sequence[bytes], origin: Origin, now: float) -> None:
+        if self._marks.keys:
+            self._marks.end(keys)
+        fresh, over = self._dedup.touches(keys, now)
+        self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
+        fresh += [key for key in over if self._decide(key, Kind.TOUCH, origin, now)]
+        if fresh:
+            self._accept(fresh, Kind.TOUCH, origin, now)
+
+    def _others(self, hints: Hints, origin: Origin, now: float) -> None:
+        if hints.kind is Kind.CHANGE and self._marks.keys:
+            self._marks.end(hints.keys)
+        fresh = [key for key in hints.keys if self._decide(key, hints.kind, origin, now)]
+        if fresh:
+            self._accept(fresh, hints.kind, origin, now)
+
+    def _decide(self, key: bytes, kind: Kind, origin: Origin, now: float) -> bool:
+        """What the automaton says; True when the key needs a seat of its own."""
+        action = self._dedup.hint(key, kind, origin, now)
+        unit = self._dedup.seats.get(key)
+        if unit is None and action is Action.ACCEPT:
+            return True
+        self.tally.add("decisions", 1, unit.namespace.name if unit else "", reason=action.name.lower())
+        return False
+
+    def _accept(self, keys: list[bytes], kind: Kind, origin: Origin, now: float) -> None:
+        if self.quarantine.keys:
+            keys = self._outside_quarantine(keys, kind, origin, now)
+        groups, unknown = self._keyspace.resolve_many(keys)
+        self.tally.add("dropped", len(unknown), reason="unknown")
+        claim = Claim(kind, URGENCY[kind], origin, now)
+        for namespace, known in groups.items():
+            self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
+            self._dedup.accept(namespace, known, claim, now)
+
+    def _outside_quarantine(self, keys: list[bytes], kind: Kind, origin: Origin, now: float) -> list[bytes]:
+        barred = [key for key in keys if self.quarantine.bars(key, now)]
+        if not barred:
+            return keys
+        self.tally.add("dropped", len(barred), reason="quarantined")
+        if kind is Kind.CHANGE:
+            origin.open += len(barred)
+            self._invalidate(barred, [origin] * len(barred))
+        out = set(barred)
+        return [key for key in keys if key not in out]
+
+    # --- units ------------------------------------------------------------------------------------------
+
+    def _run(self, unit: Unit, now: float) -> bool:
+        """Captures are parsed here, once a key is worth a load; what does not parse was nobody's key."""
+        parse = unit.namespace.pattern.parse
+        captures = [parsed for key in unit.keys if (parsed := parse(key)) is not None]
+        if len(captures) < len(unit.keys):
+            self._remove(unit, {key for key in unit.keys if parse(key) is None})
+        unit.captures = captures
+        if not unit.keys:
+            unit.namespace.source.free += 1
+            return False
+        self._dedup.run(unit, self._policy.hold(unit.namespace), now)
+        self.tally.add("rows", len(unit.keys), unit.namespace.name)
+        return True
+
+    def _remove(self, unit: Unit, bad: set[bytes]) -> None:
+        self.tally.add("dropped", len(bad), reason="unknown")
+        parts = []
+        for claim, keys in unit.parts:
+            good = [key for key in keys if key not in bad]
+            claim.origin.open -= len(keys) - len(good)
+            parts.append((claim, good))
+        unit.parts = parts
+        unit.keys = [key for key in unit.keys if key not in bad]
+        for key in bad:
+            del self._dedup.seats[key]
+
+    def _finish(self, unit: Unit, answers: Sequence[Answer], absent: Sequence[bytes], now: float) -> None:
+        """Whoever is still in the unit has written."""
+        seats = self._dedup.seats
+        gone = unit.gone
+        keys = unit.live(seats)
+        self._troubles.over(keys)
+        if absent:
+            self._marks.mark((key for key in absent if seats.get(key) is unit), unit.namespace.missing_ttl)
+        changed = [a is WRITTEN for a in answers if not gone or a.result in FINISHING]
+        self._policy.on_loaded(keys, changed, now)
+        if len(unit.keys) == gone:
+            self._dedup.close(unit)
+        else:
+            self._dedup.finish(unit, now)
+
+    def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
+        """Keys whose write was not accepted leave the unit, each by its own rule."""
+        for claim, keys in unit.parts:
+            for key in keys:
+                answer = failed.get(key)
+                if answer is None:
+                    continue
+                if answer.result is Result.REFUSED:
+                    refused = claim.covering(Kind.CHANGE)._replace(not_before=now + answer.wait)
+                    self._dedup.again(unit, [key], refused, now)
+                else:
+                    own = answer.result is not Result.TOO_OLD
+                    self._retry(unit, key, claim, Failure(answer.why or answer.result.value, own), now)
+
+    def _fail(self, unit: Unit, failure: Failure, now: float) -> None:
+        """The whole unit leaves: cut smaller when the fault is its own, as it was when it is not."""
+        parts = list(unit.parts)
+        cut = failure.own and len(unit.keys) > 1
+        for claim, keys in parts:
+            if cut:
+                middle = len(keys) // 2 if len(parts) == 1 else len(keys)
+                for half in (keys[:middle], keys[middle:]):
+                    if half:
+                        self._dedup.again(unit, half, claim._replace(alone=True), now)
+            elif failure.own:
+                self._retry(unit, keys[0], claim, failure, now)
+            else:
+                for key in keys:
+                    self._troubles.failed(key, own=False)
+                self._dedup.again(
+                    unit, keys, claim._replace(not_before=now + self._troubles.delay(keys[0])), now
+                )
+        self._dedup.close(unit)
+
+    def _retry(self, unit: Unit, key: bytes, claim: Claim, failure: Failure, now: float) -> None:
+        """One key failed by its own fault: later again, or never again."""
+        if not self._troubles.failed(key, own=failure.own):
+            self._dedup.again(unit, [key], claim._replace(not_before=now + self._troubles.delay(key)), now)
+            return
+        tail = self._dedup.give_up(unit, key)
+        self._troubles.over([key])
+        self.quarantine.put(key, failure.error, now)
+        self.tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
+        if tail is not None:
+            tail.origin.open -= 1
+        if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
+            self._invalidate([key], [claim.origin])
+        else:
+            claim.origin.open -= 1
+
+    def _account_for_drops(self) -> None:
+        """A dropped change must not leave its old value behind; any other drop is only counted."""
+        for namespace, keys, claim, reason in self._dedup.schedule.dropped:
+            self.tally.add("dropped", len(keys), namespace.name, reason=reason)
+            self._troubles.over(keys)
+            if claim.kind is Kind.CHANGE:
+                self._invalidate(keys, [claim.origin] * len(keys))
+            else:
+                claim.origin.open -= len(keys)
+        self._dedup.schedule.dropped.clear()
+
+    # --- small change -----------------------------------------------------------------------------------
+
+    def _invalidate(self, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
+        """The origins stay open until Redis has acknowledged."""
+        self._invalidating += len(keys)
+        self._invalidation.keys.extend(keys)
+        self._invalidation.origins.extend(origins)
+        self.tally.add("invalidations", len(keys))
+
+    def _take_invalidation(self) -> Invalidation | None:
+        if not self._invalidation.keys:
+            return None
+        taken, self._invalidation = self._invalidation, Invalidation()
+        return taken
+
+    def _wake(self) -> float:
+        waits = self._dedup.schedule.waiting > 0
+        return min(self._dedup.wake(), self._pruned + self._limits.prune if waits else inf)
+
+    def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> None:
+        written, unchanged = answers.count(WRITTEN), answers.count(UNCHANGED)
+        name = unit.namespace.name
+        self.tally.add("refreshes", written, name, reason=Result.WRITTEN.value)
+        self.tally.add("refreshes", unchanged, name, reason=Result.UNCHANGED.value)
+        if written + unchanged < len(answers):
+            for answer in answers:
+                if answer.result not in (Result.WRITTEN, Result.UNCHANGED):
+                    self.tally.add("refreshes", 1, name, reason=answer.result.value)
+
+    def _report_ages(self, unit: Unit, now: float) -> None:
+        for claim, keys in unit.parts:
+            self.ages.append((unit.namespace.name, now - claim.since, len(keys)))

@@ -1,0 +1,29 @@
+"""What a client tells us: one key was read, was missing, or was changed.
+
+`intake` builds `Hints` from the packs of the queue; the engine consumes them; they live for one call.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Kind(IntEnum):
+    """The strength of a hint; a merged head takes the strongest that it covers. Same numbers on the wire."""
+
+    TOUCH = 0  # read, found
+    MISS = 1  # read, absent
+    CHANGE = 2  # the application changed, deleted or invalidated it
+
+
+class Hints(NamedTuple):
+    """One decoded pack: hints of one kind, at one offset of one partition."""
+
+    offset: int
+    kind: Kind
+    keys: Sequence[bytes]
+    counts: Sequence[int]  # how often each key was hinted; empty means once each

@@ -1,0 +1,58 @@
+"""Every bound of the core, with its unit and reason. Built once by the service, shared by all engines.
+
+Tests shrink them; nothing in the core has a limit that does not stand here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The defaults are those of the design's section 7."""
+
+    gap: float = 0.1
+    """Seconds: least time between two starts for one key, whatever the hints."""
+
+    head_timeout: float = 3.0
+    """Seconds after which a running head is evicted; above a statement's 1 s and two Redis calls of 0.5 s."""
+
+    unit_keys: int = 200
+    """Keys per unit: 500 gains no speed over 200, and a unit is what one failure can hold up."""
+
+    gather: float = 0.005
+    """Seconds between two partial units of one namespace, so that many small packs share a statement."""
+
+    gather_touches: float = 0.02
+    """The same where nobody waits: neither a miss nor a change is due."""
+
+    pace: float = 0.1
+    """Seconds of a rate that a short bucket saves up before it starts a unit: ten statements a second at most."""
+
+    max_attempts: int = 5
+    """Errors of its own before a key is quarantined."""
+
+    backoff: float = 0.1
+    """Seconds of the first delay after an error; doubles up to `backoff_max`."""
+
+    backoff_max: float = 2.0
+    """Seconds: a source that comes back is used again within this."""
+
+    backlog_age: float = 30.0
+    """Seconds that a hint may wait; then it is dropped with a count, so that no key pins the cursor for longer."""
+
+    pending: int = 100_000
+    """Live heads, tails and invalidations per partition at which reading pauses."""
+
+    quarantined: int = 1_000
+    """Keys in quarantine per partition; the oldest is let go first."""
+
+    quarantine_for: float = 60.0
+    """Seconds until the next hint of a quarantined key is tried again."""
+
+    absent: int = 100_000
+    """Absent marks per partition: what random absent keys can cost in memory."""
+
+    prune: float = 1.0
+    """Seconds between two looks for hints that have waited too long."""

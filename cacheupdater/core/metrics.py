@@ -1,0 +1,50 @@
+"""The names of everything that is counted, once, and the tally in which the pure core counts.
+
+The partition hands a tally's totals to the observer now and then; so the core reports without knowing anybody.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Metric = Literal[
+    "hints",  # counter by kind: hints that reached the engine, repeated ones included
+    "decisions",  # counter by namespace and reason: what the automaton said (accept, merge, hold, block, ...)
+    "refreshes",  # counter by namespace and result: how heads ended
+    "dropped",  # counter by namespace and reason: hints given up
+    "rows",  # counter by namespace: rows asked from the source
+    "statements",  # counter by namespace
+    "errors",  # counter by namespace and reason: failed loads and writes
+    "invalidations",  # counter by namespace: keys removed because a change could not be served
+    "intake_rejected",  # counter by reason: packs and frames refused
+    "peers",  # gauge: connected hint senders
+    "load_seconds",  # histogram by namespace
+    "write_seconds",  # histogram by namespace
+    "unit_keys",  # histogram by namespace: keys per unit
+    "age_seconds",  # histogram by namespace: from a hint's arrival to its written value
+    "pending",  # gauge by partition: live heads, tails and invalidations
+    "tracked",  # gauge by partition: keys with a seat
+    "scan_offset",  # gauge by partition
+    "done_offset",  # gauge by partition
+    "quarantined",  # gauge by partition
+]
+
+
+class Tally:
+    """Counts since the last drain."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[Metric, str, str], int] = {}
+
+    def add(self, metric: Metric, amount: int, label: str = "", *, reason: str = "") -> None:
+        """`label` is the namespace or kind, `reason` the result or cause; both from closed sets."""
+        if amount:
+            key = (metric, label, reason)
+            self._counts[key] = self._counts.get(key, 0) + amount
+
+    def drain(self) -> dict[tuple[Metric, str, str], int]:
+        """What was counted, and zero again."""
+        counts, self._counts = self._counts, {}
+        return counts

@@ -1,0 +1,94 @@
+"""What is done about a key whose refresh failed: when it is tried again, and when no more.
+
+Our own thirty lines rather than a retry library: nothing here waits, the delay is data for the schedule, and
+attempts belong to a key and not to a call. `Troubles` holds a record only while a key fails; `Quarantine` is a
+bounded list that a person can read. Both live as long as their engine.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cacheupdater.core.limits import Limits
+
+
+@dataclass(slots=True)
+class Trouble:
+    """`tries` make the delay longer, whatever failed; only `faults` (its own errors) count towards quarantine."""
+
+    tries: int = 0
+    faults: int = 0
+
+
+class Troubles:
+    """Keys that failed and have not succeeded since."""
+
+    def __init__(self, limits: Limits, random: Callable[[], float]) -> None:
+        self._limits = limits
+        self._random = random
+        self._troubles: dict[bytes, Trouble] = {}
+
+    def __len__(self) -> int:
+        return len(self._troubles)
+
+    def failed(self, key: bytes, *, own: bool) -> bool:
+        """One more failure; True when the key has used up its attempts."""
+        trouble = self._troubles.setdefault(key, Trouble())
+        trouble.tries += 1
+        trouble.faults += own
+        return trouble.faults >= self._limits.max_attempts
+
+    def delay(self, key: bytes) -> float:
+        """Seconds until the next try: doubling, at most `backoff_max`, half of it drawn by lot."""
+        trouble = self._troubles.get(key)
+        tries = min(trouble.tries, 16) if trouble else 1
+        full: float = min(self._limits.backoff * 2.0 ** (tries - 1), self._limits.backoff_max)
+        return full * (0.5 + 0.5 * self._random())
+
+    def over(self, keys: Iterable[bytes]) -> None:
+        """These keys succeeded, or were given up."""
+        if self._troubles:
+            for key in keys:
+                self._troubles.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Why a key is not tried, and from when it is again."""
+
+    error: str
+    since: float
+    until: float
+
+
+class Quarantine:
+    """Keys that fail by themselves. The next hint after `until` tries again."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.keys: OrderedDict[bytes, Quarantined] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def put(self, key: bytes, error: str, now: float) -> None:
+        """Bounded: the oldest is let go, and so may be tried again."""
+        self.keys[key] = Quarantined(error, now, now + self._limits.quarantine_for)
+        self.keys.move_to_end(key)
+        while len(self.keys) > self._limits.quarantined:
+            self.keys.popitem(last=False)
+
+    def bars(self, key: bytes, now: float) -> bool:
+        """Whether a hint of this key is declined; a time that is over ends the quarantine."""
+        record = self.keys.get(key)
+        if record is None:
+            return False
+        if now < record.until:
+            return True
+        del self.keys[key]
+        return False

@@ -1,0 +1,102 @@
+"""Keys that wait, run and hold their seats together, and the claims that made them due.
+
+A `Unit` is born when hints are accepted, runs when its rows can be paid, and lives until the last seat in it is
+over. The object itself is the ticket: whoever holds it may end the head, and a key whose seat is another unit by
+then has moved on. `dedup` and `schedule` make and change units; the pipeline only reads them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.hints import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cacheupdater.core.cursors import Origin
+    from cacheupdater.core.keyspace import Captures
+    from cacheupdater.core.namespace import Namespace
+
+URGENCY = {Kind.MISS: 0, Kind.CHANGE: 1, Kind.TOUCH: 2}
+"""Which is served first: a miss has a reader waiting, a change an old value, a touch neither."""
+
+
+class Claim(NamedTuple):
+    """Why some keys are due. `origin` stays open until they are finished, declined or dropped."""
+
+    kind: Kind  # the strongest that is covered: change > miss > touch
+    urgency: int  # the most urgent that is covered
+    origin: Origin
+    since: float  # arrival of the oldest hint: bounds how long it may wait
+    not_before: float = 0.0
+    alone: bool = False  # part of a unit that failed: never joined with others again
+
+    def covering(self, kind: Kind) -> Claim:
+        """This claim with one more hint in it."""
+        if kind <= self.kind and URGENCY[kind] >= self.urgency:
+            return self
+        return self._replace(kind=max(kind, self.kind), urgency=min(URGENCY[kind], self.urgency))
+
+
+class Tail(NamedTuple):
+    """The one that waits behind a running head."""
+
+    kind: Kind
+    origin: Origin
+    since: float
+
+
+class Phase(Enum):
+    """The life of a unit."""
+
+    DUE = "due"
+    RUNNING = "running"
+    HELD = "held"  # ended; its keys keep their seats for a while
+    OVER = "over"  # nothing of it is left: evicted, failed as a whole, or forgotten
+
+
+class Unit:
+    """1 to 200 keys of one namespace."""
+
+    __slots__ = (
+        "began",
+        "captures",
+        "claim",
+        "ended",
+        "gone",
+        "hold_until",
+        "keys",
+        "late",
+        "namespace",
+        "parts",
+        "phase",
+        "ready",
+    )
+
+    def __init__(self, namespace: Namespace, keys: list[bytes], claim: Claim) -> None:
+        self.namespace = namespace
+        self.keys = keys
+        self.claim = claim  # of a due unit; `parts` has those of a running one
+        self.phase = Phase.DUE
+        self.late = False  # its hold is over, its seats are not
+        self.ready = False  # lies in a queue of its lane (and is not delayed)
+        self.gone = 0  # keys listed here whose seat is another unit by now
+        self.parts: Sequence[tuple[Claim, list[bytes]]] = ()
+        self.captures: Sequence[Captures] = ()  # parallel to keys, while it runs
+        self.began = self.hold_until = self.ended = 0.0
+
+    def live(self, seats: dict[bytes, Unit]) -> list[bytes]:
+        """The keys whose seat this unit still is."""
+        if not self.gone:
+            return self.keys
+        return [key for key in self.keys if seats.get(key) is self]
+
+    def live_parts(self, seats: dict[bytes, Unit]) -> Iterator[tuple[Claim, list[bytes]]]:
+        """The same for a running unit, by claim."""
+        for claim, keys in self.parts:
+            yield claim, keys if not self.gone else [key for key in keys if seats.get(key) is self]
+
+    def __repr__(self) -> str:
+        return f"<Unit {self.namespace.name} {self.phase.value} {len(self.keys) - self.gone} keys>"

@@ -1,0 +1,22 @@
+"""What can go wrong, told by what the caller can do about it.
+
+Adapters translate the exceptions of their drivers into these at their edge (`raise ... from`), so that
+nothing above an adapter knows a driver's error. The kind of retry is the type: `Unavailable` is nobody's
+fault and is tried again, `Faulty` is the fault of the work itself and is cut smaller until one key is left.
+"""
+
+
+class CacheUpdaterError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+
+class Misconfigured(CacheUpdaterError):
+    """The configuration cannot work; a person must change it."""
+
+
+class Unavailable(CacheUpdaterError):
+    """A database or Redis cannot be reached, is too slow or refuses for now; try the same work later."""
+
+
+class Faulty(CacheUpdaterError):
+    """This very work fails (its keys, its statement, its rows); trying all of it again will not help."""

@@ -1,0 +1,211 @@
+"""Redis with the fence, in memory: the same answers and the same state as the scripts on a real server.
+
+`MemoryRedis` is the server, with the application's side of it (get, set, delete, token, invalidate, write_through);
+`MemoryWriter` is the updater's port over it. Several writers may share one server, as several updaters do. The time is
+a callable that returns seconds (above 1: a token needs its digits), so simulations own it. A differential test holds
+this file to the real scripts; it knows strings, hashes and one "other" type, and nothing of memory limits or errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from cacheupdater_client import fence, wire
+from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, Outcome, Refused
+
+from cacheupdater.core import answers
+from cacheupdater.core.answers import Answer, Result
+
+if TYPE_CHECKING:
+    from cacheupdater.ports import Entry
+
+_SECOND_US = 1_000_000
+_TIE = 999  # the last digits of an invalidation: above every load of the same microsecond
+
+
+class Other(NamedTuple):
+    """A value of a type that nobody writes through the fence: a list, a set, a stream."""
+
+    name: str = "list"
+
+
+Held: TypeAlias = bytes | Mapping[bytes, bytes] | Other
+
+
+class _Cell(NamedTuple):
+    value: Held
+    until_us: float
+
+
+class _Floor(NamedTuple):
+    token: int
+    until_us: float
+
+
+class MemoryRedis:
+    """One server."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._cells: dict[bytes, _Cell] = {}
+        self._floors: dict[bytes, _Floor] = {}
+
+    def now_us(self) -> int:
+        return int(self._clock() * _SECOND_US)
+
+    # --- the application's side -------------------------------------------------------------------------
+
+    def token(self) -> int:
+        """What TIME tells now."""
+        return fence.token_of(*divmod(self.now_us(), _SECOND_US))
+
+    def get(self, key: bytes) -> Held | None:
+        """The value that lives under the key."""
+        cell = self._cells.get(key)
+        return cell.value if cell and cell.until_us > self.now_us() else None
+
+    def ttl_ms(self, key: bytes) -> float:
+        """What is left of the value's life: inf without a ttl, 0 without a value."""
+        return max(0.0, (self._cells[key].until_us - self.now_us()) / 1000) if key in self._cells else 0.0
+
+    def floor(self, key: bytes) -> int | None:
+        """The token below which no load of this key can land."""
+        floor = self._floors.get(key)
+        return floor.token if floor and floor.until_us > self.now_us() else None
+
+    def floor_ttl_ms(self, key: bytes) -> float:
+        """What is left of the floor's life."""
+        return max(0.0, (self._floors[key].until_us - self.now_us()) / 1000) if key in self._floors else 0.0
+
+    def set(self, key: bytes, value: Held, ttl_ms: float = float("inf")) -> None:
+        """A plain SET: replaces whatever is there and knows no fence."""
+        self._cells[key] = _Cell(value, self.now_us() + ttl_ms * 1000)
+
+    def delete(self, *keys: bytes) -> None:
+        """A plain DEL: no floor rises."""
+        for key in keys:
+            self._cells.pop(key, None)
+
+    def set_floor(self, key: bytes, token: int, ttl_ms: float = float("inf")) -> None:
+        """For tests: as if this token had been applied."""
+        self._floors[key] = _Floor(token, self.now_us() + ttl_ms * 1000)
+
+    def flush(self) -> None:
+        """All is lost, as after a restart without persistence."""
+        self._cells.clear()
+        self._floors.clear()
+
+    # --- the scripts ------------------------------------------------------------------------------------
+
+    def commit(
+        self, token: int, entries: fence.Entries, *, hold_off_ms: int = 0, replace: bool = False
+    ) -> list[Outcome]:
+        """COMMIT: one outcome per key."""
+        life = hold_off_ms + 2 * LOAD_AGE_S * 1000
+        return [self._commit(token, entry, life, replace=replace) for entry in entries]
+
+    def _commit(
+        self, token: int, entry: tuple[bytes, fence.Value, int], life_ms: int, *, replace: bool
+    ) -> Outcome:
+        key, value, ttl_ms = entry
+        age = self.now_us() - token // 1000
+        if not 0 <= age <= LOAD_AGE_S * _SECOND_US:
+            return fence.TOO_OLD
+        floor = self.floor(key)
+        if floor is not None and floor > token and not self._is_stepped(floor):
+            return Refused(floor)
+        if floor == token:
+            return fence.DUPLICATE
+        if ttl_ms < 1:
+            return fence.Failed("ERR the ttl must be at least 1 ms")
+        outcome = self._put(key, value, ttl_ms, replace=replace)
+        if outcome != fence.WRONG_TYPE:
+            self.set_floor(key, token, max(ttl_ms, life_ms))
+        return outcome
+
+    def _is_stepped(self, floor: int) -> bool:
+        return floor // 1000 > self.now_us() + CLOCK_STEP_S * _SECOND_US
+
+    def _put(self, key: bytes, value: fence.Value, ttl_ms: int, *, replace: bool) -> int:
+        old = self.get(key)
+        value = value or None if isinstance(value, Mapping) else value  # Redis has no hash without fields
+        is_other = isinstance(old, Other) or (
+            old is not None and value is not None and isinstance(old, bytes) != isinstance(value, bytes)
+        )
+        if is_other and not replace:
+            return fence.WRONG_TYPE
+        if value is None:
+            self.delete(key)
+            return fence.WRITTEN
+        self.set(key, value, ttl_ms)
+        return fence.UNCHANGED if old == value else fence.WRITTEN
+
+    def invalidate(self, *keys: bytes, hold_off_ms: int = 0) -> None:
+        """INVALIDATE: the values go, the floors rise."""
+        for key in keys:
+            self.delete(key)
+            self._raise_floor(key, hold_off_ms, 0)
+
+    def write_through(
+        self, key: bytes, value: fence.Value, ttl_ms: int, since: int, *, hold_off_ms: int = 0
+    ) -> int:
+        """SET if nothing newer than `since` happened, else REMOVED."""
+        floor = self.floor(key)
+        age = self.now_us() - since // 1000
+        if not value and not isinstance(value, bytes):
+            value = None
+        provable = 0 <= age <= LOAD_AGE_S * _SECOND_US and (floor is None or floor < since)
+        if value is None or ttl_ms < 1 or not provable:
+            self.invalidate(key, hold_off_ms=hold_off_ms)
+            return fence.REMOVED
+        self.set(key, value, ttl_ms)
+        self._raise_floor(key, hold_off_ms, ttl_ms)
+        return fence.SET
+
+    def _raise_floor(self, key: bytes, hold_off_ms: int, ttl_ms: int) -> None:
+        stamp = (self.now_us() + hold_off_ms * 1000) * 1000 + _TIE
+        floor = self.floor(key)
+        if floor is not None and floor > stamp and not self._is_stepped(floor):
+            stamp = floor
+        self.set_floor(key, stamp, max(ttl_ms, hold_off_ms + 2 * LOAD_AGE_S * 1000))
+
+
+_ANSWERS: dict[Outcome, Answer] = {
+    fence.WRITTEN: answers.WRITTEN,
+    fence.UNCHANGED: answers.UNCHANGED,
+    fence.DUPLICATE: answers.DUPLICATE,
+    fence.TOO_OLD: answers.TOO_OLD,
+    fence.WRONG_TYPE: answers.WRONG_TYPE,
+}
+
+
+class MemoryWriter:
+    """The writer port over a MemoryRedis."""
+
+    def __init__(self, server: MemoryRedis, *, hold_off_ms: int = 0, replace: bool = False) -> None:
+        self.server = server
+        self._hold_off_ms = hold_off_ms
+        self._replace = replace
+
+    async def token(self) -> int:
+        return self.server.token()
+
+    async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:
+        return [self._write(token, entry) for entry in entries]
+
+    def _write(self, token: int, entry: Entry) -> Answer:
+        if len(entry.key) > wire.KEY_BYTES_MAX or fence.size_of(entry.value) > fence.SCRIPT_BYTES_MAX:
+            return Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")
+        [outcome] = self.server.commit(token, [entry], hold_off_ms=self._hold_off_ms, replace=self._replace)
+        if isinstance(outcome, Refused):
+            return Answer(Result.REFUSED, wait=outcome.wait_after(token))
+        if isinstance(outcome, fence.Failed):
+            return Answer(Result.FAILED, why=outcome.text)
+        return _ANSWERS[outcome]
+
+    async def invalidate(self, keys: Sequence[bytes]) -> None:
+        self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms)
+
+    async def close(self) -> None:
+        """Nothing to end."""

@@ -1,0 +1,38 @@
+-- commit: the write of a load, for each pair of KEYS (key, floor).
+-- ARGV: token, load_age us, clock_step us, least floor life ms, replace 0|1, kinds (one letter a key);
+--       then per key: s -> ttl ms, value | h -> ttl ms, 2 * fields, field, value, ... | a -> ttl ms
+-- Answers per key: 1 written, 0 unchanged, 2 already written by this token, -1 token too old or ahead,
+--       -2 wrong type, digits = refused: the floor, "-text" = failed.
+local token, load_age, clock_step, floor_life = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local replace, kinds = ARGV[5] == '1', ARGV[6]
+local DUPLICATE, TOO_OLD = 2, -1
+local age = now - micros(token)
+local expired = age > load_age or age < 0
+
+local function commit(key, floor, kind, ttl, first, last)
+  if expired then return TOO_OLD end
+  local newest = redis.call('GET', floor)
+  if newest then
+    -- a floor far ahead means that the clock stepped back: it would refuse everything, so it no longer counts
+    if above(newest, token) and micros(newest) <= now + clock_step then return newest end
+    if newest == token then return DUPLICATE end
+  end
+  local answer = put(key, kind, ttl, first, last, replace)
+  if answer ~= WRONG_TYPE then
+    redis.call('SET', floor, token, 'PX', longer(ttl, floor_life))   -- value first, floor last
+  end
+  return answer
+end
+
+local answers, at = {}, 7
+for i = 1, #kinds do
+  local kind, ttl, first, last = string.sub(kinds, i, i), ARGV[at], at + 1, at
+  if kind == 's' then
+    last = first
+  elseif kind == 'h' then
+    first, last = at + 2, at + 1 + tonumber(ARGV[at + 1])
+  end
+  answers[i] = answer_of(commit, KEYS[2 * i - 1], KEYS[2 * i], kind, ttl, first, last)
+  at = last + 1
+end
+return answers

@@ -1,0 +1,233 @@
+"""The fence: nothing older ever replaces something newer in Redis.
+
+Each key has a *floor* beside it, in its own slot: the highest token that has written it, or the time of its last
+invalidation. A *token* is Redis' own time, taken before the database is read. One script, COMMIT, writes what a load
+found if its token lies above the floor; another, INVALIDATE, is the application's side: it removes a value (or writes
+one through) and raises the floor, so that no load begun earlier can land.
+
+This module knows how to call the two scripts and how to read their answers. The updater's writer calls `commit_args`,
+the client calls `invalidate_args` and `write_through_args`; both send `EVALSHA sha, *args` over whatever connection
+they have. Plain functions on bytes: no socket, no clock, no redis-py.
+"""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from hashlib import sha1
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+SCRIPT_KEYS_MAX = 100  # a script blocks Redis while it runs: 100 keys take well under a millisecond
+SCRIPT_BYTES_MAX = 1024 * 1024  # of values, for the same reason; also the largest single value
+LOAD_AGE_S = 30  # an older load may have outlived the floor that forbids it
+CLOCK_STEP_S = 60  # a floor further ahead than this was set by a clock that has since stepped back
+
+_Arg: TypeAlias = bytes | str | int
+Value: TypeAlias = bytes | Mapping[bytes, bytes] | None
+Entries: TypeAlias = Sequence[tuple[bytes, Value, int]]
+"""(key, value, ttl in ms): a string, a hash, or None where the row is absent."""
+
+
+class Script(NamedTuple):
+    """Lua text and the name under which Redis caches it."""
+
+    text: str
+    sha: str
+
+
+def _script(name: str) -> Script:
+    text = "\n".join(Path(__file__).with_name(part).read_text("utf-8") for part in ("fence.lua", name))
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+COMMIT = _script("commit.lua")
+INVALIDATE = _script("invalidate.lua")
+
+
+# --- tokens and floors ----------------------------------------------------------------------------------
+
+
+def token_of(seconds: int, micros: int) -> int:
+    """The token of a load that begins at this Redis TIME: microseconds, and three digits that break ties."""
+    return (seconds * 1_000_000 + micros) * 1000
+
+
+_SLOTS = 16384
+_LETTERS = b"@ABCDEFGHIJKLMNO"
+"""Letters whose four low bits are free. CRC16 is linear, so the words [@-C][@-O][@-O][@-O] hit each slot exactly once.
+
+Every client in every language must name floors alike: these words are part of the format.
+"""
+
+
+@cache
+def _floor_prefixes() -> list[bytes]:
+    """For each slot the beginning of its floors' names. Built at first use, in some 5 ms."""
+    prefixes = [b""] * _SLOTS
+    for word in product(_LETTERS[:4], _LETTERS, _LETTERS, _LETTERS):
+        tag = bytes(word)
+        prefixes[crc_hqx(tag, 0) % _SLOTS] = b"__crs:{" + tag + b"}:"
+    return prefixes
+
+
+def floor_name(key: bytes) -> bytes:
+    """The name of the key's floor, in the key's own cluster slot.
+
+    Wrapping the key in braces would be wrong for keys that have braces of their own; a tag from the table of slots is
+    right for every byte string.
+    """
+    tag = key
+    start = key.find(b"{")
+    if start >= 0:
+        end = key.find(b"}", start + 1)
+        if end > start + 1:  # `{}` is no tag: the whole key counts
+            tag = key[start + 1 : end]
+    return _floor_prefixes()[crc_hqx(tag, 0) % _SLOTS] + key
+
+
+def _keys_and_floors(keys: Iterable[bytes]) -> list[_Arg]:
+    return [name for key in keys for name in (key, floor_name(key))]
+
+
+def _floor_life_ms(hold_off_ms: int) -> int:
+    """A floor outlives every load that it forbids. (The scripts make it live as long as the value, if longer.)"""
+    return hold_off_ms + 2 * LOAD_AGE_S * 1000
+
+
+# --- calls ----------------------------------------------------------------------------------------------
+
+
+def size_of(value: Value) -> int:
+    """The bytes of a value, as SCRIPT_BYTES_MAX counts them."""
+    if value is None:
+        return 0
+    if isinstance(value, bytes):
+        return len(value)
+    return sum(map(len, value.keys())) + sum(map(len, value.values()))
+
+
+def chunks(entries: Entries) -> Iterator[Entries]:
+    """The entries in order, cut so that each cut is one call. A value over the limit is a cut of its own."""
+    sizes = [size_of(value) for _, value, _ in entries]
+    if len(entries) <= SCRIPT_KEYS_MAX and sum(sizes) <= SCRIPT_BYTES_MAX:
+        if entries:
+            yield entries
+        return
+    start = held = 0
+    for at, size in enumerate(sizes):
+        if at > start and (held + size > SCRIPT_BYTES_MAX or at - start == SCRIPT_KEYS_MAX):
+            yield entries[start:at]
+            start, held = at, 0
+        held += size
+    yield entries[start:]
+
+
+def key_chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The keys in order, at most SCRIPT_KEYS_MAX together."""
+    return (keys[at : at + SCRIPT_KEYS_MAX] for at in range(0, len(keys), SCRIPT_KEYS_MAX))
+
+
+def commit_args(
+    token: int,
+    entries: Entries,
+    *,
+    hold_off_ms: int = 0,
+    load_age_s: float = LOAD_AGE_S,
+    replace: bool = False,
+) -> list[_Arg]:
+    """What follows COMMIT's sha in EVALSHA. With `replace`, a value of another type gives way; else it stays."""
+    names: list[_Arg] = []
+    data: list[_Arg] = []
+    kinds = ""
+    prefixes = _floor_prefixes()
+    for key, value, ttl_ms in entries:
+        # floor_name without the call, for keys without braces: this loop is what a refresh costs in Python
+        names += (key, floor_name(key) if b"{" in key else prefixes[crc_hqx(key, 0) % _SLOTS] + key)
+        if type(value) is bytes:
+            kinds += "s"
+            data += (ttl_ms, value)
+        else:
+            kinds += _append_value(data, value, ttl_ms)
+    age_us, step_us = int(load_age_s * 1_000_000), CLOCK_STEP_S * 1_000_000
+    head = (token, age_us, step_us, _floor_life_ms(hold_off_ms), int(replace), kinds)
+    return [len(names), *names, *head, *data]
+
+
+def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
+    """Appends what the scripts expect for one value; answers its kind. Redis has no hash without fields."""
+    data.append(ttl_ms)
+    if isinstance(value, bytes):
+        data.append(value)
+        return "s"
+    if not value:
+        return "a"
+    data.append(2 * len(value))
+    for field in value.items():
+        data += field
+    return "h"
+
+
+def invalidate_args(keys: Sequence[bytes], *, hold_off_ms: int = 0) -> list[_Arg]:
+    """What follows INVALIDATE's sha in EVALSHA, for at most SCRIPT_KEYS_MAX keys.
+
+    `hold_off_ms` covers the lag of replicas that loads may read: no load begun within it can land.
+    """
+    if not 0 <= hold_off_ms <= CLOCK_STEP_S * 1000:
+        raise ValueError(
+            f"hold_off must be 0 to {CLOCK_STEP_S} s: a floor further ahead looks like a clock step"
+        )
+    names = _keys_and_floors(keys)
+    return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, _floor_life_ms(hold_off_ms)]
+
+
+def write_through_args(
+    key: bytes, value: Value, ttl_ms: int, since: int, *, hold_off_ms: int = 0
+) -> list[_Arg]:
+    """What follows INVALIDATE's sha in EVALSHA: sets the value if nothing newer than `since` happened, else removes.
+
+    `since` is the token taken before the database was written.
+    """
+    data: list[_Arg] = []
+    kind = _append_value(data, value, ttl_ms)
+    if kind == "h":
+        del data[1]  # the count: one key's fields go on to the end
+    args = invalidate_args([key], hold_off_ms=hold_off_ms)
+    return [*args, since, LOAD_AGE_S * 1_000_000, kind, *data] if kind != "a" else args
+
+
+# --- answers --------------------------------------------------------------------------------------------
+
+WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, WRONG_TYPE = 1, 0, 2, -1, -2
+SET, REMOVED = 1, 0
+
+
+class Refused(NamedTuple):
+    """Something newer happened. A token above `floor` will pass."""
+
+    floor: int
+
+    def wait_after(self, token: int) -> float:
+        """Seconds after the token was taken at which a new token lies above the floor."""
+        return (self.floor // 1000 + 1 - token // 1000) / 1_000_000
+
+
+class Failed(NamedTuple):
+    """Redis refused this one key; `text` is its error."""
+
+    text: str
+
+
+Outcome: TypeAlias = int | Refused | Failed
+
+
+def outcomes(reply: Iterable[int | bytes | str]) -> list[Outcome]:
+    """A script's reply in plain values: one of the numbers above, Refused or Failed for each key."""
+    return [each if isinstance(each, int) else _read(each) for each in reply]
+
+
+def _read(answer: bytes | str) -> Outcome:
+    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+    return Failed(text.lstrip("-").rstrip()) if text.startswith("-") else Refused(int(text))

@@ -1,0 +1,35 @@
+-- invalidate and write_through: the application's side, for each pair of KEYS (key, floor).
+-- ARGV: hold_off us, clock_step us, least floor life ms;
+--       for write_through (one key) also: since, load_age us, kind, ttl ms, value or fields.
+-- Answers per key: 1 value set, 0 removed, "-text" = failed.
+local hold_off, clock_step, floor_life = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local since, load_age, kind, ttl = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local SET, REMOVED = 1, 0
+local stamp = string.format('%.0f', now + hold_off) .. '999'   -- above every load of the same microsecond
+
+-- A token so old that a floor above it may have lived and died, or of another clock, proves nothing.
+local function may_set(newest)
+  if not since then return false end
+  local age = now - micros(since)
+  return age >= 0 and age <= load_age and not (newest and (newest == since or above(newest, since)))
+end
+
+local function invalidate(key, floor)
+  local newest = redis.call('GET', floor)
+  local life, answer = floor_life, REMOVED
+  -- what cannot be set (no memory, say) is removed: the row has changed, so the old value must go
+  if may_set(newest) and pcall(put, key, kind, ttl, 8, #ARGV, true) then
+    life, answer = longer(ttl, floor_life), SET
+  else
+    redis.call('UNLINK', key)
+  end
+  local ahead = newest and above(newest, stamp) and micros(newest) <= now + clock_step
+  redis.call('SET', floor, ahead and newest or stamp, 'PX', life)
+  return answer
+end
+
+local answers = {}
+for i = 1, #KEYS, 2 do
+  answers[#answers + 1] = answer_of(invalidate, KEYS[i], KEYS[i + 1])
+end
+return answers

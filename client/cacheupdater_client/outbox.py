@@ -1,0 +1,293 @@
+"""What the sender holds back: hints by key, then packs, then frames that the updater has not acknowledged yet.
+
+One Outbox for each target. The sender puts drained hints in (`add`), a link tells it about the updater's hello and
+acknowledgements and asks for frames (`next_frame`). It knows no thread, no socket and no clock: the simulation runs it
+as it is. It lives as long as its target.
+
+A key waits once for each kind, with the number of its hints. Only keys of a declared prefix are kept; before the first
+hello nobody knows which these are, so nothing leaves. Everything that waits, frames under way included, is bounded; the
+oldest touch goes first, then the oldest miss, then the oldest change, each counted by its hints.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from cacheupdater_client.wire import (
+    CHANGE,
+    FRAME_BYTES_MAX,
+    FRAME_HEAD_BYTES,
+    KEY_BYTES_MAX,
+    MISS,
+    PACK_BYTES_MAX,
+    PACK_HINTS_MAX,
+    TOUCH,
+    Hello,
+    Malformed,
+    decode_pack,
+    encode_frame,
+    encode_pack,
+    partition_of,
+)
+
+KEYS_MAX = 100_000  # keys that wait, frames under way included
+BYTES_MAX = 16 * 1024 * 1024  # of those keys
+WINDOW_FRAMES = 64  # unacknowledged frames: a full one per partition and turn, for a dozen partitions
+WINDOW_BYTES = 4 * 1024 * 1024
+SLICE_KEYS = 10_000  # cut into packs at a time; what is cut no longer merges with later hints
+_FEW_PREFIXES = 8  # up to here asking for each prefix is faster than a search
+_KEY_OVERHEAD = 14  # msgpack's head of a key (5) and its count (9), at most
+_PACK_BODY_BYTES = PACK_BYTES_MAX - 64  # without the pack's own head
+
+
+class Piece(NamedTuple):
+    """What will become one pack."""
+
+    partition: int
+    keys: list[bytes]
+    counts: list[int]
+
+
+class Frame(NamedTuple):
+    """One that was sent and may have to be sent again."""
+
+    data: bytes
+    kind: int
+    keys: int
+    key_bytes: int
+    hints: int
+
+
+class Outbox:
+    """Bounded store of hints for one target, and the window of frames under way."""
+
+    def __init__(self, only: Sequence[bytes] = ()) -> None:
+        self._only = _matcher(only)
+        self._declared: Callable[[bytes], bool] | None = None
+        self._hello: Hello | None = None
+        self._pending: list[dict[bytes, int]] = [{}, {}, {}]
+        self._staged: list[deque[Piece]] = [deque(), deque(), deque()]
+        self._window: deque[Frame] = deque()
+        self._window_bytes = 0
+        self._sent = 0  # frames of the window that went down the present connection
+        self._acked = 0  # what the updater has accepted on the present connection
+        self._keys = 0
+        self._bytes = 0
+        self.waiting = 0  # hints, duplicates counted, that are neither delivered nor dropped
+        self.delivered = 0  # hints, duplicates counted, that the updater has acknowledged
+        self.dropped: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        """Whether anything waits, frames under way included."""
+        return self._keys > 0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether frames of this connection wait for their acknowledgement."""
+        return self._sent > 0
+
+    @property
+    def blocked(self) -> bool:
+        """Whether hints wait for room in the window: acknowledgements are what it needs next."""
+        return self._keys > sum(frame.keys for frame in self._window) and not self._window_has_room()
+
+    # --- in -------------------------------------------------------------------------------------------
+
+    def add(self, kind: int, counts: Mapping[bytes, int]) -> None:
+        """Hints of one kind, as drained."""
+        self.waiting += sum(counts.values())
+        self._merge(kind, self._wanted(counts))
+        self._shed()
+
+    def _wanted(self, counts: Mapping[bytes, int]) -> Iterable[tuple[bytes, int]]:
+        """Without the keys that nobody declared."""
+        wanted: Iterable[tuple[bytes, int]] = counts.items()
+        for matches in (self._only, self._declared):
+            if matches is not None:
+                wanted = [item for item in wanted if matches(item[0])]
+        if isinstance(wanted, list) and len(wanted) < len(counts):
+            self._forget("undeclared", sum(counts.values()) - sum(count for _, count in wanted))
+        return wanted
+
+    def _merge(self, kind: int, counts: Iterable[tuple[bytes, int]]) -> None:
+        pending = self._pending[kind]
+        for key, count in counts:
+            held = pending.get(key)
+            if held is None:
+                pending[key] = count
+                self._keys += 1
+                self._bytes += len(key)
+            else:
+                pending[key] = held + count
+
+    def _shed(self) -> None:
+        """Back within the bounds, weakest and oldest first. Frames under way stay: they may have arrived."""
+        for kind in (TOUCH, MISS, CHANGE):
+            if self._keys <= KEYS_MAX and self._bytes <= BYTES_MAX:
+                return
+            self._unstage(kind)
+            self._drop_oldest(self._pending[kind])
+
+    def _drop_oldest(self, pending: dict[bytes, int]) -> None:
+        keys, size, victims = self._keys, self._bytes, []
+        for key in pending:
+            if keys <= KEYS_MAX and size <= BYTES_MAX:
+                break
+            keys -= 1
+            size -= len(key)
+            victims.append(key)
+        self._forget("full", sum(map(pending.pop, victims)))
+        self._keys, self._bytes = keys, size
+
+    def _forget(self, reason: str, hints: int) -> None:
+        if hints:
+            self.dropped[reason] += hints
+            self.waiting -= hints
+
+    def discard(self, reason: str) -> None:
+        """Gives up all that waits."""
+        self._forget(reason, self.waiting)
+        self._pending, self._staged = [{}, {}, {}], [deque(), deque(), deque()]
+        self._window.clear()
+        self._window_bytes = self._sent = self._acked = self._keys = self._bytes = 0
+
+    # --- what the updater says ------------------------------------------------------------------------
+
+    def greet(self, hello: Hello) -> None:
+        """A new connection: what it has not acknowledged is sent again, cut anew if the hello says something new."""
+        self._sent = self._acked = 0
+        if hello == self._hello:
+            return
+        self._hello = hello
+        self._declared = _matcher(hello.prefixes)
+        self._recall()
+        for kind in (TOUCH, MISS, CHANGE):
+            self._unstage(kind)
+            waiting, self._pending[kind] = self._pending[kind], {}
+            self._uncount(waiting)
+            self._merge(kind, self._wanted(waiting))
+
+    def acknowledge(self, accepted: int) -> None:
+        """`accepted` frames of this connection are on the updater's queue."""
+        arrived = accepted - self._acked
+        if not 0 <= arrived <= self._sent:
+            raise Malformed("impossible_ack", f"{accepted} accepted, {self._acked + self._sent} sent")
+        for _ in range(arrived):
+            frame = self._leave_window()
+            self._keys -= frame.keys
+            self._bytes -= frame.key_bytes
+            self.waiting -= frame.hints
+            self.delivered += frame.hints
+        self._sent -= arrived
+        self._acked = accepted
+
+    def _leave_window(self) -> Frame:
+        frame = self._window.popleft()
+        self._window_bytes -= len(frame.data)
+        return frame
+
+    # --- out ------------------------------------------------------------------------------------------
+
+    def next_frame(self, now_ms: int) -> bytes | None:
+        """The next frame for this connection; None if nothing waits, or the window is full."""
+        if self._hello is None:
+            return None
+        if self._sent == len(self._window):
+            if not self._window_has_room() or not self._fill_window(now_ms):
+                return None
+        self._sent += 1
+        return self._window[self._sent - 1].data
+
+    def _window_has_room(self) -> bool:
+        return len(self._window) < WINDOW_FRAMES and self._window_bytes + FRAME_BYTES_MAX <= WINDOW_BYTES
+
+    def _fill_window(self, now_ms: int) -> bool:
+        for kind in (CHANGE, MISS, TOUCH):
+            if not self._staged[kind]:
+                self._stage(kind)
+            if self._staged[kind]:
+                partition, keys, counts = self._staged[kind].popleft()
+                hints = sum(counts)
+                pack = encode_pack(kind, now_ms, keys, counts if hints > len(keys) else ())
+                frame = Frame(encode_frame(partition, pack), kind, len(keys), sum(map(len, keys)), hints)
+                self._window.append(frame)
+                self._window_bytes += len(frame.data)
+                return True
+        return False
+
+    def _stage(self, kind: int) -> None:
+        """Cuts the oldest hints of a kind into pieces, one partition each."""
+        assert self._hello is not None
+        pending = self._pending[kind]
+        if len(pending) <= SLICE_KEYS:
+            taken, self._pending[kind] = pending, {}
+        else:
+            taken = {key: pending.pop(key) for key in list(islice(pending, SLICE_KEYS))}
+        shares: dict[int, list[bytes]] = {}
+        for key in taken:
+            shares.setdefault(partition_of(key, self._hello.partitions), []).append(key)
+        for partition, keys in shares.items():
+            for part in _cut(keys):
+                self._staged[kind].append(Piece(partition, part, [taken[key] for key in part]))
+
+    # --- back: nothing is lost when the plan changes ----------------------------------------------------
+
+    def _recall(self) -> None:
+        """Takes frames under way back, to be cut anew: they are the oldest of their kind."""
+        while self._window:
+            frame = self._window.pop()
+            pack = decode_pack(frame.data[FRAME_HEAD_BYTES:])
+            self._staged[frame.kind].appendleft(Piece(0, pack.keys, pack.counts or [1] * len(pack.keys)))
+        self._window_bytes = 0
+
+    def _unstage(self, kind: int) -> None:
+        """Takes pieces apart again, in front of what came later."""
+        pieces, self._staged[kind] = self._staged[kind], deque()
+        if not pieces:
+            return
+        later, self._pending[kind] = self._pending[kind], {}
+        for piece in pieces:
+            self._uncount(piece.keys)
+            self._merge(kind, zip(piece.keys, piece.counts, strict=True))
+        self._uncount(later)
+        self._merge(kind, later.items())
+
+    def _uncount(self, keys: Collection[bytes]) -> None:
+        self._keys -= len(keys)
+        self._bytes -= sum(map(len, keys))
+
+
+def _cut(keys: list[bytes]) -> Iterator[list[bytes]]:
+    """Parts that fit into a pack, by number and by bytes."""
+    for start in range(0, len(keys), PACK_HINTS_MAX):
+        part = keys[start : start + PACK_HINTS_MAX]
+        pieces = -(-(sum(map(len, part)) + len(part) * _KEY_OVERHEAD) // _PACK_BODY_BYTES)
+        if pieces == 1:
+            yield part
+            continue
+        size = max(1, _PACK_BODY_BYTES // (KEY_BYTES_MAX + _KEY_OVERHEAD))  # fits whatever the keys are
+        yield from (part[at : at + size] for at in range(0, len(part), size))
+
+
+def _matcher(prefixes: Sequence[bytes]) -> Callable[[bytes], bool] | None:
+    """Whether a key begins with one of the prefixes; None where every key does."""
+    if not prefixes or b"" in prefixes:
+        return None
+    if len(prefixes) <= _FEW_PREFIXES:
+        few = tuple(prefixes)
+        return lambda key: key.startswith(few)
+    ordered: list[bytes] = []
+    for prefix in sorted(prefixes):
+        if not ordered or not prefix.startswith(ordered[-1]):
+            ordered.append(prefix)
+
+    def matches(key: bytes) -> bool:
+        """No prefix covers another, so only the last one that sorts before the key can be its own."""
+        at = bisect_right(ordered, key)
+        return at > 0 and key.startswith(ordered[at - 1])
+
+    return matches

@@ -1,0 +1,50 @@
+"""How frames leave the process: one link for each kind of target.
+
+`link_to` picks by URL when a client is made, so that a bad target is told there and not in the background. The
+sender's thread then calls `turn` again and again; a link never waits, never raises, and reconnects by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.transports.memory import MemoryLink
+from cacheupdater_client.transports.stream import StreamLink, TcpAddress, UnixAddress
+
+_TARGETS = "unix:///path/to/socket, tcp://host:port, memory://name, none or auto"
+
+
+class Link(Protocol):
+    """One connection to one updater."""
+
+    connected: bool
+
+    def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
+        """One exchange, without waiting. True if something is under way that is worth a look in 10 ms."""
+
+    def close(self) -> None:
+        """Leave the connection; the next turn opens a new one."""
+
+
+def link_to(url: str) -> Callable[[], Link]:
+    """What makes a link to this target; ValueError tells which targets there are."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix" and parts.path and not parts.netloc:
+        return lambda: StreamLink(UnixAddress(parts.path))
+    if parts.scheme == "tcp" and parts.hostname and _port_of(url):
+        return lambda: StreamLink(TcpAddress(parts.hostname or "", _port_of(url)))
+    if parts.scheme == "memory":
+        return lambda: MemoryLink(parts.netloc or "main")
+    if parts.scheme == "kafka":
+        raise ValueError(f"emit={url!r}: this version does not send straight to Kafka; use {_TARGETS}")
+    raise ValueError(f"emit={url!r} is no target; use {_TARGETS}")
+
+
+def _port_of(url: str) -> int:
+    try:
+        return urlsplit(url).port or 0
+    except ValueError:  # not a number, or beyond 65535
+        return 0

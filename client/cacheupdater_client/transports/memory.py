@@ -1,0 +1,43 @@
+"""memory://name: an updater in this very process takes the frames out of a mailbox.
+
+For demonstrations, tests and programs that run both sides. Lives as long as its target.
+"""
+
+from __future__ import annotations
+
+from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.wire import FRAME_HEAD_BYTES, Hello, frame_partition, mailbox
+
+
+class MemoryLink:
+    """Puts frames into a mailbox; a put frame is an accepted one."""
+
+    def __init__(self, name: str) -> None:
+        self._box = mailbox(name)
+        self._hello: Hello | None = None
+        self._unput: bytes | None = None
+        self._put = 0
+        self.connected = False
+
+    def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:  # noqa: ARG002  as every link: no time needed here
+        """Puts what there is room for."""
+        hello = self._box.hello
+        self.connected = hello is not None
+        if hello is None:
+            return False
+        if hello is not self._hello:
+            self._hello, self._unput, self._put = hello, None, 0
+            outbox.greet(hello)
+        while frame := self._unput or outbox.next_frame(now_ms):
+            self._unput = frame
+            if not self._box.put(frame_partition(frame), frame[FRAME_HEAD_BYTES:]):
+                return True
+            self._unput = None
+            self._put += 1
+            outbox.acknowledge(self._put)
+        return False
+
+    def close(self) -> None:
+        """Begins anew with the next turn."""
+        self._hello = None
+        self.connected = False

@@ -1,0 +1,162 @@
+"""unix:// and tcp://: frames down a socket, a hello and acknowledgements back.
+
+The socket is non-blocking and every turn ends at once: connecting, the wait for the hello and a peer that reads slowly
+are states that later turns look at again. Whatever goes wrong costs the connection, never a frame: the outbox keeps
+what was not acknowledged. A new attempt follows after 50 ms, then after twice as long each time, up to a second.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from typing import NamedTuple
+
+from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.wire import Hello, Malformed, ReplyReader
+
+CONNECT_S = 1.0  # an updater is near: what takes longer is down
+HELLO_S = 1.0  # it speaks first, at once
+SILENCE_S = 10.0  # frames under way and no acknowledgement for so long: the peer is gone without a word
+BACKOFF_FIRST_S = 0.05
+BACKOFF_MAX_S = 1.0  # an updater that was restarted gets its hints within a second
+_READ_BYTES = 65536
+_READS_PER_TURN = 64  # 4 MiB, the largest hello; a peer that talks without end gets no more of a turn
+_UNDER_WAY = {errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK}
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # the application may have set SIGPIPE to kill
+
+
+class UnixAddress(NamedTuple):
+    """A socket file."""
+
+    path: str
+
+    def open(self) -> tuple[socket.socket, str]:
+        """An unconnected socket, and where to connect it."""
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), self.path
+
+
+class TcpAddress(NamedTuple):
+    """A host name or number, and a port."""
+
+    host: str
+    port: int
+
+    def open(self) -> tuple[socket.socket, tuple[object, ...]]:
+        """As UnixAddress. A name is looked up here, in the sender's thread: the only thing that may take a while."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = random.choice(found)  # noqa: S311  spreads load, guards nothing
+        peer = socket.socket(family, kind, protocol)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return peer, address
+
+
+class StreamLink:
+    """One connection at a time to one address."""
+
+    def __init__(self, address: UnixAddress | TcpAddress) -> None:
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._where: object = None
+        self._connecting = False
+        self._replies = ReplyReader()
+        self._unsent = memoryview(b"")
+        self._deadline = 0.0  # of the connect, then of the hello, then of the next acknowledgement
+        self._retry_at = 0.0
+        self._backoff = BACKOFF_FIRST_S
+        self.connected = False  # greeted, that is
+
+    def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
+        """Connect, read, write: as far as it goes without waiting."""
+        try:
+            return self._turn(outbox, now, now_ms)
+        except (OSError, Malformed):
+            self.close()
+            # between half and whole, so that many processes do not come back in step
+            self._retry_at = now + self._backoff * random.uniform(0.5, 1.0)  # noqa: S311  as above
+            self._backoff = min(2 * self._backoff, BACKOFF_MAX_S)
+            return False
+
+    def _turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
+        if self._socket is None:
+            if now < self._retry_at or not outbox:
+                return False
+            self._open(now)
+        if self._connecting and not self._finish_connecting(now):
+            return True
+        self._receive(outbox, now)
+        if not self.connected:
+            self._check_deadline(now)
+            return True
+        blocked = self._send(outbox, now, now_ms)
+        if outbox.under_way:
+            self._check_deadline(now)
+        return blocked or outbox.blocked
+
+    def _open(self, now: float) -> None:
+        self._socket, self._where = self._address.open()
+        self._socket.setblocking(False)
+        self._replies = ReplyReader()
+        self._unsent = memoryview(b"")
+        self._connecting = True
+        self._deadline = now + CONNECT_S
+
+    def _finish_connecting(self, now: float) -> bool:
+        assert self._socket is not None
+        answer = self._socket.connect_ex(self._where)  # type: ignore[arg-type]  # as the address gave it
+        if isinstance(self._address, TcpAddress) and answer in _UNDER_WAY:
+            self._check_deadline(now)
+            return False
+        if answer not in {0, errno.EISCONN}:
+            raise OSError(answer, "cannot connect")
+        self._connecting = False
+        self._deadline = now + HELLO_S
+        return True
+
+    def _check_deadline(self, now: float) -> None:
+        if now > self._deadline:
+            raise TimeoutError("the updater does not answer")
+
+    def _receive(self, outbox: Outbox, now: float) -> None:
+        """All that has come; an end of the stream is noticed before anything is written to a dead peer."""
+        assert self._socket is not None
+        for _ in range(_READS_PER_TURN):
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                raise ConnectionResetError("the updater closed the connection")
+            for reply in self._replies.feed(data):
+                self._deadline = now + SILENCE_S
+                if isinstance(reply, Hello):
+                    outbox.greet(reply)
+                    self.connected = True
+                    self._backoff = BACKOFF_FIRST_S
+                elif self.connected:
+                    outbox.acknowledge(reply)
+
+    def _send(self, outbox: Outbox, now: float, now_ms: int) -> bool:
+        """True if the peer takes no more for now. Ends after a window of frames at the latest."""
+        assert self._socket is not None
+        while True:
+            if not self._unsent:
+                idle = not outbox.under_way
+                frame = outbox.next_frame(now_ms)
+                if frame is None:
+                    return False
+                if idle:
+                    self._deadline = now + SILENCE_S
+                self._unsent = memoryview(frame)
+            try:
+                sent = self._socket.send(self._unsent, _NO_SIGNAL)
+            except BlockingIOError:
+                return True
+            self._unsent = self._unsent[sent:]
+
+    def close(self) -> None:
+        """Leaves the connection."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._connecting = self.connected = False

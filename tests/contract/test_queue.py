@@ -1,0 +1,191 @@
+"""What every queue promises to the partitions that read from it.
+
+A world stands for one queue technology: it sends packs in, and can take partitions away and give them back.
+To hold another adapter, or a fake, to the same promises, add its world to `WORLDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+
+from cacheupdater.adapters.queue_memory import MemoryQueue
+
+PARTITIONS = 3
+SOON = 5.0  # s: whatever should happen has happened by then, on any machine
+NEVER = 0.02  # s: long enough for a loop to do all that it was going to do
+
+
+class MemoryWorld:
+    """The queue of one process."""
+
+    def __init__(self):
+        self.queue = MemoryQueue(PARTITIONS)
+
+    async def send(self, partition, payload):
+        await self.queue.put(partition, payload)
+
+    async def move(self, partitions):
+        self.queue.reassign(partitions)
+
+
+WORLDS = [pytest.param(MemoryWorld, id="memory")]
+
+
+@pytest.fixture(params=WORLDS)
+async def world(request):
+    world = request.param()
+    yield world
+    await world.queue.close()
+
+
+async def soon(awaitable):
+    async with asyncio.timeout(SOON):
+        return await awaitable
+
+
+async def gain(assignments):
+    """The next assignment's gains by partition."""
+    assignment = await soon(anext(assignments))
+    assert not assignment.lost
+    return {gained.partition: gained for gained in assignment.gained}
+
+
+async def move(world, assignments, partitions):
+    """Lose these partitions, settle, and gain them again, maybe as somebody else would."""
+    await world.move(partitions)
+    lost = await soon(anext(assignments))
+    assert set(lost.lost) == set(partitions)
+    lost.settled()
+    return await gain(assignments)
+
+
+async def send(world, partition, *payloads):
+    for payload in payloads:
+        await world.send(partition, payload)
+
+
+def payloads(messages):
+    return [message.payload for message in messages]
+
+
+async def test_assignments_gains_every_partition_when_alone(world):
+    gained = await gain(world.queue.assignments())
+    assert set(gained) == set(range(PARTITIONS))
+    assert all(g.offset == 0 for g in gained.values())
+
+
+async def test_fetch_gives_packs_in_order_of_arrival_and_at_most_limit(world):
+    await gain(world.queue.assignments())
+    await send(world, 1, b"a", b"b", b"c")
+    first = await soon(world.queue.fetch(1, 2))
+    second = await soon(world.queue.fetch(1, 2))
+    assert payloads(first) == [b"a", b"b"]
+    assert payloads(second) == [b"c"]
+    offsets = [message.offset for message in (*first, *second)]
+    assert offsets == sorted(set(offsets))
+
+
+async def test_fetch_waits_for_the_first_pack_of_its_own_partition(world):
+    await gain(world.queue.assignments())
+    fetching = asyncio.ensure_future(world.queue.fetch(1, 10))
+    await send(world, 0, b"another partition")
+    await asyncio.sleep(NEVER)
+    assert not fetching.done()
+    await send(world, 1, b"mine")
+    assert payloads(await soon(fetching)) == [b"mine"]
+
+
+async def test_fetch_loses_nothing_when_cancelled_at_any_moment(world):
+    await gain(world.queue.assignments())
+    rng, got, sent = random.Random(7), [], [b"%d" % n for n in range(300)]
+    sending = asyncio.ensure_future(send_slowly(world, sent, rng))
+    while len(got) < len(sent):
+        fetching = asyncio.ensure_future(world.queue.fetch(0, 3))
+        for _ in range(rng.randrange(4)):
+            await asyncio.sleep(0)
+        if not sending.done():
+            fetching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            got += payloads(await soon(fetching))
+    assert got == sent
+
+
+async def send_slowly(world, sent, rng):
+    for payload in sent:
+        await world.send(0, payload)
+        for _ in range(rng.randrange(3)):
+            await asyncio.sleep(0)
+
+
+async def test_what_is_not_done_comes_again_when_the_partition_moves(world):
+    assignments = world.queue.assignments()
+    epoch = (await gain(assignments))[1].epoch
+    await send(world, 1, b"done", b"fetched", b"unread")
+    fetched = await soon(world.queue.fetch(1, 2))
+    await world.queue.commit(1, epoch=epoch, done=fetched[1].offset)
+    gained = (await move(world, assignments, [1]))[1]
+    assert gained.offset == fetched[1].offset
+    assert gained.epoch > epoch
+    again = await soon(world.queue.fetch(1, 10))
+    assert payloads(again) == [b"fetched", b"unread"]
+    assert again[0].offset == fetched[1].offset
+
+
+async def test_commit_counts_while_the_lost_partition_is_handed_over(world):
+    assignments = world.queue.assignments()
+    epoch = (await gain(assignments))[2].epoch
+    await send(world, 2, b"a")
+    (message,) = await soon(world.queue.fetch(2, 10))
+    await world.move([2])
+    lost = await soon(anext(assignments))
+    await world.queue.commit(2, epoch=epoch, done=message.offset + 1)
+    lost.settled()
+    assert (await gain(assignments))[2].offset == message.offset + 1
+
+
+async def test_commit_of_an_older_epoch_changes_nothing(world):
+    assignments = world.queue.assignments()
+    old = (await gain(assignments))[0].epoch
+    await send(world, 0, b"a")
+    await soon(world.queue.fetch(0, 1))
+    await move(world, assignments, [0])
+    (message,) = await soon(world.queue.fetch(0, 1))
+    await world.queue.commit(0, epoch=old, done=message.offset + 1)
+    assert (await move(world, assignments, [0]))[0].offset == message.offset
+
+
+async def test_commit_never_moves_back(world):
+    assignments = world.queue.assignments()
+    epoch = (await gain(assignments))[0].epoch
+    await send(world, 0, b"a", b"b")
+    first, second = await soon(world.queue.fetch(0, 2))
+    await world.queue.commit(0, epoch=epoch, done=second.offset + 1)
+    await world.queue.commit(0, epoch=epoch, done=first.offset + 1)
+    assert (await move(world, assignments, [0]))[0].offset == second.offset + 1
+
+
+async def test_other_partitions_keep_their_place_when_one_moves(world):
+    assignments = world.queue.assignments()
+    epoch = (await gain(assignments))[1].epoch
+    await send(world, 1, b"a", b"b")
+    first = await soon(world.queue.fetch(1, 1))
+    assert set(await move(world, assignments, [0])) == {0}
+    assert payloads(await soon(world.queue.fetch(1, 1))) == [b"b"]
+    await world.queue.commit(1, epoch=epoch, done=first[0].offset + 1)
+    assert (await move(world, assignments, [1]))[1].offset == first[0].offset + 1
+
+
+async def test_close_ends_every_wait(world):
+    assignments = world.queue.assignments()
+    await gain(assignments)
+    fetching = asyncio.ensure_future(world.queue.fetch(0, 1))
+    changing = asyncio.ensure_future(anext(assignments, None))
+    await asyncio.sleep(0)
+    await world.queue.close()
+    assert list(await soon(fetching)) == []
+    assert await soon(changing) is None
+    assert list(await soon(world.queue.fetch(1, 1))) == []

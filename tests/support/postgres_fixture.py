@@ -1,0 +1,55 @@
+"""A real PostgreSQL for every test that asks for one: a server per test process, a fresh database per test.
+
+PG_URL (`postgresql+asyncpg://user@host/database`) names a server to use instead; it must let us create databases.
+Tests that stop the server get one of their own. Without any PostgreSQL such tests are skipped, and say why.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+
+import pytest
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def _pg_base():
+    url = os.environ.get("PG_URL")  # noqa: TID251  the test run's own setting
+    if url:
+        yield url
+        return
+    server = _started()
+    yield server.url()
+    server.remove()
+
+
+@pytest.fixture
+def pg_url(_pg_base):
+    """The address of an empty database."""
+    from cacheupdater.testing.postgres_server import run_sql
+
+    name = f"cacheupdater_test_{os.getpid()}_{next(_numbers)}"
+    run_sql(_pg_base, f"CREATE DATABASE {name} TEMPLATE template0")
+    base, _, rest = _pg_base.rpartition("/")
+    query = rest.partition("?")[2]
+    yield f"{base}/{name}" + (f"?{query}" if query else "")
+    run_sql(_pg_base, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_server():
+    """A server of this test's own, to stop and start."""
+    server = _started()
+    yield server
+    server.remove()
+
+
+def _started():
+    try:
+        from cacheupdater.testing.postgres_server import PostgresServer
+
+        return PostgresServer().start()
+    except (ImportError, OSError, RuntimeError) as e:
+        pytest.skip(f"no PostgreSQL: {e}")

@@ -1,0 +1,54 @@
+"""Redis for tests: real servers that the run starts itself.
+
+`redis_url` is the everyday one (REDIS_URL overrides it; it is flushed before each test), `redis_server` a handle that
+one test may stop and freeze, `every_redis_url` runs a test once for each version of Redis on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import redis
+
+from cacheupdater.testing.redis_server import RedisServer, executables, version
+
+
+@pytest.fixture(scope="session")
+def session_redis_url():
+    given = os.environ.get("REDIS_URL")  # noqa: TID251  the documented way to bring one's own server
+    if given:
+        yield given
+        return
+    with RedisServer() as server:
+        yield server.url
+
+
+def flushed(url: str) -> str:
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+        client.script_flush()
+    return url
+
+
+@pytest.fixture
+def redis_url(session_redis_url):
+    return flushed(session_redis_url)
+
+
+@pytest.fixture
+def redis_server():
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=executables(), ids=version)
+def every_redis_server(request):
+    """A session's server of each version: for reading and writing, not for stopping."""
+    with RedisServer(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def every_redis_url(every_redis_server):
+    return flushed(every_redis_server.url)

@@ -1,0 +1,264 @@
+"""What probes, scrapers, browsers and nuisances get from the admin address."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import signal
+import threading
+
+import pytest
+
+from cacheupdater.adapters import admin_http
+from cacheupdater.adapters.admin_http import AdminServer
+from cacheupdater.errors import Misconfigured
+
+SOON = 10.0  # s: whatever should happen has happened by then, on any machine
+
+
+class Service:
+    """What the service would give: a page, and conditions that a test may change."""
+
+    def __init__(self):
+        self.conditions = {"redis": True, "assigned": True}
+        self.asked = []
+        self.page = b"metric 1\n"
+
+    def metrics(self, accept):
+        self.asked.append(accept)
+        return self.page, "text/plain; version=0.0.4"
+
+    def ready(self):
+        return self.conditions
+
+
+@pytest.fixture
+def service():
+    return Service()
+
+
+@pytest.fixture
+async def server(service):
+    server = AdminServer("127.0.0.1:0", metrics=service.metrics, ready=service.ready)
+    await server.start()
+    yield server
+    await server.close()
+
+
+async def until(condition):
+    """Wait for something that happens by itself."""
+    async with asyncio.timeout(SOON):
+        while not condition():  # noqa: ASYNC110  # what is waited for is on the other side of a socket
+            await asyncio.sleep(0.001)
+
+
+async def exchange(server, sent):
+    """Send these bytes and read until the server hangs up."""
+    async with asyncio.timeout(SOON):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        try:
+            writer.write(sent)
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.transport.abort()
+
+
+async def ask(server, path, *, method="GET", host="localhost", **headers):
+    """Status, headers and body of one request."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *(f"{k}: {v}" for k, v in headers.items())]
+    head, _, body = (await exchange(server, "\r\n".join([*lines, "", ""]).encode())).partition(b"\r\n\r\n")
+    status, *rest = head.decode().split("\r\n")
+    return int(status.split(" ")[1]), dict(line.split(": ", 1) for line in rest), body
+
+
+async def test_metrics_passes_on_what_the_scraper_accepts(server, service):
+    status, headers, body = await ask(server, "/metrics?debug=1", Accept="application/openmetrics-text")
+    assert (status, body) == (200, b"metric 1\n")
+    assert headers["Content-Type"] == "text/plain; version=0.0.4"
+    assert headers["Content-Length"] == "9"
+    assert service.asked == ["application/openmetrics-text"]
+
+
+async def test_a_page_of_many_megabytes_arrives_whole(server, service):
+    service.page = bytes(8_000_000)
+    _, _, body = await ask(server, "/metrics")
+    assert body == service.page
+
+
+async def test_the_loop_goes_on_while_a_page_is_made(server, service):
+    release = threading.Event()
+    service.metrics = None
+    server._metrics = lambda _: (release.wait(SOON), (b"late", "text/plain"))[1]
+    scrapes = [asyncio.ensure_future(ask(server, "/metrics")) for _ in range(2)]
+    assert (await ask(server, "/livez"))[0] == 200
+    assert not any(scrape.done() for scrape in scrapes)
+    release.set()
+    assert [(await scrape)[2] for scrape in scrapes] == [b"late", b"late"]
+
+
+async def test_readyz_names_its_conditions(server, service):
+    status, headers, body = await ask(server, "/readyz")
+    assert status == 200
+    assert headers["Content-Type"] == "application/json"
+    assert json.loads(body) == {"ready": True, "conditions": {"redis": True, "assigned": True}}
+    service.conditions["redis"] = False
+    status, _, body = await ask(server, "/readyz")
+    assert status == 503
+    assert json.loads(body) == {"ready": False, "conditions": {"redis": False, "assigned": True}}
+
+
+async def test_livez_asks_nobody(service):
+    def fail(*_):
+        raise RuntimeError("a dependency was asked")
+
+    server = AdminServer("127.0.0.1:0", metrics=fail, ready=fail)
+    await server.start()
+    assert (await ask(server, "/livez"))[0] == 200
+    await server.close()
+
+
+async def test_head_answers_without_body(server):
+    status, headers, body = await ask(server, "/metrics", method="HEAD")
+    assert (status, headers["Content-Length"], body) == (200, "9", b"")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get"])
+async def test_other_methods_are_refused(server, service, method):
+    status, headers, _ = await ask(server, "/metrics", method=method)
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/../livez", "//livez", "http://127.0.0.1/metrics", "*"])
+async def test_other_paths_are_not_found(server, path):
+    assert (await ask(server, path))[0] == 404
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9464", "LOCALHOST:80", "[::1]:9464"])
+async def test_a_loopback_name_is_answered(server, host):
+    assert (await ask(server, "/livez", host=host))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9464", "localhost.evil.example", "", "[", "10.0.0.7"]
+)
+async def test_a_foreign_name_is_refused_on_a_loopback_address(server, service, host):
+    """A page in a browser that got its own name to resolve to 127.0.0.1 must learn nothing."""
+    status, headers, body = await ask(server, "/metrics", host=host)
+    assert (status, body) == (403, b"Forbidden\n")
+    assert not [name for name in headers if name.startswith("Access-Control")]
+    assert service.asked == []
+
+
+async def test_any_name_is_answered_on_an_address_of_the_pod(service):
+    server = AdminServer("0.0.0.0:0", metrics=service.metrics, ready=service.ready)
+    await server.start()
+    assert (await ask(server, "/livez", host="10.1.2.3:9464"))[0] == 200
+    await server.close()
+
+
+async def test_what_fails_inside_is_neither_shown_nor_fatal(server, service, caplog):
+    service.conditions = None
+    with caplog.at_level(logging.ERROR):
+        status, _, body = await ask(server, "/readyz")
+    assert (status, body) == (500, b"Internal Server Error\n")
+    assert [record.getMessage() for record in caplog.records] == ["admin: /readyz failed: TypeError"]
+    assert (await ask(server, "/livez"))[0] == 200
+
+
+# --- nuisances ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /livez\r\n\r\n",
+        b"GET /livez HTTP/2.0\r\n\r\n",
+        b"GET  /livez HTTP/1.1\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n: no name\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n Host: folded\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nhost: evil.example\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+)
+async def test_a_broken_request_is_refused(server, sent):
+    assert (await exchange(server, sent)).startswith(b"HTTP/1.1 400 ")
+    assert (await ask(server, "/livez"))[0] == 200
+
+
+async def test_headers_without_end_are_refused(server):
+    endless = b"GET /livez HTTP/1.1\r\n" + b"X: y\r\n" * 10_000
+    assert (await exchange(server, endless))[:13] in {b"HTTP/1.1 431 ", b""}  # or hung up while it still sent
+    assert (await exchange(server, b"GET /" + b"a" * 9000)).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_random_bytes_harm_nobody(server):
+    rng = random.Random(5)
+    for _ in range(300):
+        answer = await exchange(server, rng.randbytes(rng.randrange(1, 300)) + b"\r\n\r\n")
+        assert answer[:13] in {b"HTTP/1.1 400 ", b"HTTP/1.1 403 ", b"HTTP/1.1 405 "}
+    assert (await ask(server, "/livez"))[0] == 200
+
+
+async def test_whoever_never_finishes_a_request_is_cut_off(server, monkeypatch):
+    monkeypatch.setattr(admin_http, "REQUEST_S", 0.05)
+    assert await exchange(server, b"GET /livez HTTP/1.1\r\n") == b""
+
+
+async def test_connections_above_the_cap_are_closed_unheard(server, monkeypatch):
+    monkeypatch.setattr(admin_http, "CONNECTIONS_MAX", 3)
+    silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+    await until(lambda: len(server._busy) == 3)
+    assert await exchange(server, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
+    for _, writer in silent:
+        writer.transport.abort()
+    await until(lambda: not server._busy)
+    assert (await ask(server, "/livez"))[0] == 200
+
+
+# --- starting and closing ---------------------------------------------------------------------------------------
+
+
+async def test_close_is_bounded_and_frees_the_port(service, monkeypatch):
+    monkeypatch.setattr(admin_http, "CLOSE_S", 0.05)
+    server = AdminServer("127.0.0.1:0", metrics=service.metrics, ready=service.ready)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await until(lambda: server._busy)
+    async with asyncio.timeout(SOON):
+        await server.close()
+        assert await reader.read() == b""
+    writer.transport.abort()
+    again = AdminServer(f"127.0.0.1:{server.port}", metrics=service.metrics, ready=service.ready)
+    await again.start()
+    await again.close()
+    await again.close()
+
+
+async def test_a_taken_port_is_a_clear_error(server, service):
+    second = AdminServer(f"127.0.0.1:{server.port}", metrics=service.metrics, ready=service.ready)
+    with pytest.raises(Misconfigured, match=f"admin: cannot listen on 127.0.0.1:{server.port}"):
+        await second.start()
+    await second.close()
+
+
+@pytest.mark.parametrize(
+    "listen", ["", "9464", ":9464", "localhost", "localhost:port", "localhost:99999", "[::1"]
+)
+def test_an_address_without_host_or_port_is_refused(service, listen):
+    with pytest.raises(Misconfigured, match="is not host:port"):
+        AdminServer(listen, metrics=service.metrics, ready=service.ready)
+
+
+async def test_signal_handlers_stay_as_they_were(service):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    server = AdminServer("localhost:0", metrics=service.metrics, ready=service.ready)
+    await server.start()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    await server.close()

@@ -1,0 +1,155 @@
+"""What a scrape shows after the stages have reported."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from cacheupdater.adapters.observer_prometheus import DECLARED, PrometheusObserver, reference_page
+from cacheupdater.core.metrics import Metric
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def observer():
+    return PrometheusObserver(version="1.2.3", namespaces=["product", "basket"], partitions=2)
+
+
+def value(observer, name, **labels):
+    """What a scrape shows for `name`."""
+    return observer.registry.get_sample_value(f"cacheupdater_{name}", labels)
+
+
+def series(observer):
+    return len(observer.expose("")[0].splitlines())
+
+
+def test_every_metric_of_the_port_is_declared():
+    assert set(DECLARED) == set(get_args(Metric))
+
+
+def test_count_adds_up_by_namespace_and_reason(observer):
+    observer.count("decisions", 3, label="product", reason="hold")
+    observer.count("decisions", 2, label="product", reason="hold")
+    observer.count("decisions", 1, label="basket", reason="hold")
+    assert value(observer, "decisions_total", namespace="product", decision="hold") == 5
+    assert value(observer, "decisions_total", namespace="basket", decision="hold") == 1
+
+
+def test_level_shows_the_last_value(observer):
+    observer.level("pending", 7, label="1")
+    observer.level("pending", 4, label="1")
+    observer.level("peers", 2)
+    assert value(observer, "pending", partition="1") == 4
+    assert value(observer, "peers") == 2
+
+
+def test_measure_falls_into_the_declared_buckets(observer):
+    observer.measure("age_seconds", 0.3, label="product")
+    observer.measure("age_seconds", 3601, label="product")
+    assert value(observer, "age_seconds_bucket", namespace="product", le="0.25") == 0
+    assert value(observer, "age_seconds_bucket", namespace="product", le="0.5") == 1
+    assert value(observer, "age_seconds_bucket", namespace="product", le="3600.0") == 1
+    assert value(observer, "age_seconds_count", namespace="product") == 2
+
+
+def test_counters_without_namespace_are_shown_before_anything_happened(observer):
+    assert value(observer, "intake_rejected_total", reason="garbage") == 0
+    assert value(observer, "hints_total", kind="change") == 0
+
+
+def test_labels_that_nobody_declared_count_as_other_and_cost_one_series(observer):
+    observer.count("dropped", 1, label="made up", reason="made up")
+    before = series(observer)
+    for n in range(10_000):
+        observer.count("dropped", 1, label=f"key:{n}", reason=f"why {n}")
+    assert value(observer, "dropped_total", namespace="other", reason="other") == 10_001
+    assert series(observer) == before
+    assert len(observer._counters) < 100
+
+
+def test_an_unknown_reason_does_not_hide_a_known_namespace(observer):
+    observer.count("errors", 1, label="product", reason="cosmic rays")
+    assert value(observer, "errors_total", namespace="product", reason="other") == 1
+
+
+def test_each_kind_of_metric_stays_within_its_closed_sets(observer):
+    for n in range(100):
+        observer.level("tracked", 1, label=f"{n}")
+        observer.measure("load_seconds", 1, label=f"{n}")
+        observer.count("hints", 1, label=f"{n}")
+    assert value(observer, "tracked", partition="other") == 1
+    assert value(observer, "tracked", partition="7") is None
+    assert value(observer, "load_seconds_count", namespace="other") == 100
+    assert value(observer, "hints_total", kind="other") == 100
+
+
+def test_a_metric_used_as_another_kind_is_refused(observer):
+    with pytest.raises(TypeError, match="peers is a gauge"):
+        observer.count("peers", 1)
+
+
+def test_two_observers_in_one_process_do_not_mix():
+    first, second = (PrometheusObserver(version="1", namespaces=["a"], partitions=1) for _ in range(2))
+    first.count("rows", 5, label="a")
+    assert value(second, "rows_total", namespace="a") is None
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type", "parse"),
+    [
+        ("", "text/plain", parse_text),
+        ("*/*", "text/plain", parse_text),
+        (
+            "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
+            "application/openmetrics-text",
+            parse_openmetrics,
+        ),
+        ("application/openmetrics-text; version=nonsense", "application/openmetrics-text", parse_openmetrics),
+    ],
+)
+def test_a_scrape_gets_the_format_that_it_asks_for(observer, accept, content_type, parse):
+    observer.count("rows", 5, label="product")
+    observer.measure("load_seconds", 0.01, label="product")
+    page, told = observer.expose(accept)
+    assert told.startswith(content_type)
+    families = {family.name: family for family in parse(page.decode())}
+    build = families["cacheupdater_build_info"].samples[0].labels
+    assert build["version"] == "1.2.3"
+    assert families["cacheupdater_load_seconds"].type == "histogram"
+    assert "process_resident_memory_bytes" in families
+    assert not [name for name in families if name.endswith("_created")]
+
+
+def test_names_follow_the_conventions_of_prometheus():
+    for metric, row in DECLARED.items():
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", metric)
+        assert (row.kind == "histogram") == bool(row.buckets)
+        assert list(row.buckets) == sorted(set(row.buckets))
+        assert not metric.endswith("_total")
+        assert row.help.endswith(".")
+
+
+def test_every_reason_that_the_code_reports_is_declared():
+    """Else it would silently show as `other`."""
+    said = re.compile(r'\.(?:add|count)\(\s*"(\w+)",[^\n]*?reason="(\w+)"')
+    folders = [ROOT / "cacheupdater" / name for name in ("core", "pipeline", "adapters")]
+    found = [
+        pair for folder in folders for file in folder.glob("*.py") for pair in said.findall(file.read_text())
+    ]
+    assert found
+    assert [(metric, reason) for metric, reason in found if reason not in DECLARED[metric].reasons] == []
+
+
+def test_the_reference_page_is_current():
+    page = ROOT / "docs" / "reference" / "metrics.md"
+    assert page.read_text() == reference_page(), (
+        "write it anew: python -c 'from cacheupdater.adapters import observer_prometheus as o;"
+        f'print(o.reference_page(), end="")\' > {page.relative_to(ROOT)}'
+    )

@@ -1,0 +1,151 @@
+"""What is particular to the memory queue: its caps, and how it makes listeners wait."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import count
+
+import pytest
+
+from cacheupdater.adapters.queue_memory import MemoryQueue
+from cacheupdater.errors import Unavailable
+
+
+async def own(queue):
+    """Become the owner; the epoch of all partitions."""
+    return (await anext(queue.assignments())).gained[0].epoch
+
+
+async def finish(queue, epoch, *, partition=0, limit=1):
+    """Fetch and commit; what came."""
+    messages = await queue.fetch(partition, limit)
+    await queue.commit(partition, epoch=epoch, done=messages[-1].offset + 1)
+    return [message.payload for message in messages]
+
+
+async def turns(n=5):
+    """Let everything happen that only waits for a turn of the loop."""
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+async def test_first_epoch_is_one_and_offsets_grow_by_one():
+    queue = MemoryQueue(2)
+    assert await own(queue) == 1
+    assert all(queue.offer(1, b"x") for _ in range(3))
+    assert [message.offset for message in await queue.fetch(1, 9)] == [0, 1, 2]
+
+
+async def test_asking_for_assignments_again_is_a_new_ownership():
+    queue = MemoryQueue(1)
+    await own(queue)
+    queue.offer(0, b"a")
+    await queue.fetch(0, 1)
+    assert await own(queue) == 2
+    assert [message.payload for message in await queue.fetch(0, 1)] == [b"a"]
+
+
+async def test_offer_refuses_when_packs_are_at_their_cap_until_one_is_done():
+    queue = MemoryQueue(2, packs_max=2)
+    epoch = await own(queue)
+    assert [queue.offer(0, b"x") for _ in range(3)] == [True, True, False]
+    assert queue.offer(1, b"another partition")
+    await queue.fetch(0, 2)
+    assert not queue.offer(0, b"fetched is not done")
+    await queue.commit(0, epoch=epoch, done=1)
+    assert queue.offer(0, b"x")
+    assert queue.backlog(0) == 2
+
+
+async def test_offer_refuses_when_bytes_are_at_their_cap_until_enough_are_done():
+    queue = MemoryQueue(1, bytes_max=10)
+    epoch = await own(queue)
+    assert queue.offer(0, b"123456")
+    assert not queue.offer(0, b"12345")
+    assert queue.offer(0, b"1234")
+    await finish(queue, epoch)
+    assert not queue.offer(0, b"1234567")
+    assert queue.offer(0, b"123456")
+
+
+async def test_an_empty_partition_takes_even_a_pack_above_its_cap():
+    queue = MemoryQueue(1, bytes_max=10)
+    assert queue.offer(0, bytes(100))
+    assert not queue.offer(0, b"1")
+
+
+async def test_put_waits_for_room_and_serves_the_longest_waiting_first():
+    queue = MemoryQueue(1, packs_max=1)
+    epoch = await own(queue)
+    queue.offer(0, b"0")
+    waiting = [asyncio.ensure_future(queue.put(0, b"%d" % n)) for n in (1, 2)]
+    await turns()
+    assert not queue.offer(0, b"pushing in")
+    assert await finish(queue, epoch) == [b"0"]
+    await turns()
+    assert [task.done() for task in waiting] == [True, False]
+    assert await finish(queue, epoch) == [b"1"]
+    assert await finish(queue, epoch) == [b"2"]
+    await asyncio.gather(*waiting)
+
+
+async def test_a_cancelled_put_takes_nothing_and_lets_those_behind_it_pass():
+    queue = MemoryQueue(1, bytes_max=10)
+    await own(queue)
+    queue.offer(0, b"12345678")
+    large, small = (asyncio.ensure_future(queue.put(0, payload)) for payload in (b"12345", b"12"))
+    await turns()
+    assert not small.done()
+    large.cancel()
+    await asyncio.gather(large, return_exceptions=True)
+    await small
+    assert [message.payload for message in await queue.fetch(0, 9)] == [b"12345678", b"12"]
+
+
+async def test_close_gives_up_waiting_puts_and_refuses_new_ones():
+    queue = MemoryQueue(1, packs_max=1)
+    queue.offer(0, b"0")
+    waiting = asyncio.ensure_future(queue.put(0, b"1"))
+    await turns()
+    await queue.close()
+    for put in (waiting, queue.put(0, b"2")):
+        with pytest.raises(Unavailable, match="shutting down"):
+            await put
+    assert not queue.offer(0, b"3")
+
+
+async def test_commit_refuses_what_was_never_fetched():
+    queue = MemoryQueue(1)
+    epoch = await own(queue)
+    queue.offer(0, b"a")
+    with pytest.raises(ValueError, match="beyond what was fetched"):
+        await queue.commit(0, epoch=epoch, done=1)
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_every_pack_arrives_in_order_within_the_caps_whatever_the_schedule(seed):
+    rng = random.Random(seed)
+    queue = MemoryQueue(1, packs_max=5, bytes_max=40)
+    epoch, numbers = await own(queue), count()
+    puts, seen, done = [], [], 0
+    for _ in range(200):
+        act = rng.randrange(5)
+        if act <= 1:
+            puts.append(asyncio.ensure_future(queue.put(0, b"%09d" % next(numbers))))
+        elif act == 2 and queue.backlog(0) > len(seen) - done:
+            seen += await queue.fetch(0, rng.randrange(1, 4))
+        elif act == 3 and done < len(seen):
+            done = rng.randrange(done, len(seen)) + 1
+            await queue.commit(0, epoch=epoch, done=done)
+        elif act == 4 and rng.random() < 0.1:
+            epoch = await own(queue)
+            del seen[done:]
+        await turns(rng.randrange(3))
+        assert queue.backlog(0) <= 4  # nine bytes each: forty bytes bind before five packs do
+    while len(seen) < len(puts):
+        await queue.commit(0, epoch=epoch, done=len(seen))
+        seen += await queue.fetch(0, 9)
+    await asyncio.gather(*puts)
+    assert [message.payload for message in seen] == [b"%09d" % n for n in range(len(puts))]
+    assert [message.offset for message in seen] == list(range(len(puts)))

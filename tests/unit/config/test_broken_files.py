@@ -1,0 +1,407 @@
+"""What a person sees for each mistake: the file, the line, the column, the path, and what to write instead.
+
+Each case changes one thing in a good file, so that a golden line shows exactly one mistake and nothing that follows from it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheupdater.config import ConfigErrors, load_config
+
+GOOD = """\
+version: 1
+listen: ["tcp://127.0.0.1:7171", "unix:///tmp/hints.sock"]
+queue: {url: "memory://", partitions: 2}
+cache: {url: "redis://127.0.0.1"}
+admin: {listen: "127.0.0.1:9464"}
+sources:
+  main: {url: "sqlite+aiosqlite:///shop.db", budget: 500/s, pool_size: 5, statement_timeout: 1s}
+  api: {budget: 50/m}
+defaults: {ttl: 5m}
+namespaces:
+  product:
+    key: "product:{id:int}"
+    load: {source: main, sql: "SELECT id, name FROM products WHERE id IN :id", rows: one}
+    value: {encoding: json, columns: [name]}
+    refresh: {every: 2s}
+    quota: {rate: 50/s, burst: 100}
+  banner:
+    key: "banner:{slot}"
+    load: {source: api, python: "shop.loaders:banners"}
+"""
+
+_FORMS = "write a duration such as 100ms, 2s, 5m or 1h30m"
+CASES = [
+    # the document
+    ("version: 1", "version: 2", '1:10: version: "2" must be 1'),
+    ("version: 1\n", "", "1:1: version: is required: write `version: 1`"),
+    (
+        "version: 1",
+        "- 1",
+        "2:1: not YAML: while parsing a block collection expected <block end>, but found '?'",
+    ),
+    (
+        "refresh: {",
+        "refresh: [",
+        "15:24: not YAML: while parsing a flow sequence expected ',' or ']', but got '}'",
+    ),
+    (
+        "every: 2s",
+        "every: ${T}",
+        "15:23: not YAML: while parsing a flow mapping expected ',' or '}', but got '{'; inside { } a value with ${...} needs quotes: \"${...}\"",
+    ),
+    ("every: 2s", "every: \x07", "15:22: not YAML: the character \\x07 may not stand in a file"),
+    ("admin:", "cache:", "5:1: cache: stands twice; the first is on line 4"),
+    (
+        "columns: [name]",
+        "encoding: json",
+        "14:29: namespaces.product.value.encoding: stands twice; the first is on line 14",
+    ),
+    (
+        "every: 2s",
+        "every: ",
+        "15:15: namespaces.product.refresh.every: has no value; give it one or remove the line",
+    ),
+    (
+        "every: 2s",
+        "every: !seconds 2",
+        '15:22: namespaces.product.refresh.every: the tag "!seconds" has no meaning here; remove it',
+    ),
+    ("every: 2s", "<<: *x", "15:19: not YAML: found undefined alias 'x'"),
+    (
+        "quota: {",
+        "quota: {<<: {}, ",
+        "16:13: namespaces.product.quota.<<: merge keys have no meaning here; put what is shared under `defaults`",
+    ),
+    ("quota: {", "quota: {[a]: b, ", "16:13: namespaces.product.quota: a key must be text"),
+    (
+        "every: 2s",
+        'every: "${NONE:?set NONE}"',
+        "15:22: namespaces.product.refresh.every: set NONE (${NONE} is not set)",
+    ),
+    # unknown and missing keys
+    ("listen: [", "listn: [", '2:1: listn: unknown key; did you mean "listen"?'),
+    ("pool_size", "poolsize", '7:61: sources.main.poolsize: unknown key; did you mean "pool_size"?'),
+    (
+        "value: {encoding: json, columns: [name]}",
+        "encoding: json",
+        '14:5: namespaces.product.encoding: unknown key; did you mean "value.encoding"?',
+    ),
+    ("burst: 100", "zzz: 1", "16:25: namespaces.product.quota.zzz: unknown key; known here: rate, burst"),
+    (
+        "budget: 50/m",
+        "pool_size: 1",
+        "8:3: sources.api.budget: is required: the rows that this database can afford, such as 500/s",
+    ),
+    (
+        'cache: {url: "redis://127.0.0.1"}\n',
+        "",
+        '1:1: cache: is required: which Redis to keep fresh, such as {url: "redis://127.0.0.1:6379/0"}',
+    ),
+    (
+        '    key: "banner:{slot}"\n',
+        "",
+        '17:3: namespaces.banner.key: is required: the pattern of its keys, such as "product:{id:int}"',
+    ),
+    # units and types
+    ("every: 2s", "every: 2", f'15:22: namespaces.product.refresh.every: "2" has no unit; {_FORMS}'),
+    ("ttl: 5m", "ttl: {base: 300}", f'9:24: defaults.ttl.base: "300" has no unit; {_FORMS}'),
+    ("ttl: 5m", "ttl: 300", f'9:17: defaults.ttl: "300" has no unit; {_FORMS}'),
+    ("ttl: 5m", "ttl: 0s", "9:17: defaults.ttl: must be greater than 0"),
+    ("ttl: 5m", "ttl: {jitter: 60%}", "9:26: defaults.ttl.jitter: must be at most 50%"),
+    (
+        "budget: 500/s",
+        "budget: 500",
+        '7:54: sources.main.budget: "500" has no unit; write a rate in rows such as 500/s, 50/m or 1000/h',
+    ),
+    ("pool_size: 5", "pool_size: five", '7:72: sources.main.pool_size: "five" is not a whole number'),
+    ("partitions: 2", "partitions: 0", "3:39: queue.partitions: must be greater than or equal to 1"),
+    ("partitions: 2", "partitions: 1025", "3:39: queue.partitions: must be less than or equal to 1024"),
+    ("{every: 2s}", "2s", "15:14: namespaces.product.refresh: must be a section of `key: value` lines"),
+    ("[name]", "name", "14:38: namespaces.product.value.columns: must be a list, such as [one, two]"),
+    ("[name]", "[name, {}]", "14:45: namespaces.product.value.columns[1]: must be text"),
+    (
+        "encoding: json",
+        "encoding: jsn",
+        '14:23: namespaces.product.value.encoding: "jsn" must be "json", "string", "hash", "msgpack" or "raw"; did you mean "json"?',
+    ),
+    (
+        "shop.loaders:banners",
+        "shop/loaders.py",
+        '19:33: namespaces.banner.load.python: must name a function as "module:function", such as "shop.loaders:banners"',
+    ),
+    # addresses
+    (
+        "tcp://127.0.0.1:7171",
+        "http://x",
+        '2:10: listen[0]: "http://x" is no address to listen on; write unix:///run/cacheupdater/hints.sock, tcp://127.0.0.1:7171 or memory://name',
+    ),
+    (
+        "unix:///tmp/hints.sock",
+        "unix://hints.sock",
+        "2:34: listen[1]: a unix socket needs the absolute path of a file, such as unix:///run/cacheupdater/hints.sock",
+    ),
+    ("unix:///tmp/hints.sock", "tcp://127.0.0.1:7171", "2:34: listen[1]: is the same address as listen[0]"),
+    ("127.0.0.1:9464", "127.0.0.1:7171", "5:17: admin.listen: is the same address as listen[0]"),
+    (
+        "127.0.0.1:9464",
+        ":9464",
+        "5:17: admin.listen: write a host and a port, such as 127.0.0.1:9464 (0.0.0.0 for every interface)",
+    ),
+    (
+        '["tcp://127.0.0.1:7171", "unix:///tmp/hints.sock"]',
+        "[]",
+        "2:9: listen: names no address, so no hint could arrive; remove it for the conventional socket",
+    ),
+    (
+        "redis://127.0.0.1",
+        "http://127.0.0.1",
+        '4:14: cache.url: "http" is no scheme for Redis; use redis://, rediss:// or unix://',
+    ),
+    ("redis://127.0.0.1", "localhost", "4:14: cache.url: must be a URL such as redis://127.0.0.1:6379/0"),
+    (
+        "sqlite+aiosqlite:",
+        "sqlite:",
+        '7:15: sources.main.url: "sqlite" is not asynchronous and would stop the updater; write sqlite+aiosqlite://',
+    ),
+    (
+        "sqlite+aiosqlite:",
+        "mysql:",
+        '7:15: sources.main.url: "mysql" is not asynchronous and would stop the updater; name one behind a plus sign, as in postgresql+asyncpg://',
+    ),
+    # later versions
+    (
+        "memory://",
+        "kafka://host:9092/hints",
+        "3:14: queue.url: kafka:// is not part of this version; use memory://",
+    ),
+    (
+        "memory://",
+        "sqlite:///hints.db",
+        "3:14: queue.url: sqlite:// is not part of this version; use memory://",
+    ),
+    (
+        "memory://",
+        "postgresql+asyncpg://h/d",
+        "3:14: queue.url: postgresql+asyncpg:// is not part of this version; use memory://",
+    ),
+    ("memory://", "rabbit://h", "3:14: queue.url: is no queue; use memory://"),
+    (
+        "every: 2s",
+        "policy: price",
+        "15:23: namespaces.product.refresh.policy: price is not part of this version; use every",
+    ),
+    (
+        "refresh: {every: 2s}",
+        "priority: high",
+        "15:15: namespaces.product.priority: high is not part of this version; remove it (misses already go before changes, changes before reads)",
+    ),
+    (
+        "{ttl: 5m}",
+        "{weight: 3}",
+        "9:20: defaults.weight: is not part of this version; remove it, and limit a costly namespace with quota",
+    ),
+    (
+        "defaults:",
+        "include: [a.yaml]\ndefaults:",
+        "9:10: include: is not part of this version; write everything into one file",
+    ),
+    # what only several settings together show
+    (
+        "banner:{slot}",
+        "product:{slot}",
+        '18:10: namespaces.banner.key: "product:{slot}" takes the same keys as "product:{id:int}" of namespace "product"',
+    ),
+    (
+        "banner:{slot}",
+        "{slot}",
+        "18:10: namespaces.banner.key: key pattern '{slot}' must begin with literal text, or it would take every key",
+    ),
+    (
+        "source: main",
+        "source: mian",
+        '13:20: namespaces.product.load.source: no source is called "mian"; did you mean "main"?',
+    ),
+    (
+        "source: main",
+        "source: xyz",
+        '13:20: namespaces.product.load.source: no source is called "xyz"; declared: main, api',
+    ),
+    (
+        "source: main",
+        "source: api",
+        '13:20: namespaces.product.load.source: source "api" has no url, which sql needs',
+    ),
+    (
+        "IN :id",
+        "IN :ids",
+        "13:31: namespaces.product.load.sql: :ids names no capture of the key (did you mean :id?); write IN :id",
+    ),
+    (
+        " WHERE id IN :id",
+        "",
+        "13:31: namespaces.product.load.sql: binds no capture, so it would load the same rows for every batch; add WHERE … IN :id",
+    ),
+    (
+        "rows: one",
+        "table: products",
+        "13:11: namespaces.product.load: has sql and table; name exactly one of sql, table and python",
+    ),
+    (
+        'python: "shop.loaders:banners"',
+        "rows: one",
+        "19:11: namespaces.banner.load: says no way to load; name exactly one of sql, table and python",
+    ),
+    (
+        'loaders:banners"',
+        'loaders:banners", rows: many',
+        "19:63: namespaces.banner.load.rows: is for sql; a table's rows have one key each, a Python loader groups as it likes",
+    ),
+    (
+        "statement_timeout: 1s",
+        "statement_timeout: 3s",
+        "7:94: sources.main.statement_timeout: must be below 3s, after which a refresh is given up: its answer would come too late",
+    ),
+    (
+        "every: 2s",
+        "every: 5m",
+        "15:22: namespaces.product.refresh.every: a ttl of 300s less 10% jitter is not longer than refresh.every 300s: values would expire before they are refreshed",
+    ),
+    (
+        "rows: one}\n    value: {encoding: json",
+        "rows: many}\n    value: {encoding: hash",
+        "14:23: namespaces.product.value.encoding: hash cannot hold the list that rows: many makes; use json or msgpack",
+    ),
+    (
+        "json, columns: [name]",
+        "raw, columns: [name, price]",
+        "14:37: namespaces.product.value.columns: raw holds a single column; use json or hash for 2",
+    ),
+    ("[name]", "[name, name]", "14:38: namespaces.product.value.columns: names a column twice"),
+    (
+        "  banner:",
+        "  Ban ner:",
+        '17:3: namespaces.Ban ner: "Ban ner" is no name; use at most 63 letters, digits, - and _, beginning with a letter',
+    ),
+]
+
+
+def problems_of(tmp_path, text):
+    file = tmp_path / "c.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigErrors) as caught:
+        load_config(file, {})
+    return [str(problem).removeprefix(f"{file}:") for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(("good", "bad", "message"), CASES, ids=[case[2][:60] for case in CASES])
+def test_mistake_is_named_with_its_line_and_nothing_else_is(tmp_path, good, bad, message):
+    assert good in GOOD
+    assert problems_of(tmp_path, GOOD.replace(good, bad, 1)) == [message]
+
+
+def test_good_file_is_good(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text(GOOD)
+    assert set(load_config(file, {}).namespaces) == {"product", "banner"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "1:1: a configuration is a mapping of keys; begin with the line `version: 1`"),
+        ("[1, 2]", "1:1: a configuration is a mapping of keys; begin with the line `version: 1`"),
+        (
+            "a: 1\n---\nb: 2\n",
+            "2:1: not YAML: expected a single document in the stream but found another document",
+        ),
+        ("a: " + "[" * 1500, "1:1: is nested too deeply"),
+        ("a: &a [*a]", "1:1: is too large or nested too deeply, perhaps by an alias that holds itself"),
+        (
+            "a: &a [x,x,x,x,x,x,x,x,x]\n"
+            + "".join(
+                f"{b}: &{b} [{','.join(f'*{a}' for _ in range(9))}]\n"
+                for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+            ),
+            "1:1: is too large or nested too deeply, perhaps by an alias that holds itself",
+        ),
+    ],
+    ids=["empty", "a list", "two documents", "deep", "alias of itself", "a billion values"],
+)
+def test_file_that_is_no_configuration_is_refused_at_once(tmp_path, text, message):
+    assert problems_of(tmp_path, text) == [message]
+
+
+def test_two_names_for_the_same_section_may_share_it_by_an_alias(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        GOOD.replace("quota: {", "quota: &q {").replace(
+            '"banner:{slot}"\n', '"banner:{slot}"\n    quota: *q\n'
+        )
+    )
+    namespaces = load_config(file, {}).namespaces
+    assert namespaces["banner"].quota == namespaces["product"].quota
+
+
+def test_file_that_cannot_be_read_says_how_to_name_another(tmp_path):
+    with pytest.raises(
+        ConfigErrors,
+        match=r"nowhere.yaml: cannot be read \(No such file.*\); name .* -c FILE or CACHEUPDATER_CONFIG",
+    ):
+        load_config(tmp_path / "nowhere.yaml", {})
+    (tmp_path / "latin.yaml").write_bytes(b"version: 1 # caf\xe9\n")
+    with pytest.raises(ConfigErrors, match="it is not UTF-8"):
+        load_config(tmp_path / "latin.yaml", {})
+    (tmp_path / "huge.yaml").write_bytes(b"#" * (5 << 20))
+    with pytest.raises(ConfigErrors, match="larger than 4 MiB"):
+        load_config(tmp_path / "huge.yaml", {})
+
+
+def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines(tmp_path):
+    text = GOOD.replace("version: 1", "version: 3").replace("500/s", "500").replace("every: 2s", "evry: 2s")
+    text = text.replace("burst: 100", "burst: x").replace("source: api", "source: ap")
+    found = problems_of(tmp_path, text)
+    assert [line.split(": ")[1] for line in found] == [
+        "version",
+        "sources.main.budget",
+        "namespaces.product.refresh.evry",
+        "namespaces.product.quota.burst",
+        "namespaces.banner.load.source",
+    ]
+
+
+def test_mistake_in_a_source_does_not_accuse_the_namespaces_that_use_it(tmp_path):
+    text = GOOD.replace(
+        '  main: {url: "sqlite+aiosqlite:///shop.db", budget: 500/s, pool_size: 5, statement_timeout: 1s}',
+        "  main:",
+    )
+    assert problems_of(tmp_path, text) == ["7:3: sources.main: has no value; give it one or remove the line"]
+
+
+def test_report_shows_the_line_with_a_caret_and_stops_after_twenty(tmp_path):
+    names = "".join(f"unknown{at}: 1\n" for at in range(30))
+    file = tmp_path / "c.yaml"
+    file.write_text(GOOD.replace("every: 2s", "every: 2") + names)
+    with pytest.raises(ConfigErrors) as caught:
+        load_config(file, {})
+    lines = str(caught.value).splitlines()
+    assert lines[1:3] == ["   15 |     refresh: {every: 2}", "      |                      ^"]
+    assert lines[-1] == "and 11 more"
+    assert len(lines) == 61
+
+
+def test_report_hides_passwords_in_lines_and_messages(tmp_path):
+    file = tmp_path / "c.yaml"
+    canary = "c4n4ry"
+    text = GOOD.replace("redis://127.0.0.1", f"redos://:{canary}@h/0").replace(
+        "sqlite+aiosqlite://", f"postgresql://u:{canary}@h"
+    )
+    file.write_text(
+        text.replace("tcp://127.0.0.1:7171", f"tcp://u:{canary}@h:1") + f'extra: "redis://x:{canary}@h"\n'
+    )
+    with pytest.raises(ConfigErrors) as caught:
+        load_config(file, {})
+    assert len(caught.value.problems) == 4
+    assert canary not in str(caught.value)
+    assert canary not in f"{caught.value!r}"

@@ -1,0 +1,222 @@
+"""What the service gets from a good file: the published example word by word, defaults, variables, limits of scale."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from cacheupdater.config import (
+    ConfigErrors,
+    MemoryAddress,
+    PythonLoad,
+    QuotaConfig,
+    SqlLoad,
+    TableLoad,
+    TcpAddress,
+    UnixAddress,
+    load_config,
+)
+
+PUBLISHED = """\
+version: 1
+listen: ["unix:///run/cacheupdater/hints.sock", "tcp://127.0.0.1:7171"]   # optional
+queue: {url: "memory://", partitions: 12}         # kafka://host:9092/topic?group=cacheupdater&session_timeout=45s, sqlite:///…, postgresql+asyncpg://…
+cache: {url: "${REDIS_URL:?set REDIS_URL}"}
+admin: {listen: "127.0.0.1:9464"}                 # /metrics /livez /readyz
+sources:
+  main: {url: "postgresql+asyncpg://…", budget: 500/s, pool_size: 5, statement_timeout: 1s}    # budget in rows: required
+defaults: {ttl: 5m, value: {encoding: json}, refresh: {every: 5s}, missing: {ttl: 30s}}        # these are the built-in ones; all of it may stand in a namespace
+namespaces:
+  product:
+    key: "product:{id:int}"
+    load: {source: main, sql: "SELECT id, name, price FROM products WHERE id IN :id"}
+    value: {encoding: json, columns: [name, price]}
+    refresh: {every: 2s}                            # or policy: price (then no every)
+    quota: {rate: 50/s, burst: 100}                 # rows; priority: high | normal | low, weight, max_backlog
+  basket:
+    key: "basket:{user:int}:{shop}"
+    load: {source: main, sql: "SELECT user_id AS user, shop, body FROM baskets WHERE (user_id, shop) IN :keys"}
+  orders:
+    key: "orders:{user:int}"
+    load: {source: main, sql: "SELECT user_id AS user, id, total FROM orders WHERE user_id IN :user ORDER BY id", rows: many}
+  banner: {key: "banner:{slot}", load: {python: "shop.loaders:banners", source: main}}
+"""
+
+SMALL = """\
+version: 1
+cache: {url: "redis://127.0.0.1"}
+sources: {main: {url: "sqlite+aiosqlite:///shop.db", budget: 500/s}}
+namespaces: {product: {key: "product:{id:int}", load: {source: main, table: shop.products}}}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def from_text(text, environ=None):
+        file = tmp_path / "c.yaml"
+        file.write_text(text, encoding="utf-8")
+        return load_config(file, environ or {})
+
+    return from_text
+
+
+def test_published_example_is_accepted_word_by_word(load):
+    config = load(PUBLISHED, {"REDIS_URL": "redis://user:secret@cache:6379/1"})
+    assert config.listen == (UnixAddress("/run/cacheupdater/hints.sock"), TcpAddress("127.0.0.1", 7171))
+    assert (config.queue.url, config.queue.partitions) == ("memory://", 12)
+    assert config.cache.reveal() == "redis://user:secret@cache:6379/1"
+    assert config.admin == TcpAddress("127.0.0.1", 9464)
+    main = config.sources["main"]
+    assert (main.budget, main.pool_size, main.statement_timeout) == (500.0, 5, 1.0)
+    product, basket = config.namespaces["product"], config.namespaces["basket"]
+    assert product.load == SqlLoad("main", "SELECT id, name, price FROM products WHERE id IN :id", "one")
+    assert (product.columns, product.every, product.quota) == (("name", "price"), 2.0, QuotaConfig(50.0, 100))
+    assert basket.pattern.names == ("user", "shop")
+    assert (basket.ttl, basket.ttl_jitter, basket.every, basket.missing_ttl) == (300.0, 0.1, 5.0, 30.0)
+    assert config.namespaces["orders"].load.rows == "many"
+    assert config.namespaces["banner"].load == PythonLoad("main", "shop.loaders:banners")
+
+
+def test_published_defaults_are_the_built_in_ones(load):
+    environ = {"REDIS_URL": "redis://cache"}
+    without = "\n".join(line for line in PUBLISHED.splitlines() if not line.startswith("defaults:"))
+    assert load(without, environ) == load(PUBLISHED, environ)
+
+
+def test_small_file_gets_the_documented_defaults(load):
+    config = load(SMALL)
+    assert config.listen == (UnixAddress("/run/cacheupdater/hints.sock"),)
+    assert (config.queue.url, config.queue.partitions, config.admin) == ("memory://", 1, None)
+    assert (config.sources["main"].pool_size, config.sources["main"].statement_timeout) == (5, 1.0)
+    product = config.namespaces["product"]
+    assert product.load == TableLoad("main", "shop.products")
+    assert (product.encoding, product.columns, product.wrong_type) == ("json", None, "refuse")
+    assert (product.ttl, product.ttl_jitter, product.every, product.missing_ttl) == (300.0, 0.1, 5.0, 30.0)
+    assert (product.quota, product.max_backlog) == (None, 10_000)
+
+
+def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_field(load):
+    config = load(
+        SMALL.replace(
+            "table: shop.products}}}", "table: p}, ttl: 2m, value: {columns: [a]}, quota: {rate: 5/m}}}"
+        )
+        + "defaults: {ttl: {base: 1h, jitter: 20%}, value: {encoding: hash, wrong_type: replace},"
+        " refresh: {every: 0s}, missing: {ttl: 0s}, quota: {rate: 9/s, burst: 99}, max_backlog: 7}\n"
+    )
+    product = config.namespaces["product"]
+    assert (product.ttl, product.ttl_jitter) == (120.0, 0.2)
+    assert (product.encoding, product.columns, product.wrong_type) == ("hash", ("a",), "replace")
+    assert (product.every, product.missing_ttl, product.max_backlog) == (0.0, 0.0, 7)
+    assert product.quota == QuotaConfig(5 / 60, 1), "a quota replaces the default one as a whole"
+
+
+def test_quota_bursts_one_second_of_its_rate_unless_told(load):
+    text = SMALL.replace("products}", "products}, quota: {rate: 50/s}")
+    assert load(text).namespaces["product"].quota == QuotaConfig(50.0, 50)
+
+
+def test_mailbox_and_any_port_are_addresses(load):
+    config = load(SMALL + 'listen: ["memory://main", "tcp://[::1]:0", "tcp://[::1]:0"]\n')
+    assert config.listen == (MemoryAddress("main"), TcpAddress("::1", 0), TcpAddress("::1", 0))
+    assert [str(one) for one in config.listen] == ["memory://main", "tcp://[::1]:0", "tcp://[::1]:0"]
+
+
+def test_variables_are_put_in_before_values_are_typed(load):
+    text = SMALL.replace("500/s", '"${RATE:-500}/s"') + 'queue: {partitions: "${PARTS}"}\n'
+    config = load(text, {"PARTS": "3", "RATE": "7"})
+    assert (config.queue.partitions, config.sources["main"].budget) == (3, 7.0)
+
+
+def test_variables_stay_out_of_keys(load):
+    with pytest.raises(ConfigErrors, match=r"\$\{NAME\}"):
+        load(SMALL.replace("{product:", '{"${NAME}":'), {"NAME": "product"})
+
+
+def test_scalars_are_text_whatever_yaml_makes_of_them(load):
+    config = load(SMALL.replace("{product:", "{no:").replace("shop.products", "yes"))
+    assert config.namespaces["no"].load == TableLoad("main", "yes")
+
+
+def test_config_is_frozen_and_shows_no_password(load):
+    config = load(
+        SMALL.replace("redis://", "redis://:c4n4ry@").replace(
+            "sqlite+aiosqlite:///", "postgresql+asyncpg://u:c4n4ry@h/"
+        )
+    )
+    assert "c4n4ry" not in f"{config} {config!r}"
+    with pytest.raises(FrozenInstanceError):
+        config.queue.partitions = 2
+
+
+def test_patterns_that_differ_in_type_or_shape_may_stand_side_by_side(load):
+    more = ', b: {key: "product:{sku}:x", load: {source: main, table: b}}, c: {key: "product:{u:uuid}", load: {source: main, table: c}}}'
+    assert len(load(SMALL.replace("products}}}", "products}}" + more)).namespaces) == 3
+
+
+def test_file_with_byte_order_mark_and_windows_lines_keeps_its_line_numbers(load, tmp_path):
+    (tmp_path / "w.yaml").write_bytes(
+        b"\xef\xbb\xbf" + SMALL.replace("500/s", "500").replace("\n", "\r\n").encode()
+    )
+    with pytest.raises(ConfigErrors, match=r":3:62: sources.main.budget"):
+        load_config(tmp_path / "w.yaml", {})
+
+
+def _mutations(rng, text):
+    """One to three seeded edits: characters, tokens, lines cut, doubled or swapped."""
+    tokens = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        '"',
+        "'",
+        "&a",
+        "*a",
+        "<<",
+        "!x",
+        "${X}",
+        "${",
+        "$$",
+        "~",
+        "\n",
+        "  ",
+        "#",
+        "|",
+        "-",
+        "0",
+        "5s",
+        "\t",
+        "é",
+        "%",
+        "\x00",
+        "---",
+        "?",
+        "1e999",
+        "\u2028",
+    ]
+    for _ in range(rng.randint(1, 3)):
+        at, to = sorted((rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)))
+        to = min(to, at + rng.choice([0, 1, 1, 5, 40]))
+        put = rng.choice([rng.choice(tokens), text[at:to] * 2, "", rng.choice(text.splitlines() or [""])])
+        text = text[:at] + put + text[to:]
+    return text
+
+
+def test_mutated_files_are_accepted_or_refused_and_nothing_else(load):
+    refused = 0
+    for seed in range(400):
+        text = _mutations(random.Random(seed), PUBLISHED if seed % 4 == 0 else SMALL)
+        try:
+            load(text, {"REDIS_URL": "redis://cache", "X": "7"})
+        except ConfigErrors as e:
+            refused += 1
+            assert str(e)
+            assert e.problems
+        except BaseException:
+            print(f"seed {seed}:\n{text}")
+            raise
+    assert refused > 100

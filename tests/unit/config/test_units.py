@@ -1,0 +1,90 @@
+"""Quantities: what people write is read exactly, and what could be misread is refused with the forms."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheupdater.config.units import duration, percent, printable, rate, shown, size, whole
+
+_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5m", 300),
+        ("100ms", 0.1),
+        ("2s", 2),
+        ("1h30m", 5400),
+        ("1.5s", 1.5),
+        ("0s", 0),
+        ("1d", 86_400),
+        (" 5s ", 5),
+    ],
+)
+def test_duration_reads_what_people_write(text, seconds):
+    assert duration(text) == seconds
+
+
+@given(st.fixed_dictionaries({}, optional={unit: st.integers(0, 10_000) for unit in _SECONDS}).filter(bool))
+def test_duration_is_the_sum_of_its_parts_whatever_they_are(parts):
+    text = "".join(f"{parts[unit]}{unit}" for unit in _SECONDS if unit in parts)
+    assert duration(text) == pytest.approx(sum(number * _SECONDS[unit] for unit, number in parts.items()))
+
+
+@pytest.mark.parametrize(
+    ("text", "per_second"), [("500/s", 500), ("50/m", 50 / 60), ("0.5/s", 0.5), ("3600/h", 1)]
+)
+def test_rate_is_rows_per_second(text, per_second):
+    assert rate(text) == pytest.approx(per_second)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_"), [("64MiB", 64 << 20), ("1.5KiB", 1536), ("1GiB", 1 << 30), ("7B", 7)]
+)
+def test_size_is_bytes(text, size_):
+    assert size(text) == size_
+
+
+def test_percent_is_a_share_of_one():
+    assert percent("10%") == 0.1
+
+
+def test_whole_reads_a_count():
+    assert whole("12") == 12
+
+
+@pytest.mark.parametrize(
+    ("read", "forms"),
+    [(duration, "100ms, 2s, 5m or 1h30m"), (rate, "500/s, 50/m"), (size, "64MiB"), (percent, "10%")],
+)
+def test_bare_number_is_refused_with_the_forms(read, forms):
+    with pytest.raises(ValueError, match=rf'^"30" has no unit; write .*{re.escape(forms)}'):
+        read("30")
+
+
+@pytest.mark.parametrize("read", [duration, rate, size, percent, whole])
+@pytest.mark.parametrize(
+    "wrong", ["", "-5s", "5 s", "s", "1e3s", "٣s", "5S", "1s1m", "1s1s", "inf", "5s\n5s", "9" * 40, [], {}]
+)
+def test_nonsense_is_refused(read, wrong):
+    with pytest.raises(ValueError):
+        read(wrong)
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    for read in (duration, rate, size, percent, whole):
+        try:
+            assert read(text) >= 0
+        except ValueError as e:
+            assert printable(str(e)) == str(e)  # noqa: PT017  each reader may refuse or accept
+
+
+def test_shown_cuts_and_escapes_what_a_terminal_would_obey():
+    assert shown("a\x1b[2J") == '"a\\x1b[2J"'
+    assert len(shown("x" * 1000)) < 50
