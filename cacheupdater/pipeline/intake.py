@@ -1,0 +1,37 @@
+"""From messages to hints: the only place where packs are decoded.
+
+Called by the partition with what it fetched. A message that is no pack is counted with its reason and skipped:
+it is never an error, for anybody may write to a queue, and its offset must be passed all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cacheupdater_client import wire
+
+from cacheupdater.core.hints import Hints, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.engine import Engine
+    from cacheupdater.ports import Message, Observer
+
+_KINDS = (Kind.TOUCH, Kind.MISS, Kind.CHANGE)
+
+
+def take_in(engine: Engine, messages: Sequence[Message], now: float, *, observer: Observer) -> None:
+    """Tell the engine of these messages, in their order."""
+    batch: list[Hints] = []
+    for message in messages:
+        try:
+            pack = wire.decode_pack(message.payload)
+        except wire.Malformed as e:
+            observer.count("intake_rejected", 1, reason=e.reason)
+            engine.on_hints(batch, now)
+            batch = []
+            engine.skip(message.offset)
+        else:
+            batch.append(Hints(message.offset, _KINDS[pack.kind], pack.keys, pack.counts))
+    engine.on_hints(batch, now)

@@ -1,0 +1,30 @@
+"""One statement per unit: from captures to values.
+
+Called by the partition between the token and the write. The loader has its own deadline; what it raises goes to
+the engine, which knows whether to wait or to cut the unit smaller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.core.keyspace import Captures
+    from cacheupdater.pipeline.recipe import Recipe
+    from cacheupdater.ports import Observer
+
+
+async def load(
+    recipe: Recipe, captures: Sequence[Captures], *, namespace: str, observer: Observer
+) -> Mapping[Captures, object]:
+    """The value of each key that has a row; from a complete, successful read only."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    observer.count("statements", 1, label=namespace)
+    observer.measure("unit_keys", len(captures), label=namespace)
+    values = await recipe.loader.load(captures)
+    observer.measure("load_seconds", clock() - began, label=namespace)
+    return values

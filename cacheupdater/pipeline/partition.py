@@ -1,0 +1,210 @@
+"""One owned partition: an engine, and the tasks that do what it decides.
+
+The supervisor makes a `Partition` when ownership is gained, runs `execute` until it is lost, and calls `hand_over`
+within the time that the queue allows: exactly what a leader does between election and hand-over. All decisions are
+the engine's; here are only waiting, I/O and its errors. Everything of an epoch ends with this object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.engine import Engine, Failure, Invalidation
+from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
+from cacheupdater.pipeline.commit import Committer
+from cacheupdater.pipeline.intake import take_in
+from cacheupdater.pipeline.load import load
+from cacheupdater.pipeline.write import matched, prepare, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.unit import Unit
+    from cacheupdater.pipeline.recipe import Recipe
+    from cacheupdater.ports import Gained, Observer, Queue, Writer
+
+log = logging.getLogger(__name__)
+
+FETCH_PACKS = 32  # per turn: at most 32,000 hints, some ten milliseconds in which nothing else runs
+COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
+REPORT_EVERY = 1.0  # seconds between two reports of totals and levels
+INVALIDATE_AGAIN = 0.5  # seconds before a removal that Redis did not acknowledge is asked for again
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of a process share."""
+
+    queue: Queue
+    recipes: Mapping[Namespace, Recipe]
+    writer: Writer  # for invalidations, whatever the namespace
+    observer: Observer
+    random: Callable[[], float]
+
+
+class Partition:
+    """inaugurate, execute, hand over."""
+
+    def __init__(
+        self, gained: Gained, engine: Engine, *, around: Surroundings, stir_all: Callable[[], None]
+    ) -> None:
+        """`stir_all` wakes every partition: a unit that ended made room at a source that they share."""
+        self.engine = engine
+        self.label = str(gained.partition)
+        self._partition = gained.partition
+        self._around = around
+        self._stir_all = stir_all
+        self._committer = Committer(around.queue, gained, engine.cursor)
+        self._stirred = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def stir(self) -> None:
+        """Something happened that the engine may have an answer to."""
+        self._stirred.set()
+
+    async def execute(self) -> None:
+        """Until cancelled, or until `hand_over` has ended it."""
+        async with asyncio.TaskGroup() as group:
+            self._reading = group.create_task(self._read())
+            tasks = [group.create_task(each) for each in (self._work(group), self._commit(), self._report())]
+            self._under_way.update(tasks)
+
+    async def hand_over(self, within: float) -> None:
+        """Stop reading, finish what can be finished `within` seconds, commit, forget the rest."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + within
+        if self._reading is not None:
+            self._reading.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                while self.engine.pending:
+                    self._stirred.clear()
+                    await self._stirred.wait()
+        for task in self._under_way:
+            task.cancel()
+        self._say_totals()
+        with suppress(Unavailable):  # what is not committed is read again by the next owner
+            await self._committer.commit()
+
+    # --- tasks ------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            while self.engine.full:
+                await self._wait(clock() + COMMIT_EVERY)
+            messages = await self._around.queue.fetch(self._partition, FETCH_PACKS)
+            if not messages:
+                return
+            take_in(self.engine, messages, clock(), observer=self._around.observer)
+            self.stir()
+            await asyncio.sleep(0)  # a queue that always has something must not starve the others
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            self._stirred.clear()
+            units, invalidation, wake = self.engine.step(clock())
+            for unit in units:
+                self._start(group, self._refresh(unit))
+            if invalidation is not None:
+                self._start(group, self._invalidate(invalidation))
+            await self._wait(wake)
+
+    async def _wait(self, until: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until if until < float("inf") else None):
+                await self._stirred.wait()
+
+    def _start(self, group: asyncio.TaskGroup, work: Coroutine[None, None, None]) -> None:
+        task = group.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _commit(self) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_EVERY)
+            try:
+                await self._committer.commit()
+            except Unavailable as e:
+                log.warning("commit of partition %s failed, will be tried again: %s", self.label, e)
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_EVERY)
+            self._say_totals()
+
+    # --- work -------------------------------------------------------------------------------------------
+
+    async def _refresh(self, unit: Unit) -> None:
+        """token, load, write; and the engine hears how it ended, whatever happened."""
+        clock = asyncio.get_running_loop().time
+        try:
+            await self._load_and_write(unit)
+        except (Unavailable, Faulty) as e:
+            self._say_failure(unit, e)
+            self.engine.on_failure(unit, Failure(str(e), own=isinstance(e, Faulty)), clock())
+        except Exception as e:  # a fault of ours or of a loader must not stop the other keys
+            log.exception("refresh of %s failed unexpectedly", unit.namespace.name)
+            self.engine.on_failure(unit, Failure(repr(e), own=True), clock())
+        self._stir_all()
+
+    async def _load_and_write(self, unit: Unit) -> None:
+        around, name = self._around, unit.namespace.name
+        recipe = around.recipes[unit.namespace]
+        keys, captures = unit.keys, unit.captures  # an eviction empties the unit while we wait
+        clock = asyncio.get_running_loop().time
+        token = await recipe.writer.token()
+        values = await load(recipe, captures, namespace=name, observer=around.observer)
+        found = matched(captures, values)
+        absent = [key for key, value in zip(keys, found, strict=True) if value is None]
+        braked = bool(absent) and self.engine.braked(unit, absent, clock())
+        prepared = prepare(recipe, keys, found, keep_absent=braked, random=around.random)
+        answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
+        if braked:
+            log.warning(
+                "%s: %d of %d rows are suddenly absent; nothing was deleted", name, len(absent), len(keys)
+            )
+        self.engine.on_answers(unit, answers, clock(), absent=absent)
+
+    async def _invalidate(self, invalidation: Invalidation) -> None:
+        try:
+            await self._around.writer.invalidate(invalidation.keys)
+        except CacheUpdaterError as e:
+            log.warning(
+                "removal of %d changed keys failed, will be tried again: %s", len(invalidation.keys), e
+            )
+            await asyncio.sleep(INVALIDATE_AGAIN)
+            self.engine.on_invalidated(invalidation, done=False)
+        else:
+            self.engine.on_invalidated(invalidation, done=True)
+        self._stir_all()
+
+    def _say_failure(self, unit: Unit, error: CacheUpdaterError) -> None:
+        reason = "faulty" if isinstance(error, Faulty) else "unavailable"
+        self._around.observer.count("errors", 1, label=unit.namespace.name, reason=reason)
+        log.warning("refresh of %d keys of %s failed: %s", len(unit.keys), unit.namespace.name, error)
+
+    def _say_totals(self) -> None:
+        observer, engine = self._around.observer, self.engine
+        for (metric, label, reason), amount in engine.tally.drain().items():
+            observer.count(metric, amount, label=label, reason=reason)
+        ages, engine.ages = engine.ages, []
+        for name, seconds, _ in ages:
+            observer.measure("age_seconds", seconds, label=name)
+        levels: tuple[tuple[Metric, int], ...] = (
+            ("pending", engine.pending),
+            ("tracked", engine.tracked),
+            ("quarantined", len(engine.quarantine)),
+            ("scan_offset", engine.cursor.scan),
+            ("done_offset", engine.cursor.done),
+        )
+        for metric, level in levels:
+            observer.level(metric, level, label=self.label)

@@ -1,0 +1,62 @@
+"""Follows the ownership of partitions: a gained one is run, a lost one is handed over before the queue goes on.
+
+The service runs one per process. When a partition's task fails, the process must end: a partition that stands
+still while its process looks healthy is the worst of all outcomes, so the error goes up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cacheupdater.pipeline.partition import Partition
+    from cacheupdater.ports import Gained, Queue
+
+log = logging.getLogger(__name__)
+
+HAND_OVER = 5.0  # seconds for a partition that goes to another owner: well within a Kafka rebalance
+
+
+class Supervisor:
+    """All partitions that this process owns."""
+
+    def __init__(self, queue: Queue, make: Callable[[Gained, Callable[[], None]], Partition]) -> None:
+        """`make(gained, stir_all)` builds a partition with a fresh engine."""
+        self.partitions: dict[int, Partition] = {}
+        self._queue = queue
+        self._make = make
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Until the queue is closed; raises what a partition raises."""
+        async with asyncio.TaskGroup() as group:
+            async for change in self._queue.assignments():
+                await self._hand_over(change.lost, HAND_OVER)
+                change.settled()
+                for gained in change.gained:
+                    partition = self._make(gained, self.stir_all)
+                    self.partitions[gained.partition] = partition
+                    self._tasks[gained.partition] = group.create_task(partition.execute())
+                    log.info("partition %d is ours from offset %d", gained.partition, gained.offset)
+
+    def stir_all(self) -> None:
+        """Room was made at a source that all partitions share."""
+        for partition in self.partitions.values():
+            partition.stir()
+
+    async def drain(self, within: float) -> None:
+        """Hand over everything, each partition within the same `within` seconds."""
+        await self._hand_over(list(self.partitions), within)
+
+    async def _hand_over(self, lost: Iterable[int], within: float) -> None:
+        leaving = [number for number in lost if number in self.partitions]
+        await asyncio.gather(*(self.partitions[number].hand_over(within) for number in leaving))
+        for number in leaving:
+            task = self._tasks.pop(number)
+            del self.partitions[number]
+            await asyncio.wait([task])
+            log.info("partition %d is handed over", number)
