@@ -16,7 +16,7 @@ from cacheupdater_client import wire
 from cacheupdater.errors import Misconfigured, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from cacheupdater.ports import Observer
 
@@ -55,9 +55,10 @@ class MemoryListener:
         if self._box is None or self._taking is None:
             return
         self._box.close()
-        await asyncio.wait([self._taking], timeout=GRACE_S)
-        if not self._taking.cancel():
-            self._taking.result()  # a fault of ours must not pass unseen
+        _, late = await asyncio.wait([self._taking], timeout=GRACE_S)
+        for task in late:
+            task.cancel()
+        await self._taking
         self._box = None
 
     async def _take_all(self) -> None:
@@ -66,16 +67,20 @@ class MemoryListener:
         while True:
             closed = self._box.hello is None  # read before taking: whatever was put before is taken after
             frames = self._box.take(TAKE_FRAMES)
-            for at, (partition, pack) in enumerate(frames):
-                if partition >= self._hello.partitions:  # put with the hello of an earlier updater
-                    self._observer.count("intake_rejected", 1, reason="partition_out_of_range")
-                    continue
-                try:
-                    await self._put(partition, pack)
-                except Unavailable:
-                    self._observer.count("intake_rejected", len(frames) - at, reason="closed")
-                    return
-            if closed and not frames:
+            if not await self._put_all(frames) or (closed and not frames):
                 return
             if not frames:
                 await asyncio.sleep(LOOK_S)
+
+    async def _put_all(self, frames: Sequence[tuple[int, bytes]]) -> bool:
+        """False if there is nobody left to put them to."""
+        for at, (partition, pack) in enumerate(frames):
+            if partition >= self._hello.partitions:  # put with the hello of an earlier updater
+                self._observer.count("intake_rejected", 1, reason="partition_out_of_range")
+                continue
+            try:
+                await self._put(partition, pack)
+            except (Unavailable, asyncio.CancelledError):  # only `close` cancels, and it awaits us
+                self._observer.count("intake_rejected", len(frames) - at, reason="closed")
+                return False
+        return True

@@ -52,7 +52,7 @@ class _Lane:
     def finish(self, done: int) -> None:
         while self.fetched and self.fetched[0].offset < done:
             self.bytes -= len(self.fetched.popleft().payload)
-        self.done = max(self.done, done)
+        self.done = done
 
     def rewind(self) -> None:
         """A new owner reads again whatever the last one left undone."""

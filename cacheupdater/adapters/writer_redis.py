@@ -20,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cacheupdater_client import fence, wire
+from cacheupdater_client import fence
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import ConnectionPool
 
@@ -165,17 +166,20 @@ class RedisWriter:
         session = self._issued.get(token)
         if session is None or session.over:
             return [answers.TOO_OLD] * len(entries)
-        fitting = [entry for entry in entries if _fits(entry)]
+        cuts = list(fence.chunks(entries))
         calls = [
-            fence.commit_args(token, chunk, hold_off_ms=self._hold_off_ms, replace=self._replace)
-            for chunk in fence.chunks(fitting)
+            fence.commit_args(token, cut, hold_off_ms=self._hold_off_ms, replace=self._replace)
+            for cut in cuts
+            if _fits(cut)
         ]
-        outcomes = await self._run(fence.COMMIT, calls, session)
-        written = [_ANSWERS.get(each) or _explain(each, token) for each in outcomes]
-        if len(fitting) == len(entries):
-            return written
-        rest = iter(written)
-        return [next(rest) if _fits(entry) else _TOO_BIG for entry in entries]
+        outcomes = iter(await self._run(fence.COMMIT, calls, session))
+        said: list[Answer] = []
+        for cut in cuts:
+            if _fits(cut):
+                said += [_ANSWERS.get(each) or _explain(each, token) for each in islice(outcomes, len(cut))]
+            else:
+                said.append(_TOO_BIG)
+        return said
 
     async def invalidate(self, keys: Sequence[bytes]) -> None:
         """Removes the values and raises their floors. When it raises, some of the keys may be done: do all again."""
@@ -237,17 +241,16 @@ class RedisWriter:
         except redis_errors.ConnectionError:
             if was_new:
                 raise
-        session = (
-            self._pick()
-        )  # an idle connection that Redis had closed in the meantime: once more on a new one
+        # Redis had closed this idle connection in the meantime, and others perhaps too: once more on a new one
+        session = self._pick(new=True)
         return session, await session.call(commands)
 
-    def _pick(self) -> _Session:
+    def _pick(self, *, new: bool = False) -> _Session:
         """The next idle session, or just the next; a session that is over gives its place to a new one."""
         self._sessions = [self._new_session() if each.over else each for each in self._sessions]
-        self._next += 1
-        order = [self._sessions[(self._next + i) % len(self._sessions)] for i in range(len(self._sessions))]
-        return next((each for each in order if not each.is_busy), order[0])
+        self._next = (self._next + 1) % len(self._sessions)
+        order = self._sessions[self._next :] + self._sessions[: self._next]
+        return next((each for each in order if (each.is_new if new else not each.is_busy)), order[0])
 
     def _new_session(self) -> _Session:
         return _Session(self._pool.make_connection())
@@ -278,8 +281,9 @@ class RedisWriter:
             await session.end()
 
 
-def _fits(entry: Entry) -> bool:
-    return len(entry.key) <= wire.KEY_BYTES_MAX and fence.size_of(entry.value) <= fence.SCRIPT_BYTES_MAX
+def _fits(cut: fence.Entries) -> bool:
+    """What is too big for any call is a cut of its own."""
+    return len(cut) > 1 or fence.fits(cut[0])
 
 
 def _text_of(error: redis_errors.ResponseError) -> str:

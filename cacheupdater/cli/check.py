@@ -40,7 +40,7 @@ def _report(config: Config) -> Iterable[str]:
     yield f"listen  {'  '.join(map(str, config.listen))}"
     yield f"queue   {config.queue.url}  partitions {config.queue.partitions}"
     yield f"cache   {config.cache}"
-    yield f"admin   {config.admin or 'off'}\n"
+    yield f"admin   {config.admin.host_port if config.admin else 'off'}\n"
     yield from _table(("SOURCE", "BUDGET", "POOL", "TIMEOUT", "URL"), map(_source, config.sources.values()))
     yield ""
     header = ("NAMESPACE", "KEY", "SOURCE", "VALUE", "TTL", "EVERY", "QUOTA")

@@ -33,8 +33,13 @@ class TcpAddress:
     host: str
     port: int
 
+    @property
+    def host_port(self) -> str:
+        """`127.0.0.1:9464`, `[::1]:9464`."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
+        return f"tcp://{self.host_port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from cacheupdater.config.addresses import TcpAddress
+from cacheupdater.config.settings import NamespaceConfig, PythonLoad, SqlLoad
 from cacheupdater.config.statements import statement_problem
 from cacheupdater.config.units import shown
 from cacheupdater.core.keyspace import Pattern, overlaps
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from cacheupdater.config.document import Document
     from cacheupdater.config.models import LoadSection, NamespaceSection, SourceSection, TopSection
     from cacheupdater.config.problems import Path
-    from cacheupdater.config.settings import NamespaceConfig
 
 HEAD_TIMEOUT_S = Limits().head_timeout
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")  # a metric's label: short and from a closed set
@@ -127,7 +127,7 @@ def check_merged(document: Document, one: NamespaceConfig) -> None:
             f"a ttl of {one.ttl:g}s less {one.ttl_jitter:.0%} jitter is not longer than refresh.every {one.every:g}s: "
             f"values would expire before they are refreshed",
         )
-    many = getattr(one.load, "rows", "one") == "many"
+    many = isinstance(one.load, SqlLoad) and one.load.rows == "many"
     if many and one.encoding not in {"json", "msgpack"}:
         document.refuse(
             (*path, "value", "encoding"),
@@ -137,9 +137,16 @@ def check_merged(document: Document, one: NamespaceConfig) -> None:
 
 
 def _check_columns(document: Document, one: NamespaceConfig) -> None:
-    path: Path = ("namespaces", one.name, "value", "columns")
+    value: Path = ("namespaces", one.name, "value")
+    if isinstance(one.load, PythonLoad):
+        if (*value, "columns") in document.values:
+            document.refuse(
+                (*value, "columns"), "is for rows of sql and table; a Python loader returns the value itself"
+            )
+        return
     columns = one.columns or ()
     if len(set(columns)) < len(columns):
-        document.refuse(path, "names a column twice")
-    if len(columns) > 1 and one.encoding in {"string", "raw"}:
-        document.refuse(path, f"{one.encoding} holds a single column; use json or hash for {len(columns)}")
+        document.refuse((*value, "columns"), "names a column twice")
+    if one.encoding in {"string", "raw"} and len(columns) != 1:
+        message = f"{one.encoding} holds a single column of a row; name it, as in columns: [name]"
+        document.refuse((*value, "columns"), message)

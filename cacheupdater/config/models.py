@@ -45,25 +45,19 @@ def _cache_url(value: object) -> Url:
     return url
 
 
-_ASYNC_DRIVERS = {
-    "sqlite": "sqlite+aiosqlite",
+_SOURCES = {
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
+    "sqlite": "sqlite+aiosqlite",
 }
-_SYNC_DRIVERS = {"pysqlite", "psycopg2", "pg8000", "mysqldb", "pymysql", "pyodbc"}
 
 
 def _source_url(value: object) -> Url:
     url = _url(value)
-    dialect, _, driver = url.scheme.partition("+")
-    if not driver or driver in _SYNC_DRIVERS:
-        better = _ASYNC_DRIVERS.get(dialect)
-        advice = (
-            f"write {better}://" if better else "name one behind a plus sign, as in postgresql+asyncpg://"
-        )
-        raise ValueError(
-            f"{units.shown(url.scheme)} is not asynchronous and would stop the updater; {advice}"
-        )
+    if url.scheme not in _SOURCES.values():
+        better = _SOURCES.get(url.scheme.partition("+")[0])
+        advice = f"write {better}://" if better else f"use {' or '.join(sorted(set(_SOURCES.values())))}"
+        raise ValueError(f"{units.shown(url.scheme)} is no database and driver that can be asked; {advice}")
     return url
 
 

@@ -68,7 +68,7 @@ class NamespaceConfig:
     pattern: Pattern
     load: Load
     encoding: Encoding
-    columns: tuple[str, ...] | None  # what of a row becomes the value; None: every column that is no capture
+    columns: tuple[str, ...] | None  # what of a row becomes the value; None: every column, captures included
     wrong_type: WrongType
     ttl: float  # seconds
     ttl_jitter: float  # share of the ttl by which a value may live shorter, never longer

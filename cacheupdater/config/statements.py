@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BIND = re.compile(
-    r"(?<![:\w\\]):([A-Za-z_]\w*)(?!:)"
-)  # as SQLAlchemy finds them: neither `::cast` nor `\:text`
-_IN_BEFORE = re.compile(r"\bIN\s*\Z", re.IGNORECASE)
-_IN_PAREN_BEFORE = re.compile(r"\bIN\s*\(\s*\Z", re.IGNORECASE)
+_BIND = re.compile(r"(?<![:\w\\]):([A-Za-z_]\w*)")  # as in SQLAlchemy, `x::text` and `\:word` are none
+_IN_BEFORE = re.compile(r"\b(?P<not>NOT\s+)?IN\s*\(?\s*\Z", re.IGNORECASE)
 
 
 def statement_problem(sql: str, captures: Sequence[str]) -> str:
@@ -37,10 +34,11 @@ def _bind_problem(sql: str, bind: re.Match[str], captures: Sequence[str]) -> str
     if name != "keys" and name not in captures:
         close = get_close_matches(name, [*captures, "keys"], n=1)
         return f":{name} names no capture of the key" + (f" (did you mean :{close[0]}?)" if close else "")
-    if _IN_PAREN_BEFORE.search(before):
-        return f":{name} stands in parentheses, which would make a list inside a list"
-    if not _IN_BEFORE.search(before):
+    found = _IN_BEFORE.search(before)
+    if found is None:
         return f":{name} is a list of values and needs IN before it"
+    if found["not"]:
+        return f"NOT IN :{name} would load the rows of every other key"
     if len(captures) > 1 and name != "keys":
         return f"IN :{name} binds one of {len(captures)} captures and would load rows of other keys"
     return ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from cacheupdater.config.secrets import redact
+
 _PER_SECOND = {"ms": 1000, "s": 1}
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -80,8 +82,9 @@ def whole(value: object) -> int:
 
 
 def shown(text: str) -> str:
-    """A value of the file inside a message: quoted, control characters escaped, not too long."""
-    short = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
+    """A value of the file inside a message: quoted, without passwords, escaped, not too long."""
+    safe = redact(text)  # before it is cut: half a URL does not look like one
+    short = safe if len(safe) <= _SHOWN_MAX else safe[:_SHOWN_MAX] + "…"
     return f'"{printable(short)}"'
 
 

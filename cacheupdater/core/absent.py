@@ -51,7 +51,7 @@ class AbsentMarks:
 
     def end(self, keys: Iterable[bytes]) -> None:
         """These keys were read or changed: the marks mean nothing any more."""
-        for key in self.keys.intersection(keys):
+        for key in self.keys.intersection(keys) if self.keys else ():
             self.keys.discard(key)
             self._marks.pop(key, None)
 

@@ -21,25 +21,34 @@ class Origin:
         self.open = 0
 
 
-NOWHERE = Origin(-1)
-"""For refreshes that no hint asked for. Its count is never looked at."""
+_ROOM = 1024  # origins that may lie about finished before somebody tidies up
 
 
 class Cursor:
     """The two cursors of one partition."""
 
-    __slots__ = ("_origins", "done", "scan")
+    __slots__ = ("_origins", "_roomy", "done", "scan")
 
     def __init__(self, offset: int) -> None:
         self.scan = offset
         self.done = offset
         self._origins: deque[Origin] = deque()
+        self._roomy = _ROOM
 
     def read(self, offset: int) -> Origin:
         """A pack has been read: everything up to and with it has been scanned."""
-        origin = Origin(offset)
-        self._origins.append(origin)
+        self.scan = offset
+        origin = self.here()
         self.scan = offset + 1
+        return origin
+
+    def here(self) -> Origin:
+        """For a refresh that no hint asked for: hints that merge into it later are not passed either."""
+        if len(self._origins) >= self._roomy:  # the finished behind one that is not: memory follows what is open
+            self._origins = deque(origin for origin in self._origins if origin.open)
+            self._roomy = 2 * len(self._origins) + _ROOM
+        origin = Origin(self.scan)
+        self._origins.append(origin)
         return origin
 
     def advance(self) -> int:

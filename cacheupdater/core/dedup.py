@@ -10,7 +10,7 @@ One per engine. Nothing here awaits, so promotion, decline, ending and eviction 
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
 
+_ROOM = 1024  # timers of units that are over which may lie about before somebody tidies up
+
 
 class Dedup:
     """The seats of one partition."""
@@ -42,6 +44,7 @@ class Dedup:
         self._late = 0  # units with seats whose hold is over: their touches need a look
         self._timers: list[tuple[float, int, Unit]] = []  # (end of hold or seat, order, unit)
         self._order = count()
+        self._roomy = _ROOM
 
     # --- hints ------------------------------------------------------------------------------------------
 
@@ -67,19 +70,20 @@ class Dedup:
                     over.append(key)
         return fresh, over
 
-    def hint(self, key: bytes, kind: Kind, origin: Origin, now: float) -> Action:
-        """What the table says to one hint. A key that ends up without a seat is left to `accept`, with others."""
+    def hint(self, key: bytes, kind: Kind, origin: Origin, now: float) -> Action | None:
+        """What was done about one hint; None for a key that needs a seat and is left to `accept`, with others."""
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
         action = TABLE[self._state(key, unit), event][1]
         if unit is None:
-            return action
+            return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
             self._vacate(unit, key)
             spaced = unit.began + self._limits.gap
-            if spaced > now:
-                claim = Claim(kind, URGENCY[kind], origin, now, not_before=spaced)
-                self._seat(unit.namespace, [key], claim, now)
+            if spaced <= now:
+                return None
+            claim = Claim(kind, URGENCY[kind], origin, now, not_before=spaced)
+            self._seat(unit.namespace, [key], claim, now)
         elif action is Action.MERGE:
             claim = unit.claim.covering(kind)
             if claim is not unit.claim:
@@ -96,14 +100,26 @@ class Dedup:
         return action
 
     def accept(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
-        """New heads for keys that have no seat; cut so that a unit can run as it came."""
-        size = self._limits.unit_keys
-        if len(unique := dict.fromkeys(keys)) < len(
-            keys
-        ):  # our client never repeats a key in a pack; others may
-            keys = list(unique)
+        """New heads for keys that have no seat; cut evenly, so that each part can run as a unit as it came."""
+        parts = -(-len(keys) // self._limits.unit_keys)
+        size = -(-len(keys) // parts)
+        units: list[Unit] = []
         for at in range(0, len(keys), size):
-            self._seat(namespace, keys[at : at + size], claim, now)
+            unit = Unit(namespace, keys[at : at + size] if parts > 1 else keys, claim)
+            before = len(self.seats)
+            self.seats.update(dict.fromkeys(unit.keys, unit))
+            if len(self.seats) - before < len(unit.keys):
+                self._seat_once(unit, units)
+            units.append(unit)
+        for unit in units:
+            claim.origin.open += len(unit.keys)
+            self.schedule.add(unit, now)
+
+    def _seat_once(self, unit: Unit, others: list[Unit]) -> None:
+        """A pack named a key twice: our client never does, others may. The first place counts."""
+        for other in others:
+            self.seats.update(dict.fromkeys(other.keys, other))
+        unit.keys = [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit]
 
     def _seat(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
         unit = Unit(namespace, keys, claim)
@@ -114,6 +130,8 @@ class Dedup:
     def _vacate(self, unit: Unit, key: bytes) -> None:
         unit.gone += 1
         del self.seats[key]
+        if unit.phase is Phase.HELD and unit.gone == len(unit.keys):
+            self._over(unit)
 
     def _state(self, key: bytes, unit: Unit | None) -> State:
         if unit is None:
@@ -150,7 +168,7 @@ class Dedup:
         self._running[unit] = None
         self.running_keys += len(unit.keys)
         if hold > 0.0:
-            heappush(self._timers, (unit.hold_until, next(self._order), unit))
+            self._remind(unit.hold_until, unit)
         else:
             self._set_late(unit)
 
@@ -179,13 +197,13 @@ class Dedup:
         """These heads did not write: what they stood for is due again, together with what waited behind them."""
         claim = claim._replace(not_before=max(claim.not_before, unit.began + self._limits.gap))
         blocked = [key for key in keys if key in self.tails] if self.tails else []
+        rest = [key for key in keys if key not in self.tails] if blocked else keys
         unit.gone += len(keys)
         claim.origin.open -= len(keys)  # _seat opens it again
         for key in blocked:
             tail = self.tails.pop(key)
             tail.origin.open -= 1
             self._seat(unit.namespace, [key], claim.covering(tail.kind), now)
-        rest = [key for key in keys if self.seats[key] is unit] if blocked else keys
         if rest:
             self._seat(unit.namespace, rest, claim, now)
 
@@ -232,7 +250,16 @@ class Dedup:
     def _hold_on(self, unit: Unit) -> None:
         """The hold is over, the gap after the end is not: misses are still declined."""
         self._set_late(unit)
-        heappush(self._timers, (unit.ended + self._limits.gap, next(self._order), unit))
+        self._remind(unit.ended + self._limits.gap, unit)
+
+    def _remind(self, at: float, unit: Unit) -> None:
+        """Long holds must not keep what has ended: the heap follows the units that are left."""
+        timers = self._timers
+        if len(timers) >= self._roomy:
+            timers[:] = [timer for timer in timers if timer[2].phase is not Phase.OVER]
+            heapify(timers)
+            self._roomy = 2 * len(timers) + _ROOM
+        heappush(timers, (at, next(self._order), unit))
 
     def _set_late(self, unit: Unit) -> None:
         if not unit.late:

@@ -18,7 +18,7 @@ from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.answers import FINISHING, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.automaton import Action
 from cacheupdater.core.brake import Brake
-from cacheupdater.core.cursors import NOWHERE, Cursor, Origin
+from cacheupdater.core.cursors import Cursor, Origin
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
@@ -110,8 +110,11 @@ class Engine:
         for hints in batch:
             origin = self.cursor.read(hints.offset)
             self.tally.add("hints", sum(hints.counts) or len(hints.keys), hints.kind.name.lower())
+            if hints.kind is not Kind.MISS:
+                self._marks.end(hints.keys)
             if hints.kind is Kind.TOUCH:
                 keys = self._policy.on_hints(hints.keys, hints.counts, now)
+                self.tally.add("decisions", len(hints.keys) - len(keys), reason="policy")
                 self._touches(keys, origin, now)
             else:
                 self._others(hints, origin, now)
@@ -125,19 +128,25 @@ class Engine:
         self._advance(now)
         asked = self._policy.tick(now)
         if asked:
-            self._touches(asked, NOWHERE, now)
+            self._marks.end(asked)
+            self._touches(asked, self.cursor.here(), now)
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
             self._fail(unit, Failure("evicted", own=False), now)
-        if now - self._pruned >= self._limits.prune:
+        if self._pruned + self._limits.prune <= now:
             self._pruned = now
             self._dedup.schedule.drop_aged(now)
-        units = [unit for unit in self._dedup.start(now) if self._run(unit, now)]
+        units = self._start(now)
         self._account_for_drops()
         return Work(units, self._take_invalidation(), self._wake())
 
     def braked(self, unit: Unit, absent: Sequence[bytes], now: float) -> bool:
-        """Whether so many rows of this unit are suddenly absent that nothing may be deleted."""
+        """Whether so many rows of this unit are suddenly absent that nothing may be deleted.
+
+        Of a late unit nobody knows any more which keys were touched: its successor will tell.
+        """
+        if unit.phase is not Phase.RUNNING:
+            return bool(absent)
         touched = {k for claim, keys in unit.parts if claim.kind is Kind.TOUCH for k in keys}
         brake = self._brakes.setdefault(unit.namespace, Brake())
         return brake.trips(len(touched), sum(key in touched for key in absent), now)
@@ -151,15 +160,14 @@ class Engine:
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
-        failed = {
-            key: answer
-            for key, answer in zip(unit.keys, answers, strict=True)
-            if answer is not WRITTEN and answer is not UNCHANGED and answer.result not in FINISHING
-        }
-        self._count_results(unit, answers)
         self._report_ages(unit, now)
-        if failed:
-            self._settle(unit, failed, now)
+        if self._count_results(unit, answers) < len(answers):
+            bad = {
+                key: answer
+                for key, answer in zip(unit.keys, answers, strict=True)
+                if answer.result not in FINISHING
+            }
+            self._settle(unit, bad, now)
         self._finish(unit, answers, absent, now)
 
     def on_failure(self, unit: Unit, failure: Failure, now: float) -> None:
@@ -169,6 +177,8 @@ class Engine:
         if unit.phase is Phase.RUNNING:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
             self._fail(unit, failure, now)
+        else:
+            self.tally.add("refreshes", 1, unit.namespace.name, reason="late")
 
     def on_invalidated(self, invalidation: Invalidation, *, done: bool) -> None:
         """Redis has acknowledged these removals, or they must be asked for again."""
@@ -187,8 +197,6 @@ class Engine:
         self._dedup.expire(now)
 
     def _touches(self, keys: Sequence[bytes], origin: Origin, now: float) -> None:
-        if self._marks.keys:
-            self._marks.end(keys)
         fresh, over = self._dedup.touches(keys, now)
         self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
         fresh += [key for key in over if self._decide(key, Kind.TOUCH, origin, now)]
@@ -196,8 +204,6 @@ class Engine:
             self._accept(fresh, Kind.TOUCH, origin, now)
 
     def _others(self, hints: Hints, origin: Origin, now: float) -> None:
-        if hints.kind is Kind.CHANGE and self._marks.keys:
-            self._marks.end(hints.keys)
         fresh = [key for key in hints.keys if self._decide(key, hints.kind, origin, now)]
         if fresh:
             self._accept(fresh, hints.kind, origin, now)
@@ -205,9 +211,9 @@ class Engine:
     def _decide(self, key: bytes, kind: Kind, origin: Origin, now: float) -> bool:
         """What the automaton says; True when the key needs a seat of its own."""
         action = self._dedup.hint(key, kind, origin, now)
-        unit = self._dedup.seats.get(key)
-        if unit is None and action is Action.ACCEPT:
+        if action is None:
             return True
+        unit = self._dedup.seats.get(key)
         self.tally.add("decisions", 1, unit.namespace.name if unit else "", reason=action.name.lower())
         return False
 
@@ -234,12 +240,22 @@ class Engine:
 
     # --- units ------------------------------------------------------------------------------------------
 
+    def _start(self, now: float) -> list[Unit]:
+        units: list[Unit] = []
+        while started := self._dedup.start(now):
+            running = [unit for unit in started if self._run(unit, now)]
+            units += running
+            if len(running) == len(started):
+                break  # else a unit of nobody's keys gave its slot back: somebody else may have it
+        return units
+
     def _run(self, unit: Unit, now: float) -> bool:
         """Captures are parsed here, once a key is worth a load; what does not parse was nobody's key."""
-        parse = unit.namespace.pattern.parse
-        captures = [parsed for key in unit.keys if (parsed := parse(key)) is not None]
-        if len(captures) < len(unit.keys):
-            self._remove(unit, {key for key in unit.keys if parse(key) is None})
+        pattern = unit.namespace.pattern
+        captures = pattern.parse_many(unit.keys)
+        if captures is None:
+            self._remove(unit, {key for key in unit.keys if pattern.parse(key) is None})
+            captures = pattern.parse_many(unit.keys) or ()
         unit.captures = captures
         if not unit.keys:
             unit.namespace.source.free += 1
@@ -254,7 +270,8 @@ class Engine:
         for claim, keys in unit.parts:
             good = [key for key in keys if key not in bad]
             claim.origin.open -= len(keys) - len(good)
-            parts.append((claim, good))
+            if good:
+                parts.append((claim, good))
         unit.parts = parts
         unit.keys = [key for key in unit.keys if key not in bad]
         for key in bad:
@@ -267,9 +284,12 @@ class Engine:
         keys = unit.live(seats)
         self._troubles.over(keys)
         if absent:
-            self._marks.mark((key for key in absent if seats.get(key) is unit), unit.namespace.missing_ttl)
-        changed = [a is WRITTEN for a in answers if not gone or a.result in FINISHING]
-        self._policy.on_loaded(keys, changed, now)
+            tails = self._dedup.tails  # a tail is a change or touch since the head began: it ends the mark at once
+            known = [key for key in absent if seats.get(key) is unit and key not in tails]
+            self._marks.mark(known, unit.namespace.missing_ttl)
+        if self._policy.learns:
+            changed = [a.result is Result.WRITTEN for a in answers if not gone or a.result in FINISHING]
+            self._policy.on_loaded(keys, changed, now)
         if len(unit.keys) == gone:
             self._dedup.close(unit)
         else:
@@ -355,7 +375,8 @@ class Engine:
         waits = self._dedup.schedule.waiting > 0
         return min(self._dedup.wake(), self._pruned + self._limits.prune if waits else inf)
 
-    def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> None:
+    def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
+        """How many are plain successes: for almost every unit all of them, told without a look at each."""
         written, unchanged = answers.count(WRITTEN), answers.count(UNCHANGED)
         name = unit.namespace.name
         self.tally.add("refreshes", written, name, reason=Result.WRITTEN.value)
@@ -364,6 +385,7 @@ class Engine:
             for answer in answers:
                 if answer.result not in (Result.WRITTEN, Result.UNCHANGED):
                     self.tally.add("refreshes", 1, name, reason=answer.result.value)
+        return written + unchanged
 
     def _report_ages(self, unit: Unit, now: float) -> None:
         for claim, keys in unit.parts:

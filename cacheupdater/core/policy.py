@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 class Policy(Protocol):
     """Batch-shaped: called once per pack, unit and step."""
 
+    learns: bool
+    """Whether `on_loaded` wants to be told: it costs a look at every answer."""
+
     def hold(self, namespace: Namespace) -> float:
         """Seconds from a head's start for which touches of its key are declined."""
         ...
@@ -36,6 +39,8 @@ class Policy(Protocol):
 
 class Fixed:
     """Every touch after the hold is worth a load: a least interval per key."""
+
+    learns = False
 
     def hold(self, namespace: Namespace) -> float:
         return namespace.every

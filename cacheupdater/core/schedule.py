@@ -7,8 +7,9 @@ are shared by all engines of the process. `now` is an argument; `wake` says when
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
 
+_MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
 _LEAST_URGENT_FIRST = (2, 0, 1)  # what a full backlog gives up: touches, then misses, then changes
 
 
@@ -70,7 +72,9 @@ class Schedule:
             lane = self._lanes[unit.namespace] = Lane(unit.namespace)
         lane.waiting += len(unit.keys)
         self.waiting += len(unit.keys)
-        if unit.claim.not_before > now:
+        if unit.claim.since <= now - self._limits.backlog_age:  # due again, but for too long by now
+            self._drop(lane, unit, unit.keys, "aged")
+        elif unit.claim.not_before > now:
             heappush(self._delayed, (unit.claim.not_before, next(self._order), unit))
         else:
             self._enqueue(lane, unit)
@@ -99,20 +103,24 @@ class Schedule:
                 if rows:
                     started.append(self._take(lane, rows, now))
                     again.append(lane)
+                    del self._active[lane]  # who was served is last next time
+                    self._active[lane] = None
             turn = again
-        if self._active:  # who was first is last next time
-            first = next(iter(self._active))
-            del self._active[first]
-            self._active[first] = None
         return started
 
     def drop_aged(self, now: float) -> None:
         """Give up what waits for longer than the backlog's age, so that no key pins the cursor."""
         oldest = now - self._limits.backlog_age
-        for lane in list(self._active):
+        aged = [unit for _, _, unit in self._delayed if unit.claim.since <= oldest]
+        if aged:
+            self._delayed = [entry for entry in self._delayed if entry[2].claim.since > oldest]
+            heapify(self._delayed)
+        for lane in self._active:
             for queue in lane.queues:
                 while queue and queue[0].claim.since <= oldest:
-                    self._drop(lane, queue.popleft(), "aged")
+                    aged.append(queue.popleft())
+        for unit in aged:
+            self._drop(self._lanes[unit.namespace], unit, unit.live(self._seats), "aged")
 
     def _release(self, now: float) -> None:
         delayed = self._delayed
@@ -122,8 +130,13 @@ class Schedule:
                 self._enqueue(self._lanes[unit.namespace], unit)
 
     def _enqueue(self, lane: Lane, unit: Unit) -> None:
+        """In the order of arrival: what is due again, or merged, has kept its place."""
         unit.ready = True
-        lane.queues[unit.claim.urgency].append(unit)
+        queue, since = lane.queues[unit.claim.urgency], unit.claim.since
+        if queue and since < queue[-1].claim.since:
+            queue.insert(bisect_right(queue, since, key=lambda other: other.claim.since), unit)
+        else:
+            queue.append(unit)
         lane.ready += len(unit.keys) - unit.gone
         self._active[lane] = None
 
@@ -151,7 +164,7 @@ class Schedule:
         enough = min(want, *(bucket.share(limits.pace) for bucket in buckets))
         if rows >= enough:
             return rows
-        self.wake = min(self.wake, max(bucket.when(enough) for bucket in buckets))
+        self.wake = min(self.wake, max(now + _MOMENT, *(bucket.when(enough) for bucket in buckets)))
         return 0
 
     def _take(self, lane: Lane, rows: int, now: float) -> Unit:
@@ -175,30 +188,35 @@ class Schedule:
         return unit
 
     def _pick(self, lane: Lane, rows: int) -> tuple[list[tuple[Claim, list[bytes]]], Unit | None]:
-        """The most urgent keys; and the one unit that they are, where they are just that."""
+        """The most urgent keys; and the one unit that they are, where they are just that.
+
+        Half of what could be had is enough where the rest would cut another unit in two: to run as it came saves
+        a unit the new seats of all its keys.
+        """
         parts: list[tuple[Claim, list[bytes]]] = []
+        whole: Unit | None = None
+        enough = rows // 2
         for queue in lane.queues:
             while queue and rows:
                 unit = queue[0]
                 if unit.claim.alone and parts:
-                    return parts, None
+                    return parts, whole
                 keys = unit.live(self._seats)
                 if len(keys) > rows:
+                    if rows <= enough:
+                        return parts, whole
                     unit.keys, unit.gone = keys[rows:], 0
                     parts.append((unit.claim, keys[:rows]))
                     return parts, None
                 queue.popleft()
                 if not keys:
                     continue
+                whole = unit if not parts and not unit.gone else None
                 parts.append((unit.claim, keys))
                 rows -= len(keys)
-                if (
-                    unit.claim.alone
-                    or (not rows and len(parts) == 1)
-                    or (len(parts) == 1 and lane.ready == len(keys))
-                ):
-                    return parts, unit if not unit.gone else None
-        return parts, None
+                if unit.claim.alone:
+                    return parts, whole
+        return parts, whole
 
     def _drop_excess(self, lane: Lane) -> bool:
         excess = lane.waiting - lane.namespace.max_backlog
@@ -209,20 +227,19 @@ class Schedule:
                 keys = unit.live(self._seats)
                 if len(keys) > excess:
                     unit.keys, unit.gone = keys[excess:], 0
-                    self._give_up(lane, Dropped(lane.namespace, keys[:excess], unit.claim, "backlog"))
+                    self._drop(lane, unit, keys[:excess], "backlog")
                     return True
-                self._drop(lane, queue.popleft(), "backlog")
+                self._drop(lane, queue.popleft(), keys, "backlog")
                 if keys:
                     return True
         return False
 
-    def _drop(self, lane: Lane, unit: Unit, reason: str) -> None:
-        self._give_up(lane, Dropped(lane.namespace, unit.live(self._seats), unit.claim, reason))
-
-    def _give_up(self, lane: Lane, dropped: Dropped) -> None:
-        for key in dropped.keys:
+    def _drop(self, lane: Lane, unit: Unit, keys: list[bytes], reason: str) -> None:
+        for key in keys:
             del self._seats[key]
-        lane.ready -= len(dropped.keys)
-        lane.waiting -= len(dropped.keys)
-        self.waiting -= len(dropped.keys)
-        self.dropped.append(dropped)
+        if unit.ready:
+            lane.ready -= len(keys)
+        lane.waiting -= len(keys)
+        self.waiting -= len(keys)
+        if keys:
+            self.dropped.append(Dropped(lane.namespace, keys, unit.claim, reason))

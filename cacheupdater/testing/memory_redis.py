@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cacheupdater_client import fence, wire
+from cacheupdater_client import fence
 from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, Outcome, Refused
 
 from cacheupdater.core import answers
@@ -195,7 +195,7 @@ class MemoryWriter:
         return [self._write(token, entry) for entry in entries]
 
     def _write(self, token: int, entry: Entry) -> Answer:
-        if len(entry.key) > wire.KEY_BYTES_MAX or fence.size_of(entry.value) > fence.SCRIPT_BYTES_MAX:
+        if not fence.fits(entry):
             return Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")
         [outcome] = self.server.commit(token, [entry], hold_off_ms=self._hold_off_ms, replace=self._replace)
         if isinstance(outcome, Refused):

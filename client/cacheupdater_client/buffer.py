@@ -4,40 +4,55 @@ Each client holds one Buffer (clients of one target and encoding share it) and c
 Nothing in here waits, does I/O or raises; nothing takes a lock, so that signal handlers, finalizers and threads may
 all add at any moment. The sender's thread calls `drain`.
 
-The bounds cost nothing on the way in, because places are handed out in advance: `lease` is a C iterator that yields as
-often as there are free places, and each hint takes one step of it. A place is worth UNIT_BYTES, so that 100,000 places
-are 100,000 hints *and* 16 MB; a longer key takes several. When the lease has run out, either the sender does not run
-yet (it is started) or the buffer is full (the weakest, oldest hint gives way and is counted).
+The bounds cost next to nothing on the way in, because places are handed out in advance: `lease` is a C iterator with
+one step for each free place, and each hint takes a step. (What a step yields is the function that appends a touch: one
+look-up less.) A place is worth UNIT_BYTES, so that 100,000 places are 100,000 hints *and* 16 MB; a longer key takes
+several. When the lease has run out, either the sender does not run yet (it is started) or the buffer is full (the
+weakest, oldest hint gives way and is counted).
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice, repeat
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from cacheupdater_client.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 PLACES = 100_000  # hints that may wait; at 100 ms between drains that is a million reads per second
 UNIT_BYTES = 160  # what one place may hold: 100,000 x 160 B stay below 16 MiB
 SHORT_KEY = UNIT_BYTES // 4  # characters; UTF-8 needs at most four bytes for one
 
-_EMPTY = repeat(None, 0)
+Append: TypeAlias = Callable[[str | bytes], None]
+_EMPTY: Iterator[Append] = iter(())
+
+
+class KeyEncoder(Protocol):
+    """redis-py's Encoder, as far as it matters here."""
+
+    encoding: str
+    encoding_errors: str
+
+    def encode(self, value: object, /) -> bytes | memoryview:
+        """Bytes for whatever redis-py takes as a key; raises for anything else."""
 
 
 class Attendant(Protocol):
     """The sender, as a buffer sees it. Both calls return at once, whatever the state of things."""
 
-    def attend(self) -> None:
-        """A lease has run out: see to it that somebody drains."""
+    def attend(self) -> bool:
+        """A lease has run out: see to it that somebody drains. False if nobody will for now."""
 
     def hurry(self) -> None:
         """A change waits."""
 
 
 class Buffer:
-    """Bounded, thread-safe and re-entrant; 1 step of a C iterator and 1 append for a common key."""
+    """Bounded, thread-safe and re-entrant; one step of a C iterator and one append for a common key."""
 
     __slots__ = (
         "_attendant",
@@ -49,13 +64,10 @@ class Buffer:
         "drained",
         "dropped",
         "lease",
-        "touch",
     )
 
-    touch: Callable[[object], None]
-
-    def __init__(self, encode: Callable[[object], bytes | memoryview], attendant: Attendant) -> None:
-        self._encode = encode
+    def __init__(self, encoder: KeyEncoder, attendant: Attendant) -> None:
+        self._encode = encoder.encode
         self._attendant = attendant
         self._touches: deque[str | bytes] = deque(maxlen=PLACES)
         self._misses: deque[str | bytes] = deque(maxlen=PLACES)
@@ -64,22 +76,15 @@ class Buffer:
         self.drained = 0
         # Plain numbers and dict entries are changed without a lock: CPython switches threads only at calls and jumps.
         self.dropped: Counter[str] = Counter()
-        self.lease = _EMPTY
-        self.touch = self._make_touch()
+        self.lease: Iterator[Append] = _EMPTY
 
-    def _make_touch(self) -> Callable[[object], None]:
-        """A closure: 40 ns cheaper than a method that looks its parts up."""
-        append = self._touches.append
-
-        def touch(key: object) -> None:
-            """The key was read and found."""
-            if type(key) is str and len(key) <= SHORT_KEY:
-                for _ in self.lease:
-                    append(key)
-                    return
-            self.add(TOUCH, key)
-
-        return touch
+    def touch(self, key: object) -> None:
+        """The key was read and found. The clients' `get` has these lines written out: keep them alike."""
+        if type(key) is str and len(key) <= SHORT_KEY:
+            for append in self.lease:
+                append(key)
+                return
+        self.add(TOUCH, key)
 
     def add(self, kind: int, key: object) -> None:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
@@ -108,11 +113,12 @@ class Buffer:
     def _take(self, kind: int, places: int) -> bool:
         """Takes places for one hint, from the lease or from weaker hints. False if it must be dropped itself."""
         missing = places - sum(1 for _ in islice(self.lease, places))
-        if missing:
-            self._attendant.attend()
+        if missing and self._attendant.attend():
             self.renew()
             missing = places - sum(1 for _ in islice(self.lease, places))
-        if missing and not self._evict(kind, missing):
+        elif missing:  # nobody drains: a place without a lease, so that the next hint asks again
+            missing = places - self._free
+        if missing > 0 and not self._evict(kind, missing):
             self.dropped["full"] += 1
             return False
         self._surplus += places - 1
@@ -131,9 +137,13 @@ class Buffer:
                 self.dropped["full"] += 1
         return places <= 0
 
+    @property
+    def _free(self) -> int:
+        return max(0, PLACES - len(self) - self._surplus)
+
     def renew(self) -> None:
         """Hands out as many places as are free."""
-        self.lease = repeat(None, max(0, PLACES - len(self) - self._surplus))
+        self.lease = repeat(self._touches.append, self._free)
 
     def chill(self) -> None:
         """Nobody drains from now on: the next hint will say so to the attendant."""
@@ -152,7 +162,7 @@ class Buffer:
 
     def drain(self) -> list[tuple[int, Mapping[bytes, int]]]:
         """All that waits, strongest first, as bytes with their counts."""
-        batches = []
+        batches: list[tuple[int, Mapping[bytes, int]]] = []
         for kind, queue in ((CHANGE, self._changes), (MISS, self._misses), (TOUCH, self._touches)):
             if queue:
                 batches.append((kind, self._count(queue)))

@@ -20,6 +20,8 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from cacheupdater_client.wire import KEY_BYTES_MAX
+
 SCRIPT_KEYS_MAX = 100  # a script blocks Redis while it runs: 100 keys take well under a millisecond
 SCRIPT_BYTES_MAX = 1024 * 1024  # of values, for the same reason; also the largest single value
 LOAD_AGE_S = 30  # an older load may have outlived the floor that forbids it
@@ -73,23 +75,36 @@ def _floor_prefixes() -> list[bytes]:
     return prefixes
 
 
+_OPEN = ord("{")  # `int in bytes` looks for a byte; `bytes in bytes` costs ten times that
+
+
 def floor_name(key: bytes) -> bytes:
     """The name of the key's floor, in the key's own cluster slot.
 
     Wrapping the key in braces would be wrong for keys that have braces of their own; a tag from the table of slots is
     right for every byte string.
     """
-    tag = key
+    return _floor_names([key])[0]
+
+
+def _floor_names(keys: Sequence[bytes]) -> list[bytes]:
+    prefixes = _floor_prefixes()
+    return [prefixes[crc_hqx(_tag(key) if _OPEN in key else key, 0) % _SLOTS] + key for key in keys]
+
+
+def _tag(key: bytes) -> bytes:
+    """The part of a key with braces that decides about its slot."""
     start = key.find(b"{")
-    if start >= 0:
-        end = key.find(b"}", start + 1)
-        if end > start + 1:  # `{}` is no tag: the whole key counts
-            tag = key[start + 1 : end]
-    return _floor_prefixes()[crc_hqx(tag, 0) % _SLOTS] + key
+    end = key.find(b"}", start + 1)
+    return key[start + 1 : end] if end > start + 1 else key  # `{}` is no tag: the whole key counts
 
 
-def _keys_and_floors(keys: Iterable[bytes]) -> list[_Arg]:
-    return [name for key in keys for name in (key, floor_name(key))]
+def _in_pairs(first: Sequence[_Arg], second: Sequence[_Arg]) -> list[_Arg]:
+    """first[0], second[0], first[1], ... : slices fill the list in C."""
+    paired: list[_Arg] = [0] * (2 * len(first))
+    paired[::2] = first
+    paired[1::2] = second
+    return paired
 
 
 def _floor_life_ms(hold_off_ms: int) -> int:
@@ -102,19 +117,24 @@ def _floor_life_ms(hold_off_ms: int) -> int:
 
 def size_of(value: Value) -> int:
     """The bytes of a value, as SCRIPT_BYTES_MAX counts them."""
-    if value is None:
-        return 0
     if isinstance(value, bytes):
         return len(value)
+    if value is None:
+        return 0
     return sum(map(len, value.keys())) + sum(map(len, value.values()))
 
 
+def fits(entry: tuple[bytes, Value, int]) -> bool:
+    """Whether any call may carry this entry."""
+    return len(entry[0]) <= KEY_BYTES_MAX and size_of(entry[1]) <= SCRIPT_BYTES_MAX
+
+
 def chunks(entries: Entries) -> Iterator[Entries]:
-    """The entries in order, cut so that each cut is one call. A value over the limit is a cut of its own."""
-    sizes = [size_of(value) for _, value, _ in entries]
-    if len(entries) <= SCRIPT_KEYS_MAX and sum(sizes) <= SCRIPT_BYTES_MAX:
-        if entries:
-            yield entries
+    """The entries in order, cut so that each cut is one call. What does not fit at all is a cut of its own."""
+    too_big = SCRIPT_BYTES_MAX + 1
+    sizes = [size_of(value) if len(key) <= KEY_BYTES_MAX else too_big for key, value, _ in entries]
+    if entries and len(entries) <= SCRIPT_KEYS_MAX and sum(sizes) <= SCRIPT_BYTES_MAX:
+        yield entries
         return
     start = held = 0
     for at, size in enumerate(sizes):
@@ -122,7 +142,8 @@ def chunks(entries: Entries) -> Iterator[Entries]:
             yield entries[start:at]
             start, held = at, 0
         held += size
-    yield entries[start:]
+    if entries:
+        yield entries[start:]
 
 
 def key_chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -139,21 +160,19 @@ def commit_args(
     replace: bool = False,
 ) -> list[_Arg]:
     """What follows COMMIT's sha in EVALSHA. With `replace`, a value of another type gives way; else it stays."""
-    names: list[_Arg] = []
-    data: list[_Arg] = []
-    kinds = ""
-    prefixes = _floor_prefixes()
-    for key, value, ttl_ms in entries:
-        # floor_name without the call, for keys without braces: this loop is what a refresh costs in Python
-        names += (key, floor_name(key) if b"{" in key else prefixes[crc_hqx(key, 0) % _SLOTS] + key)
-        if type(value) is bytes:
-            kinds += "s"
-            data += (ttl_ms, value)
-        else:
+    keys = [entry[0] for entry in entries]
+    values = [entry[1] for entry in entries]
+    ttls = [entry[2] for entry in entries]
+    data: list[_Arg]
+    if set(map(type, values)) == {bytes}:  # the usual batch: no loop in Python
+        data, kinds = _in_pairs(ttls, values), "s" * len(values)  # type: ignore[arg-type]  # all of them are bytes
+    else:
+        data, kinds = [], ""
+        for value, ttl_ms in zip(values, ttls, strict=True):
             kinds += _append_value(data, value, ttl_ms)
     age_us, step_us = int(load_age_s * 1_000_000), CLOCK_STEP_S * 1_000_000
     head = (token, age_us, step_us, _floor_life_ms(hold_off_ms), int(replace), kinds)
-    return [len(names), *names, *head, *data]
+    return [2 * len(keys), *_in_pairs(keys, _floor_names(keys)), *head, *data]
 
 
 def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
@@ -179,7 +198,7 @@ def invalidate_args(keys: Sequence[bytes], *, hold_off_ms: int = 0) -> list[_Arg
         raise ValueError(
             f"hold_off must be 0 to {CLOCK_STEP_S} s: a floor further ahead looks like a clock step"
         )
-    names = _keys_and_floors(keys)
+    names = _in_pairs(keys, _floor_names(keys))
     return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, _floor_life_ms(hold_off_ms)]
 
 

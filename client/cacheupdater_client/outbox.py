@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater_client.wire import (
     CHANGE,
@@ -33,6 +32,9 @@ from cacheupdater_client.wire import (
     encode_pack,
     partition_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 KEYS_MAX = 100_000  # keys that wait, frames under way included
 BYTES_MAX = 16 * 1024 * 1024  # of those keys
@@ -196,9 +198,9 @@ class Outbox:
         """The next frame for this connection; None if nothing waits, or the window is full."""
         if self._hello is None:
             return None
-        if self._sent == len(self._window):
-            if not self._window_has_room() or not self._fill_window(now_ms):
-                return None
+        resending = self._sent < len(self._window)
+        if not resending and not (self._window_has_room() and self._fill_window(now_ms)):
+            return None
         self._sent += 1
         return self._window[self._sent - 1].data
 

@@ -18,16 +18,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 from weakref import WeakValueDictionary
 
-from redis.connection import Encoder
-
-from cacheupdater_client.buffer import Buffer
+from cacheupdater_client.buffer import Buffer, KeyEncoder
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.transports import Link, link_to
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DRAIN_S = 0.1  # oftener costs the application: at 10 ms its p99.9 doubles
 HURRY_S = 0.01  # the least time between turns, whatever hurries
@@ -61,7 +61,7 @@ class Target:
     """One place that hints go to: a buffer per encoding, the outbox, the link."""
 
     def __init__(self, url: str, only: Sequence[bytes], sender: Sender) -> None:
-        self.url = url
+        self.name = f"{url} only {b', '.join(only).decode('utf-8', 'replace')}" if only else url
         self._only = only
         self._sender = sender
         self._make_link = link_to(url)
@@ -69,14 +69,14 @@ class Target:
         self._outbox = Outbox(only)
         self._link: Link = self._make_link()
 
-    def buffer(self, encoder: Encoder) -> Buffer:
+    def buffer(self, encoder: KeyEncoder) -> Buffer:
         """The buffer of all clients that encode keys like this."""
         name = (encoder.encoding, encoder.encoding_errors)
-        return self._buffers.setdefault(name, Buffer(encoder.encode, self))
+        return self._buffers.setdefault(name, Buffer(encoder, self))
 
-    def attend(self) -> None:
+    def attend(self) -> bool:
         """As Attendant."""
-        self._sender.attend(self)
+        return self._sender.attend(self)
 
     def hurry(self) -> None:
         """As Attendant."""
@@ -134,7 +134,6 @@ class Sender:
 
     def _reset(self) -> None:
         self._active: dict[Target, None] = {}  # a set that keeps its order
-        self._past: Counter[str] = Counter()
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._hurried = False
         self._starting = _thread.allocate_lock()
@@ -152,23 +151,25 @@ class Sender:
             found = self._known[url, only] = Target(url, only, self)
         return found
 
-    def attend(self, target: Target) -> None:
-        """Starts the thread unless it runs. Somebody else starting it right now is as good."""
+    def attend(self, target: Target) -> bool:
+        """Starts the thread unless it runs; never waits for somebody else who is starting it."""
         self._active[target] = None
-        if self._running or self._stopping or not self._starting.acquire(blocking=False):
-            return
-        try:
-            if not self._running:
-                self._start()
-        finally:
-            self._starting.release()
+        if not (self._running or self._stopping) and self._starting.acquire(blocking=False):
+            try:
+                if not self._running:
+                    self._start()
+            finally:
+                self._starting.release()
+        return self._running and not self._stopping
 
     def _start(self) -> None:
         self._stopped.clear()
         self._running = True
         try:
             _thread.start_new_thread(self._run, ())
-        except RuntimeError:  # no more threads, or the interpreter is shutting down: `close` sends what is left
+        except (
+            RuntimeError
+        ):  # no more threads, or the interpreter is shutting down: `close` sends what is left
             self._running = False
 
     def hurry(self) -> None:
@@ -199,7 +200,7 @@ class Sender:
             try:
                 soon |= target.turn(now)
             except Exception:  # one target's fault must not stop the others
-                log.exception("cannot send hints to %s; trying again", target.url)
+                log.debug("cannot send hints to %s; trying again", target.name, exc_info=True)
         return soon
 
     def _rest(self, began: float, pause: float) -> None:
@@ -244,12 +245,17 @@ class Sender:
         self._reset()
         for target in targets:
             target.reborn()
-        if sys.version_info < (3, 13) and "multiprocessing.util" in sys.modules:  # its children skip atexit
-            sys.modules["multiprocessing.util"].Finalize(None, self.close, args=(EXIT_S,), exitpriority=0)
+        if (
+            "multiprocessing.util" in sys.modules
+        ):  # its children skip atexit, and forget finalizers made before
+            util = sys.modules["multiprocessing.util"]
+            util.register_after_fork(
+                self, lambda _: util.Finalize(None, self.close, (EXIT_S,), exitpriority=0)
+            )
 
     def stats(self) -> Stats:
         """All targets together, and each."""
-        targets = {target.url: target.stats() for target in list(self._active)}
+        targets = {target.name: target.stats() for target in list(self._active)}
         dropped: Counter[str] = Counter()
         for each in targets.values():
             dropped.update(each["dropped"])

@@ -7,8 +7,11 @@ target's URL, or None: then nothing is emitted and the client is plain redis-py.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CONVENTIONAL_SOCKET = Path("/run/cacheupdater/hints.sock")
 _NO = {"", "0", "false", "no", "off"}

@@ -11,11 +11,13 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 VERSION = 1
 KEY_BYTES_MAX = 1024  # longer keys are refused before they are sent: a cache key of 1 KiB is a mistake
@@ -56,7 +58,9 @@ _Kind = Annotated[int, Meta(ge=TOUCH, le=CHANGE)]
 _Body = tuple[int, _Kind, int, _Keys, list[Annotated[int, Meta(ge=1)]]]
 
 _encoder = msgspec.msgpack.Encoder()
-_decode_body = msgspec.msgpack.Decoder(_Body)  # all limits are checked in C: 29 ns a key, 85 with checks in Python
+_decode_body = msgspec.msgpack.Decoder(
+    _Body
+)  # all limits are checked in C: 29 ns a key, 85 with checks in Python
 _decode_any = msgspec.msgpack.Decoder()
 
 

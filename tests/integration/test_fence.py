@@ -76,6 +76,12 @@ def test_commit_of_an_older_token_is_refused_with_the_floor(r):
     assert r.get(b"k") == b"new"
 
 
+def test_commit_compares_every_digit_of_floor_and_token(r):
+    t = token(r)  # as numbers in Lua these two would be equal
+    set_floor(r, b"k", t + 1)
+    assert commit(r, t, (b"k", b"old", 5_000)) == [Refused(t + 1)]
+
+
 def test_commit_of_a_load_begun_before_an_invalidation_is_refused_and_the_key_stays_absent(r):
     before = token(r)
     assert invalidate(r, b"k") == [REMOVED]
@@ -242,6 +248,12 @@ def test_hash_is_replaced_whole_and_found_unchanged(r):
     assert 40_000 < r.pttl(b"h") <= 50_000
     assert commit(r, token(r), (b"h", {b"new": b"", b"kept": b"2"}, 90_000)) == [UNCHANGED]
     assert r.pttl(b"h") > 80_000
+
+
+def test_hash_with_one_other_value_is_written(r):
+    commit(r, token(r), (b"h", {b"f": b"1"}, 5_000))
+    assert commit(r, token(r), (b"h", {b"f": b"2"}, 5_000)) == [WRITTEN]
+    assert r.hgetall(b"h") == {b"f": b"2"}
 
 
 def test_hash_of_ten_thousand_fields_is_written(r):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import random
 import signal
 import socket
@@ -220,6 +222,7 @@ async def test_a_broken_frame_ends_its_connection_but_not_what_came_before_it(ad
         peer, other = await w.peer(), await w.peer()
         peer.writer.write(FRAME * 2 + bytes_sent + FRAME)
         await peer.ended()
+        assert peer.told[-1] == 2
         await until(lambda: w.rejected() == 1)
         assert w.rejected(reason) == 1
         assert await w.taken(count=2) == [PACK] * 2
@@ -403,6 +406,17 @@ async def test_a_living_socket_with_a_full_backlog_is_not_taken_for_dead(path):
         with pytest.raises(Misconfigured, match="another process listens on"):
             await World().listener.start([f"unix://{path}"])
         assert path.exists()
+
+
+async def test_two_that_start_at_once_do_not_take_each_others_socket_for_dead(path):
+    path.parent.mkdir()
+    other = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)  # what the other holds between looking and listening
+    with pytest.raises(Misconfigured, match="start again"):
+        await World().listener.start([f"unix://{path}"])
+    os.close(other)
+    async with world(f"unix://{path}") as w:
+        assert await w.works()
 
 
 async def test_a_file_that_is_no_socket_is_left_alone(path):

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -103,22 +103,20 @@ class SqlSource:
                 return await self._run(await self._connected(), parts, types, keys)
         except TimeoutError:
             raise Unavailable(f"no answer from the database within {self._deadline:.3g} s") from None
-        except PoolTimeoutError:
-            raise Unavailable(
-                "all connections of the source are busy; raise its pool_size or its timeout"
-            ) from None
-        except DBAPIError as e:  # SQLAlchemy opened a connection
-            cause = getattr(e.orig, "driver_exception", None) or e.orig or e
-            raise Unavailable(f"cannot connect: {self._driver.translated(cause)}") from None
-        except (OSError, SQLAlchemyError) as e:
-            raise Unavailable(f"cannot connect to the database: {type(e).__name__}") from None
 
     async def _connected(self) -> PoolProxiedConnection:
         """A connection from the pool; those that died while they lay there are known without asking the server."""
-        connection = await self._engine.raw_connection()
-        while self._driver.closed(connection.driver_connection):
-            connection.invalidate()
+        try:
             connection = await self._engine.raw_connection()
+            while self._driver.closed(connection.driver_connection):
+                connection.invalidate()
+                connection = await self._engine.raw_connection()
+        except PoolTimeoutError:
+            raise Unavailable(
+                "all connections of the source are busy: more loads at once than its pool_size"
+            ) from None
+        except Exception as e:  # noqa: BLE001  no key is to blame for a connection that cannot be made, whatever the reason
+            raise Unavailable(f"cannot connect: {self._driver.translated(e)}") from None
         return connection
 
     async def _run(
@@ -137,7 +135,7 @@ class SqlSource:
                 connection.invalidate()
             raise self._driver.translated(e) from None
         except BaseException:  # our deadline or the caller's cancellation: the statement may still run
-            self._driver.abort(raw)
+            await self._driver.abort(raw)
             connection.invalidate()
             raise
         finally:

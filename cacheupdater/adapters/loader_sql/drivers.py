@@ -58,7 +58,7 @@ class Driver(Protocol):
         """Whether the connection is known to be dead, without asking the server."""
         ...
 
-    def abort(self, connection: Any) -> None:
+    async def abort(self, connection: Any) -> None:
         """Ends what runs on the connection; it is thrown away afterwards."""
         ...
 
@@ -112,7 +112,7 @@ class PostgreSql:
     def closed(self, connection: Any) -> bool:
         return bool(connection.is_closed())
 
-    def abort(self, connection: Any) -> None:
+    async def abort(self, connection: Any) -> None:
         connection.terminate()
 
     def translated(self, error: BaseException) -> Unavailable | Faulty:
@@ -177,8 +177,9 @@ class Sqlite:
     def closed(self, connection: Any) -> bool:  # noqa: ARG002
         return False
 
-    def abort(self, connection: Any) -> None:
-        connection._conn.interrupt()  # noqa: SLF001  at once; the public method must be awaited
+    async def abort(self, connection: Any) -> None:
+        await connection.interrupt()
+        await connection.close()  # its thread is free again and ends; a wait for a lock ends by `timeout`
 
     def translated(self, error: BaseException) -> Unavailable | Faulty:
         code = getattr(error, "sqlite_errorcode", 0)  # 0: the error is the sqlite3 module's own

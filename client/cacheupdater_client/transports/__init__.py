@@ -6,13 +6,16 @@ sender's thread then calls `turn` again and again; a link never waits, never rai
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.transports.memory import MemoryLink
 from cacheupdater_client.transports.stream import StreamLink, TcpAddress, UnixAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cacheupdater_client.outbox import Outbox
 
 _TARGETS = "unix:///path/to/socket, tcp://host:port, memory://name, none or auto"
 

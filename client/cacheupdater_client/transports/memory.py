@@ -5,8 +5,12 @@ For demonstrations, tests and programs that run both sides. Lives as long as its
 
 from __future__ import annotations
 
-from cacheupdater_client.outbox import Outbox
+from typing import TYPE_CHECKING
+
 from cacheupdater_client.wire import FRAME_HEAD_BYTES, Hello, frame_partition, mailbox
+
+if TYPE_CHECKING:
+    from cacheupdater_client.outbox import Outbox
 
 
 class MemoryLink:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import random
 import socket
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.wire import Hello, Malformed, ReplyReader
+
+if TYPE_CHECKING:
+    from cacheupdater_client.outbox import Outbox
 
 CONNECT_S = 1.0  # an updater is near: what takes longer is down
 HELLO_S = 1.0  # it speaks first, at once

@@ -68,6 +68,12 @@ def test_chunks_hold_at_most_100_keys_and_1_mib_in_order(sizes, cuts):
     assert [entry for chunk in chunks for entry in chunk] == entries
 
 
+def test_chunks_set_a_key_apart_that_is_too_long():
+    entries = [(b"a", b"v", 1), (b"k" * 1025, b"v", 1), (b"k" * 1024, b"v", 1), (b"b", b"v", 1)]
+    assert [len(chunk) for chunk in fence.chunks(entries)] == [1, 1, 2]
+    assert [fence.fits(entry) for entry in entries] == [True, False, True, True]
+
+
 def test_size_counts_fields_and_values():
     assert fence.size_of({b"ab": b"cde", b"f": b""}) == 6
     assert fence.size_of(b"abc") == 3

@@ -80,6 +80,11 @@ CASES = [
         'every: "${NONE:?set NONE}"',
         "15:22: namespaces.product.refresh.every: set NONE (${NONE} is not set)",
     ),
+    (
+        "redis://127.0.0.1",
+        "${NONE}",
+        "4:14: cache.url: ${NONE} is not set; set it, or write ${NONE:-default}",
+    ),
     # unknown and missing keys
     ("listen: [", "listn: [", '2:1: listn: unknown key; did you mean "listen"?'),
     ("pool_size", "poolsize", '7:61: sources.main.poolsize: unknown key; did you mean "pool_size"?'),
@@ -163,12 +168,12 @@ CASES = [
     (
         "sqlite+aiosqlite:",
         "sqlite:",
-        '7:15: sources.main.url: "sqlite" is not asynchronous and would stop the updater; write sqlite+aiosqlite://',
+        '7:15: sources.main.url: "sqlite" is no database and driver that can be asked; write sqlite+aiosqlite://',
     ),
     (
         "sqlite+aiosqlite:",
         "mysql:",
-        '7:15: sources.main.url: "mysql" is not asynchronous and would stop the updater; name one behind a plus sign, as in postgresql+asyncpg://',
+        '7:15: sources.main.url: "mysql" is no database and driver that can be asked; use postgresql+asyncpg or sqlite+aiosqlite',
     ),
     # later versions
     (
@@ -276,7 +281,17 @@ CASES = [
     (
         "json, columns: [name]",
         "raw, columns: [name, price]",
-        "14:37: namespaces.product.value.columns: raw holds a single column; use json or hash for 2",
+        "14:37: namespaces.product.value.columns: raw holds a single column of a row; name it, as in columns: [name]",
+    ),
+    (
+        "json, columns: [name]",
+        "string",
+        "14:5: namespaces.product.value.columns: string holds a single column of a row; name it, as in columns: [name]",
+    ),
+    (
+        'key: "banner:{slot}"',
+        'key: "banner:{slot}"\n    value: {columns: [a]}',
+        "19:22: namespaces.banner.value.columns: is for rows of sql and table; a Python loader returns the value itself",
     ),
     ("[name]", "[name, name]", "14:38: namespaces.product.value.columns: names a column twice"),
     (
@@ -316,7 +331,7 @@ def test_good_file_is_good(tmp_path):
             "a: 1\n---\nb: 2\n",
             "2:1: not YAML: expected a single document in the stream but found another document",
         ),
-        ("a: " + "[" * 1500, "1:1: is nested too deeply"),
+        ("a: " + "[" * 600, "1:1: is nested too deeply"),
         ("a: &a [*a]", "1:1: is too large or nested too deeply, perhaps by an alias that holds itself"),
         (
             "a: &a [x,x,x,x,x,x,x,x,x]\n"
@@ -398,7 +413,7 @@ def test_report_hides_passwords_in_lines_and_messages(tmp_path):
         "sqlite+aiosqlite://", f"postgresql://u:{canary}@h"
     )
     file.write_text(
-        text.replace("tcp://127.0.0.1:7171", f"tcp://u:{canary}@h:1") + f'extra: "redis://x:{canary}@h"\n'
+        text.replace("tcp://127.0.0.1:7171", f"ws://u:{canary}@h:1") + f'"redis://x:{canary}@h": 1\n'
     )
     with pytest.raises(ConfigErrors) as caught:
         load_config(file, {})

@@ -159,7 +159,7 @@ def test_file_with_byte_order_mark_and_windows_lines_keeps_its_line_numbers(load
     (tmp_path / "w.yaml").write_bytes(
         b"\xef\xbb\xbf" + SMALL.replace("500/s", "500").replace("\n", "\r\n").encode()
     )
-    with pytest.raises(ConfigErrors, match=r":3:62: sources.main.budget"):
+    with pytest.raises(ConfigErrors, match=r"(?s):3:62: sources.main.budget.*    3 . sources: \{main"):
         load_config(tmp_path / "w.yaml", {})
 
 
@@ -207,16 +207,15 @@ def _mutations(rng, text):
 
 
 def test_mutated_files_are_accepted_or_refused_and_nothing_else(load):
-    refused = 0
+    refusals = []
     for seed in range(400):
         text = _mutations(random.Random(seed), PUBLISHED if seed % 4 == 0 else SMALL)
         try:
             load(text, {"REDIS_URL": "redis://cache", "X": "7"})
         except ConfigErrors as e:
-            refused += 1
-            assert str(e)
-            assert e.problems
+            refusals.append(e)
         except BaseException:
             print(f"seed {seed}:\n{text}")
             raise
-    assert refused > 100
+    assert len(refusals) > 100
+    assert all(str(e) and e.problems for e in refusals)

@@ -88,3 +88,4 @@ def test_any_text_is_read_or_refused(text):
 def test_shown_cuts_and_escapes_what_a_terminal_would_obey():
     assert shown("a\x1b[2J") == '"a\\x1b[2J"'
     assert len(shown("x" * 1000)) < 50
+    assert "c4n4ry" not in shown("redis://user:c4n4ry" + "x" * 50 + "@host")

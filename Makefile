@@ -1,0 +1,63 @@
+# Everything that a newcomer, a contributor or CI runs; `make help` lists it.
+# The first use of a target makes .venv and installs what that target needs; nothing outside this folder is touched.
+
+PYTHON ?= python3
+DURATION ?= 30
+
+VENV := .venv
+BIN := $(VENV)/bin
+DEV := $(VENV)/.dev
+# what is installed for development is enough for the demonstration
+DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
+# import-linter reads the packages; workers beyond eight only wait for the servers that the tests start
+PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist worksteal
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint bench diagram clean
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
+	@echo
+	@echo "  DURATION=30     seconds that the demonstration measures"
+	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
+
+demo: $(DEMO) ## see it work: a shop, a Redis, three applications, half a minute
+	@$(BIN)/cacheupdater demo --duration $(DURATION)
+
+test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage
+	$(PYTEST) --cov --cov-branch --cov-report=term:skip-covered
+
+lint: $(DEV) ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV) ## the hot paths against their goals; also into build/bench.json
+	$(BIN)/python benchmarks/run.py
+
+diagram: $(DEV) ## draw docs/automaton.md from the automaton's table
+	$(BIN)/python -m cacheupdater.core.automaton > docs/automaton.md
+
+clean: ## remove .venv and whatever was built
+	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find cacheupdater client tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	@echo "Installing what the demonstration needs into $(VENV) (once) ..."
+	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@echo "Installing what development needs into $(VENV) (once) ..."
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here: install Python 3.11 or newer, or say PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$$($(PYTHON) --version 2>&1) is too old: cacheupdater needs 3.11 or newer; say PYTHON=python3.12, for example"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian and Ubuntu: the package python3-venv)"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)

@@ -1,0 +1,146 @@
+"""Values from a user's own function, named `module:function` in the configuration.
+
+The function gets a list of what the keys say: plain values where the pattern has one capture (`[7, 8]`), tuples in the
+pattern's order where it has several (`[(7, "de"), (8, "fr")]`). It returns a mapping from those to values; what it
+leaves out does not exist and is deleted. It may be async, or ordinary: then each call runs in a thread of its own.
+
+One `PythonLoader` per namespace, for the life of the process. Python cannot stop a thread, so one that hangs keeps its
+place among `threads`; when none is left, loads fail as `Unavailable` until one returns, and nothing else suffers.
+A function may raise `Unavailable` or `Faulty` itself. Of any other exception the type and the line are told, not the
+text, which may quote a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import Mapping
+from importlib import import_module
+from traceback import extract_tb
+from typing import TYPE_CHECKING, TypeAlias
+
+from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cacheupdater.core.keyspace import Capture, Captures, Pattern
+
+    Wanted: TypeAlias = Sequence[Capture] | Sequence[Captures]
+    Function: TypeAlias = Callable[[Wanted], object]
+
+
+class PythonLoader:
+    """Calls the function once per load and holds its answer to the contract."""
+
+    def __init__(self, target: str, pattern: Pattern, *, deadline: float = 1.0, threads: int = 8) -> None:
+        """Imports the function; `deadline` in seconds per call, `threads` for a function that is not async."""
+        self._target = target
+        self._function = _imported(target)
+        self._single = len(pattern.names) == 1
+        self._deadline = deadline
+        self._free = asyncio.Semaphore(threads)
+
+    async def load(self, keys: Sequence[Captures]) -> Mapping[Captures, object]:
+        """As `ports.Loader`, by one call."""
+        if not keys:
+            return {}
+        wanted = [key[0] for key in keys] if self._single else list(keys)
+        try:
+            async with asyncio.timeout(self._deadline) as limit:
+                answer = await self._called(wanted)
+            return self._checked(answer, dict(zip(wanted, keys, strict=True)))
+        except CacheUpdaterError:
+            raise
+        except Exception as e:  # noqa: BLE001  a user's function may raise anything
+            if limit.expired():
+                busy = ", as all its threads are busy" if self._free.locked() else ""
+                raise Unavailable(
+                    f"{self._target} gave no answer within {self._deadline:.3g} s{busy}"
+                ) from None
+            kind = Unavailable if isinstance(e, ConnectionError | TimeoutError) else Faulty
+            raise kind(f"{self._target} raised {type(e).__name__} at {_line(e)}") from None
+
+    async def close(self) -> None:
+        """Nothing to close: threads that hang end with the process."""
+
+    async def _called(self, wanted: Wanted) -> object:
+        if inspect.iscoroutinefunction(self._function):
+            return await self._function(wanted)
+        answer = await self._in_thread(wanted)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _in_thread(self, wanted: Wanted) -> object:
+        """A daemon thread per call costs 0.1 ms; an executor's threads would hold up the end of the process."""
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Callable[[], object]] = loop.create_future()
+
+        def settle(result: Callable[[], object]) -> None:
+            self._free.release()
+            if not outcome.done():  # else the caller has given up
+                outcome.set_result(result)
+
+        def work() -> None:
+            result = _attempted(self._target, self._function, wanted)
+            with contextlib.suppress(RuntimeError):  # the loop has ended before the function did
+                loop.call_soon_threadsafe(settle, result)
+
+        threading.Thread(target=work, name=f"loader {self._target}", daemon=True).start()
+        return (await outcome)()
+
+    def _checked(self, answer: object, owners: Mapping[object, Captures]) -> Mapping[Captures, object]:
+        if not isinstance(answer, Mapping):
+            raise Faulty(
+                f"{self._target} returned {type(answer).__name__}; a mapping of keys to values is needed"
+            )
+        strange = [key for key in answer if key not in owners]
+        if strange:
+            got, asked = type(strange[0]).__name__, type(next(iter(owners))).__name__
+            raise Faulty(
+                f"{self._target} returned {len(strange)} keys that it was not asked for"
+                + (f": {got} instead of {asked}" if got != asked else "")
+            )
+        empty = sum(value is None for value in answer.values())
+        if empty:
+            raise Faulty(f"{self._target} returned None for {empty} keys; leave out what does not exist")
+        return {owners[key]: value for key, value in answer.items()}
+
+
+def _imported(target: str) -> Function:
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise Misconfigured(
+            f"{target!r} names no function; write module:function, such as shop.loaders:products"
+        )
+    try:
+        found: object = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as e:
+        raise Misconfigured(f"cannot import {target!r}: {type(e).__name__}: {e}") from e
+    if not callable(found):
+        raise Misconfigured(f"{target!r} is of type {type(found).__name__}, not a function")
+    return found
+
+
+def _attempted(target: str, function: Function, wanted: Wanted) -> Callable[[], object]:
+    """Calls the function here; what is returned returns or raises its result elsewhere."""
+    try:
+        answer = function(wanted)
+    except BaseException as e:  # noqa: BLE001  SystemExit in a user's function must not end a thread silently
+        error = e if isinstance(e, Exception) else Faulty(f"{target} ended its thread by {type(e).__name__}")
+
+        def again() -> object:
+            raise error
+
+        return again
+    return lambda: answer
+
+
+def _line(error: Exception) -> str:
+    """Where it was raised, in the user's words."""
+    frames = extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"

@@ -1,0 +1,178 @@
+"""The three applications. Their code is one function, `product`; they differ in the Redis client it is given.
+
+Each runs in a process of its own, as in life, and so that none waits for another's interpreter lock. It reads products
+at a steady pace, in the same order as the others, and reports what it got to the conductor, which knows what is true.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import time
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cacheupdater.demo import plan
+from cacheupdater.demo.ledger import Read
+from cacheupdater.demo.shop import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from cacheupdater.demo.shop import Product
+
+_LAG_MAX_S = 10.0  # a machine that stalls for longer cannot carry the load: then reads are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One application."""
+
+    name: str  # also the namespace: its keys are "<name>:product:<number>"
+    title: str
+    words: str  # what it is, for the legend
+    observed: bool  # whether it imports our client
+
+    def key(self, product: int) -> str:
+        return f"{self.name}:product:{product}"
+
+
+TTL = Lane("ttl", "TTL cache-aside", f"redis-py; what it does not find it loads and keeps for {plan.TTL_S} s", observed=False)
+OURS = Lane(
+    "ours", "ours, untouched", "the same code, only the import is changed; an updater refreshes what is read", observed=True
+)
+TOLD = Lane(
+    "inv", "ours + invalidate", "besides, the back office calls invalidate(key) after each commit", observed=True
+)
+LANES = (TTL, OURS, TOLD)
+
+
+def product(cache: Any, key: str, database: Database, number: int) -> tuple[Product, bool]:
+    """The code of all three applications: ordinary cache-aside. Says also whether the reader had to wait."""
+    body = cache.get(key)
+    if body is not None:
+        return json.loads(body), False
+    row = database.product(number)
+    cache.set(key, json.dumps(row), ex=plan.TTL_S)
+    return row, True
+
+
+def popular(random: Random) -> Iterator[int]:
+    """The products in the order in which shoppers look at them, without end. Which ones are popular is drawn too."""
+    numbers = list(range(1, plan.PRODUCTS + 1))
+    random.shuffle(numbers)
+    weights = list(accumulate(rank**-plan.SKEW for rank in range(1, plan.PRODUCTS + 1)))
+    while True:
+        yield from random.choices(numbers, cum_weights=weights, k=1000)
+
+
+class Report(NamedTuple):
+    """What an application tells the conductor now and then."""
+
+    reads: list[Read]
+    delivered: int  # hints that have reached an updater since the beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """What an application is told when it starts."""
+
+    redis_url: str
+    database: Path
+    emit: str
+    seed: int
+
+
+class Application:
+    """The conductor's end of one application's process."""
+
+    def __init__(self, lane: Lane, premises: Premises) -> None:
+        self.lane = lane
+        self.delivered = 0
+        spawn = multiprocessing.get_context("spawn")  # a fork would take threads and sockets along
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(lane, premises, theirs), name=lane.name, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def wait_ready(self) -> None:
+        """Returns when it has its connections."""
+        if not self._pipe.poll(plan.START_TIMEOUT_S):
+            raise RuntimeError(f"the application {self.lane.name!r} does not start")
+        self._pipe.recv()
+
+    def open(self, at: float) -> None:
+        """Shoppers come in from `at` on."""
+        self._pipe.send(at)
+
+    def reads(self) -> list[Read]:
+        """What has been read since the last call."""
+        reads: list[Read] = []
+        while self._pipe.poll():
+            report: Report = self._pipe.recv()
+            reads += report.reads
+            self.delivered = report.delivered
+        return reads
+
+    def close(self) -> None:
+        """Ends it, politely at first."""
+        self._pipe.close()
+        self._process.join(plan.EOF_TIMEOUT_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _serve(lane: Lane, premises: Premises, pipe: Connection) -> None:
+    """The process of one application; it ends when the conductor closes its end, however that comes about."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor
+    try:
+        _read_on(lane, premises, pipe)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+
+
+def _read_on(lane: Lane, premises: Premises, pipe: Connection) -> None:
+    cache = _client(lane, premises)
+    database = Database(premises.database)
+    random = Random(premises.seed)
+    cache.ping()
+    pipe.send("ready")
+    due = pipe.recv()
+    for number in range(1, plan.PRODUCTS + 1):  # a shop that opens with a warm cache
+        product(cache, lane.key(number), database, number)
+    batch: list[Read] = []
+    report_at = due
+    for number in popular(random):
+        due = max(due + 1 / plan.READS_PER_S, time.monotonic() - _LAG_MAX_S)
+        time.sleep(max(0.0, due - time.monotonic()))
+        began = time.monotonic()
+        value, waited = product(cache, lane.key(number), database, number)
+        batch.append(Read(number, value["id"], value["version"], began, waited))
+        if began >= report_at:
+            pipe.send(Report(batch, _delivered(lane)))
+            batch, report_at = [], began + plan.BATCH_S
+
+
+def _client(lane: Lane, premises: Premises) -> Any:
+    """The one difference between the applications: where `Redis` is imported from."""
+    if not lane.observed:
+        from redis import Redis as PlainRedis
+
+        return PlainRedis.from_url(premises.redis_url)
+    from cacheupdater_client import Redis
+
+    return Redis.from_url(premises.redis_url, emit=premises.emit)
+
+
+def _delivered(lane: Lane) -> int:
+    if not lane.observed:
+        return 0
+    from cacheupdater_client import stats
+
+    return stats()["delivered"]

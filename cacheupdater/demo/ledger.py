@@ -1,0 +1,103 @@
+"""What is true and what was read: commits by version, and a tally of each application's reads measured against them.
+
+The back office's thread notes commits, the conductor's judges reads; nothing else touches them. A read is stale when a
+higher version had been committed before the read began. Its age is the time since that commit: how long the value had
+been out of date. Times are arguments.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+AGES_KEPT = 200_000  # stale reads of one lane: an hour at the default load; the oldest go first
+
+
+class Read(NamedTuple):
+    """One read as the application reports it."""
+
+    product: int  # that was asked for
+    found: int  # the product that the value says it is
+    version: int
+    began: float
+    waited: bool  # nothing was in the cache, so the reader went to the database and waited
+
+
+class Verdict(NamedTuple):
+    """One read, measured."""
+
+    wrong: bool
+    age: float | None  # seconds out of date; None: it was not
+
+
+class Ledger:
+    """The commits of all products, by version."""
+
+    def __init__(self) -> None:
+        self._commits: dict[int, list[float]] = {}  # of version 2, 3, ...: all products begin with version 1
+
+    def commit(self, product: int, version: int, at: float) -> None:
+        """Version by version, as the back office commits them."""
+        commits = self._commits.setdefault(product, [])
+        assert version == len(commits) + 2, "a version without its predecessor"
+        commits.append(at)
+
+    def judge(self, read: Read) -> Verdict:
+        """What this read was worth."""
+        commits = self._commits.get(read.product, ())
+        successor = read.version - 1  # where the version stands that replaced the one that was read
+        outdated = successor < len(commits) and commits[successor] <= read.began
+        return Verdict(read.found != read.product, read.began - commits[successor] if outdated else None)
+
+
+@dataclass(slots=True)
+class Tally:
+    """The reads of one application and what they cost the database, since the warm-up or within a window."""
+
+    reads: int = 0
+    waited: int = 0
+    wrong: int = 0
+    ages: deque[float] = field(default_factory=lambda: deque(maxlen=AGES_KEPT))  # of stale reads
+    stale: int = 0
+    rows: int = 0  # by the application itself and by the updater for it
+    statements: int = 0
+
+    def add(self, read: Read, verdict: Verdict) -> None:
+        """One read. A reader that waits costs one statement of one row."""
+        self.reads += 1
+        self.wrong += verdict.wrong
+        if read.waited:
+            self.waited += 1
+            self.rows += 1
+            self.statements += 1
+        if verdict.age is not None:
+            self.stale += 1
+            self.ages.append(verdict.age)
+
+    def charge(self, rows: int, statements: int) -> None:
+        """What the updater asked for on behalf of this application."""
+        self.rows += rows
+        self.statements += statements
+
+    def merge(self, other: Tally) -> None:
+        """The reads of both."""
+        self.reads += other.reads
+        self.waited += other.waited
+        self.wrong += other.wrong
+        self.stale += other.stale
+        self.ages.extend(other.ages)
+        self.charge(other.rows, other.statements)
+
+    @property
+    def waited_share(self) -> float:
+        return self.waited / self.reads if self.reads else 0.0
+
+    @property
+    def stale_share(self) -> float:
+        return self.stale / self.reads if self.reads else 0.0
+
+    def age(self, share: float) -> float:
+        """The age, in seconds, that `share` of the stale reads did not exceed; 0 without any."""
+        ages = sorted(self.ages)
+        return ages[min(len(ages) - 1, int(share * len(ages)))] if ages else 0.0

@@ -1,0 +1,90 @@
+"""Sets the stage (a Redis, a database, an updater, three applications), has the conductor play, and says how it went.
+
+Called by `cli.demo` once per process. Everything lives in a temporary directory and is stopped by its process, also on
+Ctrl-C and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import time
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from cacheupdater_client import Redis, close
+
+from cacheupdater.demo import plan, report
+from cacheupdater.demo.conductor import Conductor, Stage
+from cacheupdater.demo.follow import Follower
+from cacheupdater.demo.lanes import LANES, TOLD, Application, Premises
+from cacheupdater.demo.ledger import Ledger
+from cacheupdater.demo.screen import screen
+from cacheupdater.demo.shop import BackOffice, build
+from cacheupdater.demo.updater import Places, Updater
+from cacheupdater.testing.redis_server import RedisServer
+
+_INTRODUCTION = f"""\
+A shop with {plan.PRODUCTS} products in SQLite; {plan.CHANGES_PER_S:.0f} of their prices change every second.
+Three applications read them through a real Redis, {plan.READS_PER_S:.0f} times a second each, in the same order:
+"""
+
+
+def run(*, duration: float, seed: int, plain: bool) -> int:
+    """0 if everything came out as promised, else 1."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C: in order
+    print(_INTRODUCTION + "\n".join(f"- {lane.title}: {lane.words}" for lane in LANES), flush=True)
+    with ExitStack() as stack:
+        stage = _set(stack, seed)
+        with screen(plain=plain) as shown:
+            outcome = Conductor(stage, shown).run(duration)
+    checks = report.checks(outcome.tallies, hints_again=outcome.hints_again, killed=outcome.killed)
+    print(f"\nAll of it, {outcome.seconds:.0f} s after the warm-up:\n\n{report.table(outcome.tallies, outcome.seconds)}\n")
+    print("\n".join(f"{name}: {words}" for name, words in report.LEGEND))
+    print("\n" + "\n".join(report.meaning(outcome.tallies)) + "\n")
+    print("\n".join(f"{'ok    ' if check.passed else 'FAILED'}  {check.words}" for check in checks), flush=True)
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def _set(stack: ExitStack, seed: int) -> Stage:
+    """Starts everybody, at once, and returns when the shop is open."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheupdater-demo-")))
+    redis_url = stack.enter_context(RedisServer()).url
+    database = folder / "shop.db"
+    build(database)
+    updater = Updater(Places(folder, redis_url, database))
+    stack.callback(updater.stop)
+    updater.start()
+    premises = Premises(redis_url, database, updater.emit, seed)
+    applications = []
+    for lane in LANES:
+        applications.append(Application(lane, premises))
+        stack.callback(applications[-1].close)
+    updater.wait_ready()
+    for application in applications:
+        application.wait_ready()
+    ledger, follower = Ledger(), Follower(redis_url)
+    stack.callback(follower.stop)
+    office = _office(stack, ledger, follower, premises=premises)
+    opening = follower.since = time.monotonic()
+    for application in applications:
+        application.open(opening)
+    follower.start()
+    office.start()
+    return Stage(ledger, office, follower, updater, applications)
+
+
+def _office(stack: ExitStack, ledger: Ledger, follower: Follower, *, premises: Premises) -> BackOffice:
+    """The back office, which announces its changes to one of the applications' caches."""
+    stack.callback(partial(close, 0.1))
+    cache = stack.enter_context(Redis.from_url(premises.redis_url, emit=premises.emit))
+    office = BackOffice(
+        premises.database,
+        premises.seed,
+        committed=ledger.commit,
+        announce=lambda number: cache.invalidate(TOLD.key(number)),
+        follow=follower.offer,
+    )
+    stack.callback(office.stop)
+    return office

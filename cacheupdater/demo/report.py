@@ -1,0 +1,114 @@
+"""The end of the demonstration: what was measured, what it must come to, and what it means in plain words.
+
+Pure: the conductor hands in the tallies and prints what comes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.demo import plan
+from cacheupdater.demo.lanes import LANES, OURS, TOLD, TTL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.demo.lanes import Lane
+    from cacheupdater.demo.ledger import Tally
+
+    Tallies = Mapping[Lane, Tally]
+
+WAIT_RATIO = 1 / 10  # of the share of reads that wait with TTL cache-aside
+STATEMENT_RATIO = 1 / 5
+STALE_RATIO = 1 / 10  # of its share of stale reads, with invalidate
+LOAD_RATIO = 0.9  # of the reads of the busiest lane, that every lane has at least: the same load, or no comparison
+
+HEADINGS = ("", "reads/s", "waited", "stale", "age p50", "age p99", "rows/s", "statements/s")
+LEGEND = (
+    ("waited", "of all reads, those that found nothing and waited for the database"),
+    ("stale", "of all reads, those that got a price although a newer one had been committed before"),
+    ("age", "how long the price that a stale read got had been out of date: half of them less, 99 % of them less"),
+    ("rows, statements", "what the application and the updater together asked of the database"),
+)
+
+
+class Check(NamedTuple):
+    """Something that the demonstration promises."""
+
+    passed: bool
+    words: str
+
+
+def cells(lane: Lane, tally: Tally, seconds: float) -> tuple[str, ...]:
+    """One line of the table, under HEADINGS."""
+    return (
+        lane.title,
+        f"{tally.reads / seconds:.0f}",
+        f"{tally.waited_share:.2%}",
+        f"{tally.stale_share:.2%}",
+        _seconds(tally.age(0.50)) if tally.stale else "-",
+        _seconds(tally.age(0.99)) if tally.stale else "-",
+        f"{tally.rows / seconds:.0f}",
+        f"{tally.statements / seconds:.0f}",
+    )
+
+
+def table(tallies: Tallies, seconds: float) -> str:
+    """All lanes, as text."""
+    lines = [HEADINGS, *(cells(lane, tallies[lane], seconds) for lane in LANES)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    )
+
+
+def checks(tallies: Tallies, *, hints_again: float | None, killed: bool) -> Sequence[Check]:
+    """Whether all that was promised came true. `hints_again`: seconds from the new updater's start to hints."""
+    ttl, ours, told = (tallies[lane] for lane in (TTL, OURS, TOLD))
+    busiest = max(tally.reads for tally in tallies.values())
+    found = [
+        Check(
+            all(tally.reads >= LOAD_RATIO * busiest for tally in tallies.values()) and busiest > 0,
+            f"the same load: {ttl.reads}, {ours.reads} and {told.reads} reads",
+        ),
+        _at_most("reads that waited, ours against TTL", ours.waited_share, WAIT_RATIO * ttl.waited_share, percent=True),
+        _at_most("statements, ours against TTL", ours.statements, STATEMENT_RATIO * ttl.statements),
+        _at_most("rows, ours against TTL", ours.rows, ttl.rows),
+        _at_most(
+            "stale reads, with invalidate against TTL", told.stale_share, STALE_RATIO * ttl.stale_share, percent=True
+        ),
+        Check(
+            not any(tally.wrong for tally in tallies.values()),
+            f"values of another product: {sum(tally.wrong for tally in tallies.values())}",
+        ),
+    ]
+    if killed:
+        after = "never" if hints_again is None else f"{hints_again:.2f} s after it was ready"
+        found.append(Check(hints_again is not None, f"hints reached the updater that was started again: {after}"))
+    return found
+
+
+def meaning(tallies: Tallies) -> Sequence[str]:
+    """The table in plain words, losses included."""
+    ttl, ours, told = (tallies[lane] for lane in (TTL, OURS, TOLD))
+    return (
+        f"With a TTL, {ttl.waited_share:.0%} of the readers waited for the database. "
+        f"With ours it was {ours.waited_share:.2%}: a value is replaced before anybody misses it.",
+        f"For that, the database answered {ours.statements} statements instead of {ttl.statements}: rows are loaded together.",
+        f"What it does not do: at equal rows a fixed interval makes no fewer stale reads than a TTL "
+        f"({ours.stale_share:.2%} here, TTL {ttl.stale_share:.2%}). A TTL has the reader wait for a fresh price; "
+        f"ours hands out the price at hand and fetches the fresh one behind it"
+        f" - and while the updater was dead, prices grew older.",
+        f"Whoever says what has changed gets both: with invalidate after each commit {told.stale_share:.2%} were stale "
+        f"and {told.waited_share:.2%} waited, in the moment between the removal of the old price and the arrival of the new one.",
+    )
+
+
+def _at_most(what: str, value: float, limit: float, *, percent: bool = False) -> Check:
+    form = ".2%" if percent else ".0f"
+    return Check(value <= limit, f"{what}: {value:{form}}, at most {limit:{form}}")
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -1,0 +1,176 @@
+"""The updater that serves two of the applications: `python -m cacheupdater run`, as an operator would start it.
+
+The conductor starts it, asks its metrics page what it cost the database, kills it in the middle, starts it again, and
+stops it at the end. What a killed updater had counted is kept from the last look, so look right before the kill.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.request import urlopen
+
+from cacheupdater.demo import plan
+from cacheupdater.demo.lanes import OURS, TOLD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SCRAPE_TIMEOUT_S = 1.0  # it takes 5 ms
+# rows as the keys of each statement: counted when it is sent, whereas rows_total follows once a second
+_SAMPLE = re.compile(r'^cacheupdater_(unit_keys_sum|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE)
+# Linux: the child asks to be killed with its parent, then becomes the updater; so no orphan stays, however we end
+_DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
+
+_CONFIG = """\
+version: 1
+listen: ["unix://{folder}/hints.sock"]
+cache: {{url: "{redis_url}"}}
+admin: {{listen: "127.0.0.1:{port}"}}
+sources:
+  shop: {{url: "sqlite+aiosqlite:///{database}", budget: {budget}/s}}
+namespaces:
+"""
+_NAMESPACE = """\
+  {name}:
+    key: "{name}:product:{{id:int}}"
+    load: {{source: shop, sql: "SELECT id, version, price FROM products WHERE id IN :id"}}
+    refresh: {{every: {every:g}s}}
+    ttl: {ttl}s
+"""
+
+
+class Cost(NamedTuple):
+    """What the updater has asked of the database for one application."""
+
+    rows: int = 0
+    statements: int = 0
+
+    def plus(self, other: Cost) -> Cost:
+        return Cost(self.rows + other.rows, self.statements + other.statements)
+
+    def minus(self, other: Cost) -> Cost:
+        return Cost(self.rows - other.rows, self.statements - other.statements)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where everything is."""
+
+    folder: Path
+    redis_url: str
+    database: Path
+
+
+class Updater:
+    """One updater, however often it is started."""
+
+    def __init__(self, places: Places) -> None:
+        self.emit = f"unix://{places.folder}/hints.sock"
+        self.log = places.folder / "updater.log"
+        self._port = _free_port()
+        self._config = places.folder / "cacheupdater.yaml"
+        self._config.write_text(_config(places, self._port), "utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._before: dict[str, Cost] = {}  # of those that were killed
+        self._now: dict[str, Cost] = {}
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Returns at once; `ready` says when it accepts hints. Call it from the main thread, which outlives it."""
+        command = [sys.executable, "-m", "cacheupdater", "run", "-c", str(self._config)]
+        if sys.platform == "linux":
+            command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *command]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )  # a session of its own: Ctrl-C is for the conductor
+
+    def ready(self, within: float) -> bool:
+        """Waits at most so long for its ready line. Raises if it has ended."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], within)
+        if not readable:
+            return False
+        if not self._process.stdout.readline().startswith(b"ready"):
+            raise RuntimeError(f"the updater has ended; it says:\n{self.log.read_text('utf-8', 'replace')[-2000:]}")
+        return True
+
+    def wait_ready(self) -> None:
+        """The first start."""
+        if not self.ready(plan.START_TIMEOUT_S):
+            raise RuntimeError(f"the updater is not ready after {plan.START_TIMEOUT_S:g} s")
+
+    def cost(self) -> dict[str, Cost]:
+        """By namespace, since the first start; as of the last time that it answered."""
+        with suppress(OSError):
+            self._now = self._scrape()
+        none = Cost()
+        return {
+            lane.name: self._before.get(lane.name, none).plus(self._now.get(lane.name, none)) for lane in (OURS, TOLD)
+        }
+
+    def _scrape(self) -> dict[str, Cost]:
+        with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=_SCRAPE_TIMEOUT_S) as page:  # noqa: S310  our own address
+            text = page.read().decode()
+        samples = {(name, kind): int(float(value)) for kind, name, value in _SAMPLE.findall(text)}
+        return {
+            lane.name: Cost(
+                samples.get((lane.name, "unit_keys_sum"), 0), samples.get((lane.name, "statements_total"), 0)
+            )
+            for lane in (OURS, TOLD)
+        }
+
+    def kill(self) -> None:
+        """kill -9: nothing is drained, nothing handed over."""
+        self._before, self._now = self.cost(), {}
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL if it does not follow. Does nothing when it does not run."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(plan.EOF_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+
+
+def _config(places: Places, port: int) -> str:
+    top = _CONFIG.format(
+        folder=places.folder,
+        redis_url=places.redis_url,
+        database=places.database,
+        port=port,
+        budget=plan.BUDGET_ROWS_PER_S,
+    )
+    every = {OURS: plan.EVERY_S, TOLD: plan.TOLD_EVERY_S}
+    return top + "".join(
+        _NAMESPACE.format(name=lane.name, every=seconds, ttl=plan.KEEP_S) for lane, seconds in every.items()
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

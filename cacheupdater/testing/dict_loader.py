@@ -1,0 +1,35 @@
+"""A loader whose database is a dict: for tests of what stands above a loader, and of users' own services.
+
+Change `rows` and the next load sees it; set `error` and every load raises it. `asked` remembers the batches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.core.keyspace import Captures
+    from cacheupdater.errors import CacheUpdaterError
+
+
+class DictLoader:
+    """Keeps the contract of `ports.Loader`."""
+
+    def __init__(self, rows: Mapping[Captures, object] | None = None) -> None:
+        self.rows = dict(rows or {})
+        self.error: CacheUpdaterError | None = None
+        self.asked: list[tuple[Captures, ...]] = []
+
+    async def load(self, keys: Sequence[Captures]) -> Mapping[Captures, object]:
+        """What `rows` holds of these keys now."""
+        if not keys:
+            return {}
+        self.asked.append(tuple(keys))
+        if self.error is not None:
+            raise self.error
+        return {key: self.rows[key] for key in keys if key in self.rows}
+
+    async def close(self) -> None:
+        """Nothing to close."""

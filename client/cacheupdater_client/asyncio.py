@@ -1,0 +1,233 @@
+"""The drop-in `redis.asyncio.Redis`, built as `cacheupdater_client.redis` is; only the waiting differs.
+
+No task and no loop belongs to it: hints go to the same buffers and leave through the same thread, so that several event
+loops, uvloop and threads may use one target.
+"""
+# redis-py types its commands, but not the seams that are used here
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import redis.asyncio
+from redis.asyncio.client import Pipeline
+from redis.exceptions import NoScriptError, ResponseError, WatchError
+
+from cacheupdater_client import calls
+from cacheupdater_client.buffer import SHORT_KEY
+from cacheupdater_client.fence import token_of
+from cacheupdater_client.observe import NOWHERE, Hints, interrupted, returned
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+_plain = redis.asyncio.Redis  # its methods are looked up at each call: see cacheupdater_client.redis
+
+
+class Observed(redis.asyncio.Redis):
+    """`redis.asyncio.Redis`, or a subclass of it, whose commands leave hints."""
+
+    _hints: Hints = NOWHERE
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """As redis-py's; hints follow the reply."""
+        try:
+            reply = await super().execute_command(*args, **options)
+        except ResponseError:
+            raise
+        except BaseException:  # cancelled, timed out, connection lost: it may have been done
+            interrupted(self._hints, args)
+            raise
+        returned(self._hints, args, reply)
+        return reply
+
+    def pipeline(self, *args: Any, **options: Any) -> Any:
+        """As redis-py's; hints follow `execute()`."""
+        pipe: Any = super().pipeline(*args, **options)
+        pipe.__class__ = _observed_pipeline(pipe.__class__)
+        pipe.observe_with(self._hints)
+        return pipe
+
+    def client(self) -> Any:
+        """As redis-py's: a client of one connection; its hints go where these go."""
+        single: Any = super().client()
+        single.emit_to(self._hints)
+        return single
+
+    def emit_to(self, hints: Hints) -> None:
+        """Hints go there from now on."""
+        self._hints = hints
+
+    # --- after the database's commit ------------------------------------------------------------------
+
+    async def invalidate(self, *keys: Any) -> None:
+        """Removes values whose rows have changed, and keeps loads that began earlier from bringing them back.
+
+        Call it after the commit. If Redis fails, its error is raised; the updater is told in any case.
+        """
+        names = calls.names_of(self.get_encoder(), keys)
+        try:
+            for arguments in calls.invalidations(names):
+                calls.check(await self._fenced(arguments))
+        finally:
+            self._hints.add_all(CHANGE, names)
+
+    async def token(self) -> int:
+        """Redis' time, for `write_through`. Take it before the database is written."""
+        seconds, micros = await self.time()
+        return token_of(seconds, micros)
+
+    async def write_through(self, key: Any, value: Any, *, ttl: float | timedelta, since: int) -> bool:
+        """Sets the value just written to the database, unless something newer has happened since the token was taken.
+
+        Then the key is removed and False returned. `ttl` in seconds. Call it after the commit.
+        """
+        encoder = self.get_encoder()
+        name = calls.names_of(encoder, [key])[0]
+        try:
+            arguments = calls.writing_through(encoder, name, value, ttl=ttl, since=since)
+            return calls.was_set(await self._fenced(arguments))
+        finally:
+            self._hints.add(CHANGE, name)
+
+    async def _fenced(self, arguments: Sequence[Any]) -> Any:
+        try:
+            return await self.execute_command("EVALSHA", calls.SHA, *arguments)
+        except NoScriptError:  # a new or restarted Redis; EVAL runs the script and leaves it loaded
+            return await self.execute_command("EVAL", calls.TEXT, *arguments)
+
+
+class Redis(Observed):
+    """`redis.asyncio.Redis` that leaves hints. `emit` names where they go, `only` the prefixes that may go there."""
+
+    def __init__(
+        self, *args: Any, emit: str | None = "auto", only: Sequence[str | bytes] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self.emit_to(calls.hints_for(self.get_encoder(), emit, only))
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *args: Any,
+        emit: str | None = "auto",
+        only: Sequence[str | bytes] | None = None,
+        **options: Any,
+    ) -> Any:
+        """As redis-py's."""
+        client: Any = super().from_url(url, *args, **options)
+        client.emit_to(calls.hints_for(client.get_encoder(), emit, only))
+        return client
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        owners = {each for each in cls.__mro__ if "execute_command" in vars(each)}
+        if owners - {Observed, _plain}:
+            for name in ("get", "hgetall"):
+                if getattr(cls, name) is vars(Redis)[name]:
+                    setattr(cls, name, getattr(_plain, name))
+
+    async def get(self, name: Any) -> Any:
+        """As redis-py's. Goes past our own `execute_command`, which would count it again.
+
+        `Buffer.touch` written out, for a read pays for each call: see there.
+        """
+        value = await _plain.execute_command(self, "GET", name, keys=[name])
+        hints = self._hints
+        if value is not None and type(name) is str and len(name) <= SHORT_KEY:
+            for append in hints.lease:
+                append(name)
+                return value
+        hints.add(MISS if value is None else TOUCH, name)
+        return value
+
+    async def hgetall(self, name: Any) -> Any:
+        """As `get`."""
+        value = await _plain.execute_command(self, "HGETALL", name, keys=[name])
+        if value:
+            self._hints.touch(name)
+        else:
+            self._hints.add(MISS, name)
+        return value
+
+
+class ObservedPipeline(Pipeline):
+    """Remembers which command stands where, and leaves hints when `execute()` has returned."""
+
+    _hints: Hints = NOWHERE
+
+    def observe_with(self, hints: Hints) -> None:
+        """Hints go there from now on."""
+        self._hints = hints
+        self._queued: list[tuple[int, tuple[Any, ...]]] = []
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """As redis-py's: the pipeline, or after WATCH an awaitable reply."""
+        reply = super().execute_command(*args, **options)
+        if reply is not self:
+            return self._observe(args, reply)
+        self._queued.append((len(self) - 1, args))
+        return reply
+
+    async def _observe(self, args: tuple[Any, ...], pending: Any) -> Any:
+        try:
+            reply = await pending
+        except ResponseError:
+            raise
+        except BaseException:
+            interrupted(self._hints, args)
+            raise
+        returned(self._hints, args, reply)
+        return reply
+
+    async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002  redis-py's signature
+        """As redis-py's."""
+        queued = self._queued
+        try:
+            replies = await super().execute(raise_on_error)
+        except WatchError:  # nothing was done
+            raise
+        except BaseException:  # some of it may have been done
+            for _, args in queued:
+                interrupted(self._hints, args)
+            raise
+        for at, args in queued:
+            if at < len(replies):
+                returned(self._hints, args, replies[at])
+        return replies
+
+    async def reset(self) -> None:  # type: ignore[override]  # so does redis-py's: RESET is no command of a pipeline
+        """As redis-py's; what was queued leaves no hints."""
+        self._queued = []
+        await super().reset()
+
+
+@cache
+def _observed(plain: Any) -> Any:
+    """As in cacheupdater_client.redis."""
+    return Redis if plain is _plain else type(f"Observed{plain.__name__}", (Observed, plain), {})
+
+
+@cache
+def _observed_pipeline(plain: Any) -> Any:
+    if plain is Pipeline:
+        return ObservedPipeline
+    return type(f"Observed{plain.__name__}", (ObservedPipeline, plain), {})
+
+
+def wrap(client: Any, *, emit: str | None, only: Sequence[str | bytes] | None) -> Any:
+    """The asyncio half of `cacheupdater_client.wrap`."""
+    if isinstance(client, Pipeline) or not isinstance(client, redis.asyncio.Redis):
+        raise TypeError(
+            f"wrap takes redis.Redis and redis.asyncio.Redis clients, not {type(client).__name__}"
+        )
+    if not isinstance(client, Observed):
+        client.__class__ = _observed(type(client))
+    observed: Any = client
+    observed.emit_to(calls.hints_for(observed.get_encoder(), emit, only))
+    return observed

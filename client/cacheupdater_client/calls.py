@@ -1,0 +1,64 @@
+"""What both clients need around a call: where hints go, and the fenced script's arguments and answers.
+
+Plain functions without I/O, so that the sync and the asyncio client differ in nothing but `await`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from redis.exceptions import DataError, ResponseError
+
+from cacheupdater_client import fence
+from cacheupdater_client.observe import NOWHERE, Hints
+from cacheupdater_client.sender import sender
+from cacheupdater_client.settings import prefixes_of, target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cacheupdater_client.buffer import KeyEncoder
+
+TEXT, SHA = fence.INVALIDATE
+
+
+def hints_for(encoder: KeyEncoder, emit: str | None, only: Sequence[str | bytes] | None) -> Hints:
+    """Where a new client's hints go. ValueError if `emit` or `only` make no sense."""
+    prefixes = prefixes_of(only)
+    url = target_of(emit)
+    return NOWHERE if url is None else sender.target(url, prefixes).buffer(encoder)
+
+
+def names_of(encoder: KeyEncoder, keys: Iterable[object]) -> list[bytes]:
+    """Keys as redis-py would send them; its DataError for what is no key."""
+    return [bytes(encoder.encode(key)) for key in keys]
+
+
+def invalidations(names: Sequence[bytes]) -> Iterator[list[bytes | str | int]]:
+    """What follows the sha, for each call of the script."""
+    return map(fence.invalidate_args, fence.key_chunks(names))
+
+
+def writing_through(
+    encoder: KeyEncoder, name: bytes, value: object, *, ttl: float | timedelta, since: int
+) -> list[bytes | str | int]:
+    """What follows the sha."""
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    ttl_ms = int(seconds * 1000)
+    if ttl_ms < 1:
+        raise DataError(f"ttl={ttl!r}: a value must live for at least a millisecond")
+    return fence.write_through_args(name, bytes(encoder.encode(value)), ttl_ms, since)
+
+
+def check(reply: Iterable[int | bytes | str]) -> None:
+    """Raises what Redis has said about the first key that it could not invalidate."""
+    for outcome in fence.outcomes(reply):
+        if isinstance(outcome, fence.Failed):
+            raise ResponseError(outcome.text)
+
+
+def was_set(reply: Sequence[int | bytes | str]) -> bool:
+    """Whether write_through has set the value; False if it has removed the key."""
+    check(reply)
+    return reply[0] == fence.SET

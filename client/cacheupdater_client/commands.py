@@ -1,0 +1,122 @@
+"""Which Redis commands read values, which write them, and where their keys stand.
+
+The clients ask `hints_of` after a command has returned. A read leaves a touch, or a miss where the answer shows that
+the key is absent. Where an empty answer is usual for a key that exists (is it a member? what scores between?) it is a
+touch: a miss asks for a load at once, and would ask again with each such answer. A write leaves a change, whatever its
+answer: a DEL that found nothing may still announce that the row has changed.
+
+Not in the table: what tells about a key and not about its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the
+ttl anyway), streams, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS).
+Entries follow `COMMAND GETKEYS` of the server; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+
+_Absent: TypeAlias = Callable[[object], bool]
+
+
+class Rule(NamedTuple):
+    """Where a command's keys stand: a slice of its words, or counted by the word at `numkeys`."""
+
+    writes: bool
+    keys: slice
+    numkeys: int = 0
+    absent: _Absent | None = None  # None: no answer shows it
+    each: bool = False  # one answer for each key
+
+    def keys_of(self, words: Sequence[object]) -> Sequence[object]:
+        """The keys among the words of one command, its name included."""
+        if not self.numkeys:
+            return words[self.keys]
+        first = self.numkeys + 1
+        return words[first : first + int(str(words[self.numkeys]))]
+
+
+def _is_none(reply: object) -> bool:
+    return reply is None
+
+
+def _is_empty(reply: object) -> bool:
+    return not reply
+
+
+def _all_none(reply: object) -> bool:
+    return isinstance(reply, list) and all(each is None for each in reply)
+
+
+_ONE, _TWO, _ALL = slice(1, 2), slice(1, 3), slice(1, None)
+_SECOND, _PAIRS, _BUT_LAST = slice(2, 3), slice(1, None, 2), slice(1, -1)
+
+COMMANDS: dict[object, Rule] = {}
+
+
+def _reads(names: str, keys: slice = _ONE, *, numkeys: int = 0, absent: _Absent | None = None) -> None:
+    rule = Rule(writes=False, keys=keys, numkeys=numkeys, absent=absent)
+    COMMANDS.update(dict.fromkeys(names.split(), rule))
+
+
+def _writes(names: str, keys: slice = _ONE, *, numkeys: int = 0) -> None:
+    COMMANDS.update(dict.fromkeys(names.split(), Rule(writes=True, keys=keys, numkeys=numkeys)))
+
+
+_reads("GET GETEX HGET LINDEX", absent=_is_none)
+_reads("GETRANGE SUBSTR STRLEN HLEN HSTRLEN LLEN SCARD ZCARD", absent=_is_empty)
+_reads(
+    "HGETALL HKEYS HVALS HRANDFIELD LRANGE SMEMBERS SRANDMEMBER ZRANGE ZREVRANGE ZRANDMEMBER",
+    absent=_is_empty,
+)
+_reads("HMGET HGETEX", absent=_all_none)
+_reads("GETBIT BITCOUNT BITPOS BITFIELD_RO HEXISTS HSCAN LPOS SISMEMBER SMISMEMBER SSCAN SORT_RO")
+_reads("ZSCORE ZMSCORE ZRANK ZREVRANK ZCOUNT ZLEXCOUNT ZSCAN")
+_reads("ZRANGEBYSCORE ZRANGEBYLEX ZREVRANGEBYSCORE ZREVRANGEBYLEX")
+_reads("GEODIST GEOHASH GEOPOS GEOSEARCH GEORADIUS_RO GEORADIUSBYMEMBER_RO")
+COMMANDS["MGET"] = Rule(writes=False, keys=_ALL, absent=_is_none, each=True)
+_reads("EXISTS", _ALL, absent=_is_empty)
+_reads("PFCOUNT SDIFF SINTER SUNION", _ALL)
+_reads("LCS", _TWO)
+_reads("SINTERCARD ZDIFF ZINTER ZUNION ZINTERCARD", numkeys=1)
+
+_writes("SET SETEX PSETEX SETNX GETSET GETDEL APPEND SETRANGE SETBIT BITFIELD")
+_writes("INCR INCRBY INCRBYFLOAT DECR DECRBY")
+_writes("DEL UNLINK", _ALL)
+_writes("MSET MSETNX", _PAIRS)
+_writes("RENAME RENAMENX SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE", _TWO)
+_writes("COPY BITOP", _SECOND)
+_writes("RESTORE MOVE")
+_writes("HSET HMSET HSETNX HSETEX HINCRBY HINCRBYFLOAT HDEL HGETDEL")
+_writes("LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LSET LREM LTRIM LINSERT")
+_writes("BLPOP BRPOP BZPOPMIN BZPOPMAX", _BUT_LAST)
+_writes("LMPOP ZMPOP", numkeys=1)
+_writes("BLMPOP BZMPOP", numkeys=2)
+_writes("SADD SREM SPOP SDIFFSTORE SINTERSTORE SUNIONSTORE")
+_writes("ZADD ZINCRBY ZREM ZREMRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYLEX ZPOPMIN ZPOPMAX")
+_writes("ZRANGESTORE ZDIFFSTORE ZINTERSTORE ZUNIONSTORE GEOADD GEOSEARCHSTORE PFADD PFMERGE")
+
+
+def rule_of(name: object) -> Rule | None:
+    """The rule of a command, however its name was written; None for a command that leaves no hints."""
+    rule = COMMANDS.get(name)
+    if rule is None:
+        text = name.decode("ascii", "replace") if isinstance(name, bytes) else str(name)
+        rule = COMMANDS.get(text.upper())
+    return rule
+
+
+def hints_of(words: Sequence[object], reply: object) -> Iterator[tuple[int, Sequence[object]]]:
+    """Kind and keys of the hints that a command leaves which has returned `reply`."""
+    rule = rule_of(words[0])
+    if rule is None:
+        return
+    keys = rule.keys_of(words)
+    if rule.writes:
+        yield CHANGE, keys
+    elif rule.each and isinstance(reply, list) and len(reply) == len(keys):
+        yield TOUCH, [key for key, value in zip(keys, reply, strict=True) if value is not None]
+        yield MISS, [key for key, value in zip(keys, reply, strict=True) if value is None]
+    else:
+        yield MISS if rule.absent is not None and rule.absent(reply) else TOUCH, keys

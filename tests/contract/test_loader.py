@@ -1,0 +1,163 @@
+"""What every loader promises, whatever it loads from: one suite against SQL, Python functions and the fake."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from types import ModuleType
+
+import pytest
+
+from cacheupdater.adapters.loader_python import PythonLoader
+from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
+from cacheupdater.core.keyspace import Pattern
+from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.testing.dict_loader import DictLoader
+
+PRODUCT = Pattern.compile("product:{id:int}")
+BASKET = Pattern.compile("basket:{user:int}:{shop}")
+PRODUCTS = {(number,): {"id": number, "name": f"product {number}", "note": None} for number in range(1, 301)}
+BASKETS = {
+    (user, shop): {"user": user, "shop": shop, "body": f"{user} in {shop}"}
+    for user in range(1, 11)
+    for shop in ("de", "fr")
+}
+TABLES = (
+    "CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, note TEXT)",
+    "INSERT INTO products VALUES " + ", ".join(f"({n}, 'product {n}', NULL)" for (n,) in PRODUCTS),
+    "CREATE TABLE baskets (user_id INTEGER, shop TEXT, body TEXT)",
+    "INSERT INTO baskets VALUES " + ", ".join(f"({u}, '{s}', '{u} in {s}')" for u, s in BASKETS),
+)
+
+
+class World:
+    """One kind of loader with products and baskets behind it, and a way to break it."""
+
+    def __init__(self, products, baskets, breaking, broken_as):
+        self.products, self.baskets, self.break_, self.broken_as = products, baskets, breaking, broken_as
+
+
+def _sql(url, breaking):
+    source = SqlSource(url)
+    products = SqlLoader(source, "SELECT id, name, note FROM products WHERE id IN :id", PRODUCT)
+    sql = 'SELECT user_id AS "user", shop, body FROM baskets WHERE (user_id, shop) IN :keys'
+    return source, World(products, SqlLoader(source, sql, BASKET), breaking, Faulty)
+
+
+@pytest.fixture
+async def sqlite(tmp_path):
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as database:
+        for statement in TABLES:
+            database.execute(statement)
+    database.close()
+
+    def drop():
+        with sqlite3.connect(path) as database:
+            database.execute("DROP TABLE products")
+        database.close()
+
+    source, world = _sql(f"sqlite+aiosqlite:///{path}", drop)
+    yield world
+    await source.close()
+
+
+@pytest.fixture
+async def postgres(pg_url):
+    from cacheupdater.testing.postgres_server import run_sql
+
+    run_sql(pg_url, *TABLES)
+    source, world = _sql(pg_url, lambda: run_sql(pg_url, "DROP TABLE products"))
+    yield world
+    await source.close()
+
+
+def _python(monkeypatch, *, is_async):
+    module = ModuleType("contract_shop")
+    module.broken = False
+
+    def answer(rows, keys):
+        if module.broken:
+            raise ConnectionError
+        return {key: rows[key] for key in keys if key in rows}
+
+    plain = {number: row for (number,), row in PRODUCTS.items()}
+    module.products = lambda keys: answer(plain, keys)
+    module.baskets = lambda keys: answer(BASKETS, keys)
+    if is_async:
+
+        async def products(keys):
+            return answer(plain, keys)
+
+        async def baskets(keys):
+            return answer(BASKETS, keys)
+
+        module.products, module.baskets = products, baskets
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    loaders = [
+        PythonLoader(f"{module.__name__}:{n}", p) for n, p in (("products", PRODUCT), ("baskets", BASKET))
+    ]
+    return World(*loaders, lambda: setattr(module, "broken", True), Unavailable)
+
+
+@pytest.fixture
+def python_async(monkeypatch):
+    return _python(monkeypatch, is_async=True)
+
+
+@pytest.fixture
+def python_sync(monkeypatch):
+    return _python(monkeypatch, is_async=False)
+
+
+@pytest.fixture
+def fake():
+    products = DictLoader(PRODUCTS)
+    return World(
+        products, DictLoader(BASKETS), lambda: setattr(products, "error", Unavailable("away")), Unavailable
+    )
+
+
+@pytest.fixture(params=["sqlite", "postgres", "python_async", "python_sync", "fake"])
+def world(request):
+    return request.getfixturevalue(request.param)
+
+
+async def test_load_returns_the_rows_that_exist_and_leaves_out_the_others(world):
+    found = await world.products.load([(7,), (9999,), (2**63 - 1,), (-1,), (8,)])
+    assert found == {(7,): PRODUCTS[7,], (8,): PRODUCTS[8,]}
+
+
+async def test_load_of_several_captures_matches_whole_tuples(world):
+    found = await world.baskets.load([(1, "de"), (2, "fr"), (1, "it"), (99, "de")])
+    assert found == {(1, "de"): BASKETS[1, "de"], (2, "fr"): BASKETS[2, "fr"]}
+
+
+async def test_load_takes_a_whole_unit_of_200_keys_at_once(world):
+    keys = list(PRODUCTS)[50:250]
+    assert await world.products.load(keys) == {key: PRODUCTS[key] for key in keys}
+
+
+async def test_load_of_nothing_is_nothing(world):
+    assert await world.products.load([]) == {}
+
+
+async def test_load_where_nothing_exists_is_nothing(world):
+    assert await world.products.load([(9999,)]) == {}
+
+
+async def test_load_that_fails_raises_and_never_says_absent(world):
+    await world.products.load([(7,)])
+    world.break_()
+    with pytest.raises(world.broken_as):
+        await world.products.load([(7,), (8,)])
+
+
+async def test_loads_may_overlap_and_a_loader_may_be_closed(world):
+    import asyncio
+
+    keys = [[(number,)] for number in range(1, 31)]
+    found = await asyncio.gather(*map(world.products.load, keys))
+    assert found == [{key: PRODUCTS[key] for key in batch} for batch in keys]
+    await world.products.close()
+    await world.baskets.close()

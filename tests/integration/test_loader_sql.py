@@ -1,0 +1,408 @@
+"""The SQL loader on real databases: types, wrong statements, hostile values, slow and vanishing servers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
+from cacheupdater.core.keyspace import Pattern
+from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+
+SOME, OTHER = UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff"), UUID(int=7)
+PRODUCT = Pattern.compile("product:{id:int}")
+SKU = Pattern.compile("sku:{sku}")
+TABLES = (
+    "CREATE TABLE products (id INTEGER PRIMARY KEY, big BIGINT, sku VARCHAR(60), uid CHAR(36), name TEXT)",
+    f"INSERT INTO products VALUES (1, 9000000000000000001, 'a-1', '{SOME}', 'one'), (2, 2, 'b''; --', '{OTHER}', 'two')",
+    "CREATE TABLE orders (id INTEGER, user_id INTEGER, total INTEGER)",
+    "INSERT INTO orders VALUES (3, 7, 30), (1, 7, 10), (2, 7, 20), (4, 8, 40)",
+)
+HOSTILE = [
+    "b'; --",
+    "'; DROP TABLE products; --",
+    "' OR '1'='1",
+    "%",
+    "_-1",
+    "\\'",
+    ":sku",
+    "$1",
+    "?",
+    "{0}",
+    "NULL",
+    '"',
+]
+
+
+@pytest.fixture
+def sqlite_url(tmp_path):
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as database:
+        for statement in TABLES:
+            database.execute(statement)
+    database.close()
+    return f"sqlite+aiosqlite:///{path}"
+
+
+@pytest.fixture
+def postgres_url(pg_url):
+    from cacheupdater.testing.postgres_server import run_sql
+
+    run_sql(pg_url, *TABLES, "ALTER TABLE products ALTER COLUMN uid TYPE uuid USING uid::uuid")
+    return pg_url
+
+
+async def _until(true):
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110  threads and peers set no event
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+async def _no_thread_stays():
+    """However its statement ended, a connection's thread ends with its source."""
+    yield
+    await _until(lambda: not any("_connection_worker" in thread.name for thread in threading.enumerate()))
+
+
+@pytest.fixture(params=["sqlite_url", "postgres_url"])
+def url(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+async def source(url):
+    source = SqlSource(url)
+    yield source
+    await source.close()
+
+
+@pytest.fixture
+async def postgres(postgres_url):
+    source = SqlSource(postgres_url, statement_timeout=0.5)
+    yield source
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "column", "present", "absent"),
+    [
+        ("p:{id:int}", "id", 1, 2**62),  # beyond what the column can hold: no row, no error
+        ("p:{big:int}", "big", 9000000000000000001, -(2**63)),
+        ("p:{sku}", "sku", "a-1", "A-1"),
+        ("p:{uid:uuid}", "uid", SOME, UUID(int=8)),
+    ],
+)
+async def test_load_finds_rows_by_columns_of_every_capture_type(source, key, column, present, absent):
+    loader = SqlLoader(
+        source, f"SELECT {column}, name FROM products WHERE {column} IN :{column}", Pattern.compile(key)
+    )
+    found = await loader.load([(present,), (absent,)])
+    assert [(key, dict(row)["name"]) for key, row in found.items()] == [((present,), "one")]
+
+
+async def test_load_finds_tuples_of_all_capture_types(source):
+    pattern = Pattern.compile("p:{id:int}:{uid:uuid}:{sku}")
+    sql = "SELECT id, uid, sku, name FROM products WHERE (id, uid, sku) IN :keys"
+    found = await SqlLoader(source, sql, pattern, columns=["name"]).load([(1, SOME, "a-1"), (2, SOME, "a-1")])
+    assert found == {(1, SOME, "a-1"): {"name": "one"}}
+
+
+async def test_columns_choose_what_the_value_holds(source):
+    sql = "SELECT id, sku, name FROM products WHERE id IN :id"
+    for columns in (["name"], ["name", "sku"], ["id"], None):
+        row = {"id": 1, "sku": "a-1", "name": "one"}
+        found = await SqlLoader(source, sql, PRODUCT, columns=columns).load([(1,)])
+        assert found == {(1,): {name: row[name] for name in columns or row}}
+
+
+async def test_rows_many_groups_the_rows_of_a_key_in_the_order_of_the_result(source):
+    sql = "SELECT user_id AS usr, id, total FROM orders WHERE user_id IN :usr ORDER BY id"
+    loader = SqlLoader(source, sql, Pattern.compile("orders:{usr:int}"), columns=["id"], rows="many")
+    assert await loader.load([(7,), (8,), (9,)]) == {
+        (7,): [{"id": 1}, {"id": 2}, {"id": 3}],
+        (8,): [{"id": 4}],
+    }
+
+
+async def test_table_is_short_for_a_statement(source):
+    assert (
+        await SqlLoader(
+            source,
+            source.select("orders", ["id", "user_id"], ["total"]),
+            Pattern.compile("o:{id:int}:{user_id:int}"),
+        ).load([(1, 7), (1, 8)])
+    ) == {(1, 7): {"id": 1, "user_id": 7, "total": 10}}
+    loader = SqlLoader(source, source.select("products", ["id"]), PRODUCT, columns=["name"])
+    assert await loader.load([(2,)]) == {(2,): {"name": "two"}}
+
+
+async def test_statement_may_name_the_keys_twice_and_hold_casts_and_colons(source):
+    sql = r"SELECT id, '\:x' AS name FROM products WHERE id IN (:id) UNION SELECT id, 'b' FROM orders WHERE id in :keys AND 1 = 2"
+    assert await SqlLoader(source, sql, PRODUCT).load([(1,), (3,)]) == {(1,): {"id": 1, "name": ":x"}}
+
+
+async def test_hostile_values_stay_values(source):
+    loader = SqlLoader(source, "SELECT sku, name FROM products WHERE sku IN :sku", SKU, columns=["name"])
+    assert await loader.load([(value,) for value in HOSTILE]) == {("b'; --",): {"name": "two"}}
+    assert await loader.load([("a-1",)]) == {("a-1",): {"name": "one"}}
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        (
+            "SELECT name FROM products WHERE id IN :id",
+            "does not return the column 'id'; it returns name; each capture",
+        ),
+        ("SELECT id, id FROM products WHERE id IN :id", "returns twice the column 'id'"),
+        ("SELECT id + 1 AS id, name FROM products WHERE id IN :id", "1 of 1 rows are of no key"),
+        ("SELECT id, name FROM products WHERE id IN :id OR 1 = 1", "1 of 2 rows are of no key"),
+        ("SELECT 1 AS id, name FROM products WHERE id IN :id OR 1 = 1", "2 rows for 1 keys"),
+        (
+            "SELECT CAST(id AS VARCHAR(9)) AS id, name FROM products WHERE id IN :id",
+            "holds str where the key holds int",
+        ),
+        ("SELECT nonesuch AS id FROM products WHERE id IN :id", "nonesuch"),
+        ("SELECT id, name FROM nonesuch WHERE id IN :id", "nonesuch"),
+        ("SELEKT id FROM products WHERE id IN :id", "syntax error"),
+        ("SELECT id, name FROM products WHERE id IN :id; SELECT 1", "refuses this statement"),
+    ],
+)
+async def test_wrong_statement_fails_with_the_reason_and_never_says_absent(source, sql, why):
+    with pytest.raises(Faulty, match=why):
+        await SqlLoader(source, sql, PRODUCT).load([(1,)])
+
+
+async def test_missing_value_column_is_named(source):
+    with pytest.raises(Faulty, match=r"does not return the column 'price'; it returns id, name$"):
+        await SqlLoader(
+            source, "SELECT id, name FROM products WHERE id IN :id", PRODUCT, columns=["price"]
+        ).load([(1,)])
+
+
+async def test_column_of_another_type_than_the_capture_is_refused(source):
+    with pytest.raises(Faulty, match=r"operator does not exist|holds int where the key holds str"):
+        await SqlLoader(source, "SELECT id AS sku, name FROM products WHERE id IN :sku", SKU).load([("1",)])
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("SELECT id FROM products", r"must select the rows of many keys at once, by `IN :id`"),
+        ("SELECT id FROM products WHERE id = :id", r"cannot bind :id; .* by `IN :id`"),
+        ("SELECT id FROM products WHERE id NOT IN :id", "cannot bind :id"),
+        ("SELECT id FROM products WHERE id IN :id AND shop = :shop", "cannot bind :shop"),
+    ],
+)
+def test_statement_that_does_not_select_by_key_is_refused(tmp_path, sql, why):
+    source = SqlSource(f"sqlite+aiosqlite:///{tmp_path}/any.db")
+    with pytest.raises(Misconfigured, match=why):
+        SqlLoader(source, sql, PRODUCT)
+    with pytest.raises(Misconfigured, match=r"cannot bind :user; .*\(user, shop\) IN :keys"):
+        SqlLoader(source, "SELECT 1 FROM b WHERE user IN :user", Pattern.compile("b:{user:int}:{shop}"))
+
+
+@pytest.mark.parametrize("table", ["", "a b", "a;b", 'a"b', "a.b.c", "a:b", "a--"])
+def test_table_name_that_is_none_is_refused(tmp_path, table):
+    with pytest.raises(Misconfigured, match="is no table name"):
+        SqlSource(f"sqlite+aiosqlite:///{tmp_path}/any.db").select(table, ["id"])
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["mysql://user:canary@host/db", "nonsense canary", "sqlite+aiosqlite://", "sqlite+aiosqlite:///:memory:"],
+)
+def test_address_that_cannot_be_a_source_is_refused_without_showing_it(address):
+    with pytest.raises(Misconfigured) as refused:
+        SqlSource(address)
+    assert "canary" not in str(refused.value)
+
+
+async def test_source_reads_only(source):
+    with pytest.raises(Faulty, match=r"read-?only|refuses this statement"):
+        await SqlLoader(source, "DELETE FROM products WHERE id IN :id", PRODUCT).load([(1,)])
+    assert await SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT).load([(1,)])
+
+
+async def test_missing_sqlite_file_is_unavailable_and_not_created(tmp_path):
+    source = SqlSource(f"sqlite+aiosqlite:///{tmp_path}/none.db")
+    with pytest.raises(Unavailable, match="unable to open database file"):
+        await SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT).load([(1,)])
+    assert not list(tmp_path.iterdir())
+    await source.close()
+
+
+async def test_locked_sqlite_is_unavailable_until_it_is_free(sqlite_url):
+    source = SqlSource(sqlite_url, statement_timeout=0.1)
+    loader = SqlLoader(source, "SELECT id, name FROM products WHERE id IN :id", PRODUCT)
+    writer = sqlite3.connect(sqlite_url.partition(":///")[2], isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Unavailable, match="database is locked"):
+        await loader.load([(1,)])
+    writer.execute("COMMIT")
+    writer.close()
+    assert await loader.load([(1,)])
+    await source.close()
+
+
+ENDLESS = (
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT -i AS id FROM n WHERE -i IN :id"
+)
+
+
+async def test_slow_sqlite_statement_is_interrupted_and_the_source_goes_on(sqlite_url):
+    source = SqlSource(sqlite_url, statement_timeout=0.1, pool_size=1)
+    good = SqlLoader(source, "SELECT id, name FROM products WHERE id IN :id", PRODUCT)
+    for _ in range(3):
+        with pytest.raises(Unavailable, match=r"no answer from the database within 0\.3 s"):
+            await SqlLoader(source, ENDLESS, PRODUCT).load([(1,)])
+        assert await good.load([(1,)])
+    await source.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite_url", "postgres_url"])
+async def test_cancelled_load_leaves_no_statement_and_no_connection_behind(request, kind):
+    source = SqlSource(request.getfixturevalue(kind), statement_timeout=20, pool_size=1)
+    loading = asyncio.ensure_future(SqlLoader(source, ENDLESS, PRODUCT).load([(1,)]))
+    done, _ = await asyncio.wait({loading}, timeout=0.3)
+    assert not done, "the statement runs"
+    loading.cancel()
+    await asyncio.wait({loading}, timeout=5)
+    assert loading.cancelled()
+    async with asyncio.timeout(5):
+        assert await SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT).load([(1,)])
+    await source.close()
+
+
+async def test_slow_postgres_statement_is_ended_by_the_server_and_keeps_its_connection(postgres):
+    who = SqlLoader(
+        postgres, "SELECT id, pg_backend_pid() AS pid FROM products WHERE id IN :id", PRODUCT, columns=["pid"]
+    )
+    before = await who.load([(1,)])
+    with pytest.raises(Unavailable, match="57014"):
+        await SqlLoader(postgres, "SELECT id, pg_sleep(20) FROM products WHERE id IN :id", PRODUCT).load(
+            [(1,)]
+        )
+    assert await who.load([(1,)]) == before
+
+
+async def test_busy_pool_is_unavailable(postgres_url):
+    source = SqlSource(postgres_url, statement_timeout=0.4, pool_size=1)
+    slow = SqlLoader(source, "SELECT id, pg_sleep(0.3) FROM products WHERE id IN :id", PRODUCT)
+    results = await asyncio.gather(*(slow.load([(1,)]) for _ in range(6)), return_exceptions=True)
+    told = {type(result) for result in results}
+    assert told == {dict, Unavailable}, results
+    assert await slow.load([(1,)])
+    await source.close()
+
+
+async def test_deadlock_and_lock_timeouts_are_unavailable(postgres):
+    raising = "SELECT id, fail('{}') FROM products WHERE id IN :id"
+    await _make_failing_function(postgres)
+    for code in ("40P01", "40001", "55P03", "53300", "57P01"):
+        with pytest.raises(Unavailable, match=code):
+            await SqlLoader(postgres, raising.format(code), PRODUCT).load([(1,)])
+    for code in ("22012", "42501", "P0001", "XX000"):
+        with pytest.raises(Faulty, match=code):
+            await SqlLoader(postgres, raising.format(code), PRODUCT).load([(1,)])
+
+
+async def _make_failing_function(source):
+    from cacheupdater.testing.postgres_server import run_sql
+
+    run_sql(
+        source._engine.url.render_as_string(hide_password=False),
+        "CREATE FUNCTION fail(code text) RETURNS int AS "
+        "$$ BEGIN RAISE EXCEPTION 'on purpose' USING ERRCODE = code; END $$ LANGUAGE plpgsql",
+    )
+
+
+async def test_server_that_goes_away_is_unavailable_and_comes_back_by_itself(postgres_server):
+    postgres_server.execute(*TABLES)
+    source = SqlSource(postgres_server.url())
+    loader = SqlLoader(source, "SELECT id, name FROM products WHERE id IN :id", PRODUCT)
+    assert all(await asyncio.gather(*(loader.load([(1,)]) for _ in range(5)))), "the pool is full"
+    postgres_server.stop()
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await loader.load([(1,)])
+    postgres_server.start()
+    for _ in range(10):
+        assert await loader.load([(1,)]), "no connection of before is tried again"
+    await source.close()
+
+
+async def test_statement_that_runs_when_the_server_stops_is_unavailable(postgres_server):
+    postgres_server.execute(*TABLES)
+    source = SqlSource(postgres_server.url(), statement_timeout=20)
+    loading = asyncio.ensure_future(SqlLoader(source, ENDLESS, PRODUCT).load([(1,)]))
+    done, _ = await asyncio.wait({loading}, timeout=0.5)
+    assert not done
+    await asyncio.to_thread(postgres_server.stop)
+    with pytest.raises(Unavailable):
+        await loading
+    await source.close()
+
+
+async def test_server_that_accepts_and_never_answers_is_given_up_at_the_deadline():
+    gone = []
+
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        gone.append(writer)
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    source = SqlSource(f"postgresql+asyncpg://u@127.0.0.1:{port}/db?ssl=disable", statement_timeout=0.1)
+    for _ in range(3):
+        with pytest.raises(Unavailable, match=r"no answer from the database within 0\.3 s"):
+            await SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT).load([(1,)])
+    await _until(lambda: len(gone) == 3)  # we hung up each time
+    await source.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_changed_table_is_read_by_its_new_shape(postgres, postgres_url):
+    from cacheupdater.testing.postgres_server import run_sql
+
+    loader = SqlLoader(postgres, "SELECT * FROM orders WHERE id IN :id", PRODUCT)
+    assert await loader.load([(1,)]) == {(1,): {"id": 1, "user_id": 7, "total": 10}}
+    run_sql(postgres_url, "ALTER TABLE orders ADD COLUMN tip NUMERIC DEFAULT 0.5")
+    assert await loader.load([(1,)]) == {(1,): {"id": 1, "user_id": 7, "total": 10, "tip": Decimal("0.5")}}
+
+
+async def test_no_error_and_no_log_quotes_a_value(source, caplog):
+    caplog.set_level(logging.DEBUG)
+    secret = "canary"
+    wrong = [
+        "SELECT CAST(sku AS uuid) AS sku FROM products WHERE sku IN :sku",
+        "SELECT sku FROM products WHERE CAST(sku AS integer) + 1 IN :sku",
+        "SELECT sku FROM products WHERE CAST(sku AS uuid) IN :sku",
+        f"SELECT '{secret}' AS sku FROM products WHERE sku IN :sku OR 1 = 1",
+        f"SELECT '{secret}!' AS sku FROM products WHERE sku IN :sku OR 1 = 1",
+        f"SELECT sku, CAST('{secret}' || sku AS bigint) FROM products WHERE sku IN :sku OR 1 = 1",
+    ]
+    told = []
+    for sql in wrong:
+        try:
+            await SqlLoader(source, sql, SKU).load([(secret,), ("a-1",)])
+        except Faulty as e:
+            logging.getLogger("test").exception("as the pipeline would log it")
+            told.append(str(e))
+    ints = SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT)
+    with pytest.raises(Faulty) as refused:
+        await ints.load([({secret: 1},)])
+    told.append(str(refused.value))
+    assert len(told) >= 4
+    assert secret not in "".join(told)
+    assert secret not in caplog.text

@@ -1,0 +1,58 @@
+"""Servers that tests and the demonstration start: they come back where they were, and never outlive their owner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import psutil
+import redis
+
+from cacheupdater.testing.redis_server import RedisServer
+
+OWNER = """
+import os, signal
+from cacheupdater.testing.redis_server import RedisServer
+server = RedisServer().start()
+server.pause()
+print(server.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_server_ends_with_its_owner_even_when_that_is_killed():
+    owner = subprocess.run(
+        [sys.executable, "-c", OWNER],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    pid = int(owner.stdout)
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_server_comes_back_empty_at_the_same_port(redis_server):
+    url = redis_server.url
+    with redis.Redis.from_url(url) as client:
+        client.set("k", "v")
+        redis_server.kill()
+        redis_server.start()
+        assert redis_server.url == url
+        assert client.get("k") is None
+
+
+def test_server_stops_even_when_it_is_frozen(redis_server):
+    redis_server.pause()
+    began = time.monotonic()
+    redis_server.stop()
+    assert time.monotonic() - began < 2
+
+
+def test_two_servers_take_two_ports(redis_server):
+    with RedisServer() as other:
+        assert other.port != redis_server.port

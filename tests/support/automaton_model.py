@@ -1,0 +1,276 @@
+"""The automaton of one key, written from the design's section 3 and from nothing else: slow, plain, one object per key.
+
+`automaton_schedules` drives the real engine and this model side by side and compares them after every event. The
+rule that a line carries out is quoted beside it. What the design leaves to the schedule (which of the due keys
+starts first, how long a back-off is drawn) the model does not predict: it is told, and objects to what no rule allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.answers import Result
+from cacheupdater.core.hints import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from cacheupdater.core.limits import Limits
+
+MOST_URGENT_FIRST = (Kind.MISS, Kind.CHANGE, Kind.TOUCH)  # "it queues as the most urgent, miss before change before touch"
+
+
+class Violation(AssertionError):
+    """Engine and design disagree."""
+
+
+def require(holds: object, *what: object) -> None:
+    if not holds:
+        raise Violation(" ".join(map(str, what)))
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A head or a tail: what it covers."""
+
+    kind: Kind  # "takes the strongest kind that it covers, change > miss > touch"
+    urgency: int
+    offset: int  # of the oldest hint in it
+    since: float
+    not_before: float = 0.0
+    siblings: frozenset[bytes] | None = None  # the unit that failed with it
+
+    def cover(self, kind: Kind) -> None:
+        self.kind = max(self.kind, kind)
+        self.urgency = min(self.urgency, MOST_URGENT_FIRST.index(kind))
+
+
+def wanted(kind: Kind, offset: int, now: float, not_before: float = 0.0) -> Wanted:
+    return Wanted(kind, MOST_URGENT_FIRST.index(kind), offset, now, not_before)
+
+
+@dataclass(slots=True)
+class Key:
+    """One key. No head and not seated: Init. Head not running: due. Running: Process, with a tail: Block."""
+
+    namespace: str | None  # None: nobody's
+    hold: float = 0.0
+    missing_ttl: float = 0.0
+    parses: bool = True
+    head: Wanted | None = None
+    tail: Wanted | None = None
+    ticket: object = None  # of the running head
+    seated: bool = False  # a head has begun and is not forgotten: began and ended mean something
+    began: float = -inf
+    ended: float = -inf
+    faults: int = 0
+    absent_until: float = -inf
+    removals: list[int] = field(default_factory=list)  # offsets of changes that wait for Redis to forget the key
+
+    @property
+    def due(self) -> bool:
+        return self.head is not None and self.ticket is None
+
+
+class Model:
+    """All keys of one partition."""
+
+    def __init__(self, keys: dict[bytes, Key], limits: Limits, offset: int) -> None:
+        self.keys = keys
+        self.limits = limits
+        self.scan = offset
+        self.quarantine: dict[bytes, float] = {}  # until when
+        self.counts: dict[str, int] = {}
+
+    # --- hints ------------------------------------------------------------------------------------------
+
+    def hint(self, name: bytes, kind: Kind, offset: int, now: float) -> str:
+        """What becomes of one hint: the action's name, or why it was dropped."""
+        key = self.keys[name]
+        if kind is not Kind.MISS:
+            key.absent_until = -inf  # "ends at any change or touch"
+        said = self._decide(key, kind, now)
+        if said == "merge":
+            key.head.cover(kind)
+            if kind is Kind.TOUCH:
+                said = "hold"  # the engine does not look closer at a touch whose key has a seat
+        elif said == "block":
+            key.tail = wanted(kind, offset, now)
+        elif said == "cover":
+            key.tail.cover(kind)
+        elif said == "accept":
+            said = self._accept(name, key, kind, offset, now)
+        self.counts[said] = self.counts.get(said, 0) + 1
+        return said
+
+    def _decide(self, key: Key, kind: Kind, now: float) -> str:
+        if key.due:
+            return "merge"  # "A head is due from acceptance ...; hints that arrive meanwhile merge into it."
+        if kind is Kind.TOUCH and key.seated and now < key.began + key.hold:
+            return "hold"  # "touch earlier than hold after its head began to run -> Decline (counted held)"
+        if kind is Kind.MISS:
+            if key.ticket:
+                return "decline"  # "miss ... while it runs, or within gap after an end that kept its seat -> Decline"
+            if key.seated and now < key.ended + self.limits.gap:
+                return "decline"
+            if now < key.absent_until:
+                return "absent"  # "A row known to be absent: the mark ... declines misses only"
+        if key.ticket:  # "Later -> Block if it runs", "change while the head runs -> Block"
+            return "cover" if key.tail else "block"  # "hint -> Decline (covered by the tail; state stays Block)"
+        return "accept"
+
+    def _accept(self, name: bytes, key: Key, kind: Kind, offset: int, now: float) -> str:
+        if now < self.quarantine.get(name, -inf):
+            if kind is Kind.CHANGE:  # "A dropped or quarantined change invalidates its key in Redis"
+                key.removals.append(offset)
+            return "quarantined"
+        self.quarantine.pop(name, None)  # "the next hint after quarantine_for tries again"
+        if key.namespace is None:
+            return "unknown"
+        spaced = key.began + self.limits.gap if key.seated else 0.0
+        key.head = wanted(kind, offset, now, spaced)  # "a new head, not before gap after the last start"
+        key.seated = False
+        return "accept"
+
+    # --- heads ------------------------------------------------------------------------------------------
+
+    def started(self, names: Collection[bytes], ticket: object, now: float) -> None:
+        """A unit begins to run."""
+        for name in names:
+            key = self.keys[name]
+            require(key.due, name, "started without a due head: two heads, or none wanted")
+            require(key.head.not_before <= now, name, "started at", now, "before", key.head.not_before)
+            siblings = key.head.siblings
+            if siblings:  # "A failing unit is split: its parts become due again"
+                require(len(names) < len(siblings) or len(siblings) == 1, name, "runs with as many as failed with it")
+                require(siblings.issuperset(names), name, "runs with keys that did not fail with it")
+            key.ticket, key.seated, key.began = ticket, True, now  # "Hold, head timeout and spacing count from there"
+
+    def overdue(self, now: float) -> list[bytes]:
+        """ "a stuck head is evicted head_timeout after it began to run" """
+        limit = self.limits.head_timeout
+        return [name for name, key in self.keys.items() if key.ticket and key.began + limit <= now]
+
+    def owns(self, name: bytes, ticket: object) -> bool:
+        """ "only its holder may end the head" """
+        return self.keys[name].ticket is ticket
+
+    def answered(self, name: bytes, result: Result, now: float, *, absent: bool, wait: float) -> None:
+        """One key's write was answered."""
+        key = self.keys[name]
+        if result in (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE):
+            self._finished(key, now, absent=absent)
+        elif result is Result.REFUSED:  # "refused: as a change, not before the returned floor"
+            key.head.cover(Kind.CHANGE)
+            self._again(key, now + wait)
+        elif result is Result.TOO_OLD:
+            self.set_back(name)
+        else:  # "error (wrong type and brake included)"
+            self.at_fault(name, now)
+
+    def _finished(self, key: Key, now: float, *, absent: bool) -> None:
+        """ "Only written, unchanged and duplicate finish a head's hints and keep its seat." """
+        key.faults = 0
+        key.ticket, key.head, key.ended = None, None, now
+        if key.tail:  # "Head ends: Block -> the tail becomes head"
+            key.head, key.tail = key.tail, None
+            key.head.not_before = key.began + self.limits.gap
+            key.seated = False
+        elif absent:  # "set only by an accepted absent write"; a tail is a change or touch that came since
+            key.absent_until = now + key.missing_ttl
+
+    def _again(self, key: Key, not_before: float) -> None:
+        """ "its hints, attempts and delay pass to the tail, else the key is due again" """
+        if key.tail:
+            key.head.cover(key.tail.kind)
+        key.head.not_before = max(not_before, key.began + self.limits.gap)
+        key.ticket, key.tail, key.seated = None, None, False
+
+    def set_back(self, name: bytes) -> None:
+        """Not its own error: "refusal, timeout, connection and breaker do not count"."""
+        self._again(self.keys[name], inf)  # "with back-off": how long is drawn by lot, `delay` takes it over
+
+    def delay(self, name: bytes, not_before: float, now: float) -> None:
+        """ "with back-off of at most 2 s and jitter" """
+        key, limits = self.keys[name], self.limits
+        spaced = key.began + limits.gap
+        least, most = now + limits.backoff / 2, now + limits.backoff_max
+        require(max(least, spaced) <= not_before <= max(most, spaced), name, "backs off until", not_before)
+        key.head.not_before = not_before
+
+    def at_fault(self, name: bytes, now: float) -> bool:
+        """ "After max_attempts errors of its own the key is quarantined" """
+        key = self.keys[name]
+        key.faults += 1
+        if key.faults < self.limits.max_attempts:
+            self._again(key, inf)
+            return False
+        if Kind.CHANGE in (key.head.kind, key.tail.kind if key.tail else None):
+            key.removals.append(key.head.offset)
+        self._forget(key)
+        self.quarantine.pop(name, None)
+        self.quarantine[name] = now + self.limits.quarantine_for
+        if len(self.quarantine) > self.limits.quarantined:  # "bounded list"
+            del self.quarantine[next(iter(self.quarantine))]
+        self.counts["quarantined"] = self.counts.get("quarantined", 0) + 1
+        return True
+
+    def split(self, names: Collection[bytes]) -> None:
+        """ "A failing unit is split: its parts become due again with new tickets, tokens and clock" """
+        for name in names:
+            key = self.keys[name]
+            self._again(key, 0.0)
+            key.head.siblings = frozenset(names)
+
+    def dropped(self, name: bytes, reason: str) -> bool:
+        """True where the key must leave Redis: "A dropped ... change invalidates its key"."""
+        key = self.keys[name]
+        require(key.due, name, "was dropped but is not due")
+        change = key.head.kind is Kind.CHANGE and reason != "unknown"
+        if change:
+            key.removals.append(key.head.offset)
+        self._forget(key)
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        return change
+
+    def removed(self, name: bytes, offset: int) -> None:
+        """ "it is finished when Redis has acknowledged that" """
+        self.keys[name].removals.remove(offset)
+
+    @staticmethod
+    def _forget(key: Key) -> None:
+        key.head = key.tail = key.ticket = None
+        key.seated, key.faults = False, 0
+
+    # --- time and what can be seen ----------------------------------------------------------------------
+
+    def expire(self, now: float) -> None:
+        """ "a key leaves memory when its hold (and the gap after its end) is over" """
+        for key in self.keys.values():
+            if key.seated and not key.ticket:
+                key.seated = now < max(key.began + key.hold, key.ended + self.limits.gap)
+
+    def done(self) -> int:
+        """Everything before it is finished: "done never passes an unfinished hint"."""
+        least = self.scan
+        for key in self.keys.values():
+            for one in (key.head, key.tail):
+                if one and one.offset < least:
+                    least = one.offset
+            for offset in key.removals:
+                least = min(least, offset)
+        return least
+
+    def handed_over(self, offset: int) -> Model:
+        """The next owner knows nothing but the cursor."""
+        keys = {
+            name: Key(key.namespace, key.hold, key.missing_ttl, key.parses) for name, key in self.keys.items()
+        }
+        return Model(keys, self.limits, offset)
+
+
+def copied(one: Wanted) -> Wanted:
+    """For a trace."""
+    return replace(one)

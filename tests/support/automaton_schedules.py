@@ -1,0 +1,597 @@
+"""Random schedules of one partition: the real engine and the model side by side, compared after every event.
+
+`play(seed)` draws a small world (namespaces, limits, budgets) and a short story (packs, answers, failures, late ends,
+hand-overs), lets everything come to rest and checks what design section 6 promises. All times are multiples of 1/32 s,
+so floats are exact and "just now" happens often. The same seed gives the same story; `play(seed, tell=print)` tells it.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from automaton_model import Key, Model, Violation, require
+from cacheupdater.core.answers import Answer, Result
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.cursors import Cursor, Origin
+from cacheupdater.core.engine import Engine, Failure, Invalidation
+from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.limits import Limits
+from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.policy import Fixed
+from cacheupdater.core.unit import Phase, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cacheupdater.core.schedule import Dropped, Schedule
+    from cacheupdater.core.unit import Claim
+
+TICK = 1 / 32
+GAP = 4 * TICK
+PATTERNS = [Pattern.compile(f"{name}:{{id:int}}") for name in "abc"]
+FINE = (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE)
+BAD = (Result.REFUSED, Result.REFUSED, Result.TOO_OLD, Result.WRONG_TYPE, Result.FAILED, Result.BRAKED)
+GIVE_UP_ORDER = (2, 0, 1)  # urgencies: a full backlog drops touches, then misses, then changes
+
+
+class _Log(list):
+    """The schedule's list of drops, which also tells when each happened."""
+
+    def __init__(self, log: list[object], schedule: Schedule) -> None:
+        super().__init__()
+        self.log = log
+        self.schedule = schedule
+
+    def append(self, dropped: Dropped) -> None:
+        self.log.append(dropped)
+        super().append(dropped)
+        if dropped.reason == "backlog":
+            self._check_order(dropped)
+
+    def _check_order(self, dropped: Dropped) -> None:
+        """ "oldest touch dropped first" """
+        theirs = _worth(dropped.claim)
+        for queue in self.schedule._lanes[dropped.namespace].queues:
+            for unit in queue:
+                mine = _worth(unit.claim)
+                require(mine >= theirs or not unit.live(self.schedule._seats), unit, "should have been dropped first")
+
+
+def _worth(claim: Claim) -> tuple[int, float]:
+    return GIVE_UP_ORDER.index(claim.urgency), claim.since
+
+
+class _Cursor(Cursor):
+    """A cursor that tells when a pack was read."""
+
+    def __init__(self, offset: int, log: list[object]) -> None:
+        super().__init__(offset)
+        self.log = log
+
+    def read(self, offset: int) -> Origin:
+        self.log.append(offset)
+        return super().read(offset)
+
+
+class Running(NamedTuple):
+    unit: Unit
+    names: list[bytes]
+    began: float
+
+
+class Asked(NamedTuple):
+    invalidation: Invalidation
+    at: float
+
+
+class Hinted(NamedTuple):
+    name: bytes
+    kind: Kind
+    at: float
+    said: str
+
+
+def draw_limits(rng: Random) -> Limits:
+    pick = rng.choice
+    return Limits(
+        gap=GAP,
+        head_timeout=24 * TICK,
+        unit_keys=pick((1, 2, 3, 200)),
+        gather=pick((0.0, 0.0, TICK)),
+        gather_touches=pick((0.0, 2 * TICK)),
+        pace=pick((0.0, 8 * TICK)),
+        max_attempts=pick((2, 3)),
+        backoff=4 * TICK,
+        backoff_max=16 * TICK,
+        backlog_age=pick((64 * TICK, 30.0)),
+        quarantined=pick((1, 1000)),
+        quarantine_for=32 * TICK,
+        absent=1000,
+        prune=8 * TICK,
+    )
+
+
+def draw_namespaces(rng: Random, now: float) -> list[Namespace]:
+    pick = rng.choice
+    limited = rng.random() < 0.3
+    source = Source(
+        "db", _limited(rng, now) if limited else _plenty(now), concurrency=pick((1, 2, 100, 100))
+    )
+    return [
+        Namespace(
+            pattern.text[0],
+            pattern,
+            source,
+            every=pick((0.0, 2 * TICK, 16 * TICK)),
+            missing_ttl=pick((0.0, 16 * TICK)),
+            max_backlog=pick((2, 10_000, 10_000)),
+            quota=_limited(rng, now) if rng.random() < 0.15 else None,
+        )
+        for pattern in PATTERNS[: pick((1, 1, 2, 3))]
+    ]
+
+
+def _limited(rng: Random, now: float) -> Bucket:
+    return Bucket(rng.choice((4.0, 16.0)), rng.choice((1.0, 3.0)), now=now)
+
+
+def _plenty(now: float) -> Bucket:
+    return Bucket(2.0**30, 2.0**30, now=now - 1.0)
+
+
+class Play:
+    """One story. The methods named like events make them happen to both engine and model."""
+
+    def __init__(self, seed: int, tell: Callable[..., None] | None = None) -> None:
+        rng = self.rng = Random(seed)
+        self.tell = tell
+        self.now = self.start = rng.choice((0.0, 1000.0))
+        self.limits = draw_limits(rng)
+        self.namespaces = draw_namespaces(rng, self.now)
+        self.namespace = {namespace.name: namespace for namespace in self.namespaces}
+        self.keyspace = Keyspace([(namespace.pattern, namespace) for namespace in self.namespaces])
+        self.names = [b"%s:%d" % (n.name.encode(), at) for n in self.namespaces for at in range(rng.choice((1, 2, 3)))]
+        if rng.random() < 0.15:
+            self.names += [b"a:x", b"z:1"]
+        self.offset = 0
+        self.packs: list[Hints] = []
+        self.wake = inf
+        self.running: list[Running] = []
+        self.asked: list[Asked] = []
+        self.log: list[object] = []
+        # where a hint can drop another key of its pack, packs are kept so small that the order is plain
+        self.crowded = self.limits.backlog_age < 30 or any(n.max_backlog < 100 for n in self.namespaces)
+        self.model = Model({name: self._key(name) for name in self.names}, self.limits, 0)
+        self.engine = self._engine(0)
+        # what really happened, for the promises
+        self.hinted: list[Hinted] = []
+        self.finished: dict[bytes, list[tuple[float, float]]] = {name: [] for name in self.names}
+        self.given_up: dict[bytes, list[float]] = {name: [] for name in self.names}
+        self.removed: dict[bytes, list[float]] = {name: [] for name in self.names}
+        self.last_start: dict[bytes, float] = {}
+        self.excused: set[bytes] = set()  # failed, dropped or handed over since their last start
+        self.rows: dict[Bucket, list[tuple[float, int]]] = {}
+
+    def _key(self, name: bytes) -> Key:
+        namespace = self.namespace.get(chr(name[0]))
+        if namespace is None:
+            return Key(None)
+        return Key(namespace.name, namespace.every, namespace.missing_ttl, parses=not name.endswith(b"x"))
+
+    def _engine(self, offset: int) -> Engine:
+        engine = Engine(self.keyspace, Fixed(), limits=self.limits, random=self.rng.random, offset=offset)
+        engine.cursor = _Cursor(offset, self.log)
+        engine._dedup.schedule.dropped = _Log(self.log, engine._dedup.schedule)
+        return engine
+
+    # --- events -----------------------------------------------------------------------------------------
+
+    def event(self) -> None:
+        rng = self.rng
+        self._let_time_pass()
+        chance = rng.random()
+        if chance < 0.5 or not (self.running or self.asked):
+            self.hints()
+        elif chance < 0.9 and self.running:
+            self.end(self.running.pop(rng.randrange(len(self.running))))
+        elif self.asked:
+            self.acknowledge(self.asked.pop(), done=rng.random() < 0.7)
+        elif rng.random() < 0.3:
+            self.hand_over()
+        if rng.random() < 0.85:
+            self.step()
+
+    def _let_time_pass(self) -> None:
+        chance = self.rng.random()
+        if chance < 0.3 and self.now < self.wake < inf:
+            self.now = self.wake
+        elif chance < 0.75:
+            self.now += self.rng.choice((1, 2, 4, 4, 8, 16, 24, 40)) * TICK
+
+    def hints(self) -> None:
+        batch = [self._pack() for _ in range(self.rng.choice((1, 1, 2, 3)))]
+        self.packs += batch
+        self.read(batch, remember=True)
+
+    def _pack(self) -> Hints:
+        rng = self.rng
+        kind = rng.choice((Kind.TOUCH, Kind.TOUCH, Kind.MISS, Kind.CHANGE))
+        most = 1 if self.crowded and kind is not Kind.TOUCH else 3
+        names = rng.sample(self.names, min(rng.randint(1, most), len(self.names)))
+        if rng.random() < 0.05 and not self.crowded:
+            names.append(names[0])  # our client never repeats a key in a pack; others may
+        self.offset += rng.choice((1, 1, 2))
+        return Hints(self.offset - 1, kind, names, ())
+
+    def read(self, batch: Sequence[Hints], *, remember: bool) -> None:
+        if self.tell:
+            self.tell(f"{self.now:.5f} hints", *batch)
+        packs = {pack.offset: pack for pack in batch}
+        self.begin()
+        self.engine.on_hints(batch, self.now)
+        for entry in self.log:
+            if not isinstance(entry, int):
+                self._dropped(entry)
+                continue
+            kind = packs[entry].kind
+            self.model.scan = entry + 1
+            for name in packs[entry].keys:
+                said = self.model.hint(name, kind, entry, self.now)
+                if said == "quarantined":
+                    self.given_up[name].append(self.now)
+                if remember:
+                    self.hinted.append(Hinted(name, kind, self.now, said))
+        self._compare_counts(repeated=any(len(set(p.keys)) < len(p.keys) for p in batch))
+        self.compare()
+
+    def end(self, running: Running) -> None:
+        """A unit's load and write came to an end, one way or another; perhaps too late."""
+        rng = self.rng
+        if rng.random() < 0.25:
+            self.fail(running, own=rng.random() < 0.5)
+        elif rng.random() < 0.5:
+            self.answer(running, [self._answer(FINE)] * len(running.names))
+        else:
+            self.answer(running, [self._answer(FINE + BAD) for _ in running.names])
+
+    def _answer(self, results: Sequence[Result]) -> Answer:
+        result = self.rng.choice(results)
+        wait = self.rng.choice((0.0, 8 * TICK)) if result is Result.REFUSED else 0.0
+        return Answer(result, wait)
+
+    def answer(self, running: Running, answers: list[Answer]) -> None:
+        unit, names, began = running
+        absent = [name for name in names if self.rng.random() < 0.3]
+        if self.tell:
+            self.tell(f"{self.now:.5f} answers", names, [a.result.value for a in answers], "absent", absent)
+        owned = self._owned(running)
+        self.begin()
+        self.engine.on_answers(unit, answers, self.now, absent=absent)
+        delayed = []
+        for name, (result, wait, _) in zip(names if owned else (), answers, strict=owned):
+            if result in FINE:
+                self.finished[name].append((began, self.now))
+            else:
+                self.excused.add(name)
+                delayed += [name] if result is not Result.REFUSED else []
+            self.model.answered(name, result, self.now, absent=name in absent, wait=wait)
+            if name in self.model.quarantine and self.model.keys[name].head is None:
+                self.given_up[name].append(self.now)
+        self._after(delayed)
+
+    def fail(self, running: Running, *, own: bool) -> None:
+        unit, names, _ = running
+        if self.tell:
+            self.tell(f"{self.now:.5f} failure", names, "own" if own else "not own")
+        owned = self._owned(running)
+        self.begin()
+        self.engine.on_failure(unit, Failure("no", own=own), self.now)
+        delayed = []
+        if owned:
+            self.excused.update(names)
+            if own and len(names) > 1:
+                self.model.split(names)
+            elif own:
+                if self.model.at_fault(names[0], self.now):
+                    self.given_up[names[0]].append(self.now)
+                else:
+                    delayed = names
+            else:
+                delayed = names
+                for name in names:
+                    self.model.set_back(name)
+        self._after(delayed)
+
+    def _owned(self, running: Running) -> bool:
+        owns = {self.model.owns(name, running.unit) for name in running.names}
+        require(len(owns) == 1, "a unit's keys ended one by one:", running.names)
+        return owns.pop()
+
+    def _after(self, delayed: Sequence[bytes]) -> None:
+        dropped = self._drops()
+        for name in delayed:
+            if name not in dropped and self.model.keys[name].head:
+                self._take_delay(name)
+        self._compare_counts()
+        self.compare()
+
+    def acknowledge(self, asked: Asked, *, done: bool) -> None:
+        if self.tell:
+            self.tell(f"{self.now:.5f} invalidation", asked.invalidation.keys, "done" if done else "failed")
+        pairs = list(zip(asked.invalidation.keys, asked.invalidation.origins, strict=True))
+        self.engine.on_invalidated(asked.invalidation, done=done)
+        for name, origin in pairs if done else ():
+            self.model.removed(name, origin.offset)
+            self.removed[name].append(asked.at)
+
+    def hand_over(self) -> None:
+        """The owner dies; the next one reads again from what was committed."""
+        done = self.engine.cursor.advance()
+        if self.tell:
+            self.tell(f"{self.now:.5f} hand over at", done)
+        for running in self.running:
+            running.unit.namespace.source.free += 1
+        self.excused.update(self.names)
+        self.last_start.clear()
+        self.running, self.asked, self.log = [], [], []
+        self.model = self.model.handed_over(done)
+        self.engine = self._engine(done)
+        again = [pack for pack in self.packs if pack.offset >= done]
+        for pack in again:
+            self.read([pack], remember=False)
+
+    def step(self) -> None:
+        if self.tell:
+            self.tell(f"{self.now:.5f} step")
+        self.begin()
+        work = self.engine.step(self.now)
+        evicted = self.model.overdue(self.now)
+        for name in evicted:
+            self.excused.add(name)
+            self.model.set_back(name)
+        dropped = self._drops()
+        for name in evicted:
+            if name not in dropped:
+                self._take_delay(name)
+        for name, key in self.model.keys.items():
+            if not key.parses and key.due and name not in self.engine._dedup.seats:
+                self.model.dropped(name, "unknown")
+        for unit in work.units:
+            self._started(unit)
+        if work.invalidation:
+            self.asked.append(Asked(work.invalidation, self.now))
+            for name, origin in zip(work.invalidation.keys, work.invalidation.origins, strict=True):
+                require(origin.offset in self.model.keys[name].removals, name, "is removed for no reason")
+        self.wake = work.wake
+        require(work.wake > self.now, "the engine asks to be woken at once, at", work.wake)
+        self._compare_counts()
+        self.compare()
+        self._check_ages()
+
+    def _started(self, unit: Unit) -> None:
+        names, namespace = list(unit.keys), unit.namespace
+        if self.tell:
+            self.tell(f"{self.now:.5f}   starts", names)
+        require(0 < len(names) <= self.limits.unit_keys, "a unit of", len(names))
+        require(len(set(names)) == len(names), "twice in one unit", names)
+        require(all(self.model.keys[n].namespace == namespace.name for n in names), "namespaces mixed", names)
+        require(list(unit.captures) == [namespace.pattern.parse(n) for n in names], "captures", names)
+        for claim, part in unit.parts:
+            for name in part:
+                self._check_spacing(name, claim.kind, namespace.every)
+        self.model.started(names, unit, self.now)
+        self.running.append(Running(unit, names, self.now))
+        for bucket in (namespace.source.bucket, namespace.quota):
+            if bucket is not None and bucket.rate < 1000:
+                self.rows.setdefault(bucket, []).append((self.now, len(names)))
+
+    def _check_spacing(self, name: bytes, kind: Kind, hold: float) -> None:
+        """Q1: touches at least hold apart, starts at least gap."""
+        last = self.last_start.get(name, -inf)
+        self.last_start[name] = self.now
+        require(self.now - last >= GAP - 1e-9, name, "starts", self.now - last, "after its last start")
+        if kind is Kind.TOUCH and name not in self.excused:
+            require(self.now - last >= hold - 1e-9, name, "starts for a touch", self.now - last, "after its last start")
+        self.excused.discard(name)
+
+    # --- drops and delays -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self.log.clear()
+        self.model.expire(self.now)
+
+    def _drops(self) -> set[bytes]:
+        names: set[bytes] = set()
+        for entry in self.log:
+            self._dropped(entry)
+            names.update(entry.keys)
+        return names
+
+    def _dropped(self, dropped: Dropped) -> None:
+        if self.tell:
+            self.tell(f"{self.now:.5f}   drops", dropped.keys, dropped.reason)
+        if dropped.reason == "backlog" and dropped.keys:
+            self._check_backlog(dropped)
+        for name in dropped.keys:
+            key = self.model.keys[name]
+            if dropped.reason == "aged":
+                require(key.due and key.head.since + self.limits.backlog_age <= self.now, name, "is not so old")
+            self.model.dropped(name, dropped.reason)
+            self.given_up[name].append(self.now)
+            self.excused.add(name)
+
+    def _check_backlog(self, dropped: Dropped) -> None:
+        """Only what is too much."""
+        most = dropped.namespace.max_backlog
+        waiting = self._waiting(dropped.namespace)
+        require(len(waiting) - len(dropped.keys) >= most, "dropped", dropped.keys, "of", len(waiting))
+
+    def _waiting(self, namespace: Namespace) -> dict[bytes, Key]:
+        return {n: k for n, k in self.model.keys.items() if k.due and k.namespace == namespace.name}
+
+    def _check_ages(self) -> None:
+        """ "no cursor waits longer than the age": a hint that waits is given up soon after. """
+        most = self.limits.backlog_age + self.limits.prune
+        for name, key in self.model.keys.items():
+            if key.due:
+                require(self.now - key.head.since < most, name, "waits since", key.head.since)
+
+    def _take_delay(self, name: bytes) -> None:
+        unit = self.engine._dedup.seats.get(name)
+        require(unit is not None and unit.phase is Phase.DUE, name, "should be due again")
+        self.model.delay(name, unit.claim.not_before, self.now)
+
+    # --- comparison -------------------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        dedup = self.engine._dedup
+        seats, tails = dedup.seats, dedup.tails
+        due = running = held = waiting = 0
+        for name, key in self.model.keys.items():
+            unit = seats.get(name)
+            if key.head is None:
+                require((unit is not None) == key.seated, name, "has", unit, "but seated is", key.seated)
+                if key.seated:
+                    held += 1
+                    require(unit.phase is Phase.HELD and unit.began == key.began, name, "should be held", unit)
+            elif unit is None:
+                raise Violation(f"{name!r} has lost its head")
+            elif key.ticket:
+                running += 1
+                require(unit is key.ticket and unit.phase is Phase.RUNNING, name, "should run in its unit", unit)
+                require(unit.began == key.began, name, "began", unit.began)
+                self._same(name, key.head, next(c for c, part in unit.parts if name in part))
+            else:
+                due += 1
+                require(unit.phase is Phase.DUE, name, "should be due", unit)
+                self._same(name, key.head, unit.claim)
+                require(max(unit.claim.not_before, self.now) == max(key.head.not_before, self.now), name, unit.claim, key)
+            if key.tail:
+                waiting += 1
+                require(name in tails, name, "has lost its tail")
+                tail = tails[name]
+                same = (tail.kind, tail.origin.offset, tail.since) == (key.tail.kind, key.tail.offset, key.tail.since)
+                require(same, name, tail, key.tail)
+        require(len(seats) == due + running + held == self.engine.tracked, "seats of nobody", seats)
+        require(len(tails) == waiting, "tails of nobody", tails)
+        self._compare_rest(due + running + waiting)
+
+    @staticmethod
+    def _same(name: bytes, head: object, claim: object) -> None:
+        mine = (head.kind, head.urgency, head.offset, head.since)
+        theirs = (claim.kind, claim.urgency, claim.origin.offset, claim.since)
+        require(mine == theirs, name, "wants", mine, "not", theirs)
+
+    def _compare_rest(self, live: int) -> None:
+        engine, model, now = self.engine, self.model, self.now
+        unaccounted = engine._dedup.schedule.dropped
+        lost = sum(len(d.keys) for d in unaccounted if d.claim.kind is Kind.CHANGE)
+        removals = faulty = absent = 0
+        for name, key in model.keys.items():
+            removals += len(key.removals)
+            trouble = engine._troubles._troubles.get(name)
+            if not unaccounted:
+                require((trouble.faults if trouble else 0) == key.faults, name, "faults", trouble, key.faults)
+            faulty += trouble is not None
+            marked = now < key.absent_until
+            absent += marked
+            require((name in engine._marks) == marked, name, "absent mark should be", marked)
+        require(engine._invalidating + lost == removals, "invalidations", engine._invalidating, removals)
+        require(engine.pending == live + engine._invalidating, "pending", engine.pending, live)
+        require(engine.quarantine.keys.keys() == model.quarantine.keys(), "quarantine", engine.quarantine.keys)
+        require(len(engine._marks) == absent, "absent marks left over")
+        before = engine.cursor.done
+        done = engine.cursor.advance()
+        expected = min((model.done(), *(dropped.claim.origin.offset for dropped in unaccounted)))
+        require(before <= done == expected, "done is", done, "after", before, "and should be", expected)
+        require(len(engine.cursor._origins) <= 2 * engine.pending + 1025, "M1: origins")
+
+    def _compare_counts(self, *, repeated: bool = False) -> None:
+        """Each decision is counted once, by its name."""
+        counts: dict[str, int] = {}
+        for (metric, _, reason), amount in self.engine.tally.drain().items():
+            if metric in {"decisions", "dropped"}:
+                counts[reason] = counts.get(reason, 0) + amount
+        expected, self.model.counts = self.model.counts, {}
+        for reason in ("aged", "backlog"):  # counted by the step after
+            expected.pop(reason, None)
+            counts.pop(reason, None)
+        require(repeated or counts == expected, "counted", counts, "instead of", expected)
+
+    # --- the end ----------------------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Everything goes well from now on: nothing may be left."""
+        for _ in range(300):
+            self.step()
+            while self.running:
+                running = self.running.pop()
+                self.answer(running, [Answer(Result.WRITTEN)] * len(running.names))
+            while self.asked:
+                self.acknowledge(self.asked.pop(), done=True)
+            self.step()
+            if not self.running and not self.asked:
+                if self.wake == inf:
+                    break
+                self.now = self.wake
+        else:
+            raise Violation("never comes to rest")
+        self._check_idle()
+        self._check_promises()
+        self._check_budgets()
+
+    def _check_idle(self) -> None:
+        """I1: every key ends idle."""
+        engine = self.engine
+        dedup, schedule = engine._dedup, engine._dedup.schedule
+        left = (dedup.seats, dedup.tails, dedup._timers, dedup._running, schedule._delayed, schedule.dropped)
+        require(not any(left), "left behind:", left)
+        require(engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off")
+        require(not engine._troubles, "troubles are left")
+        require(not engine._invalidation.keys, "an invalidation is left")
+        for lane in schedule._lanes.values():
+            require(not (lane.ready or lane.waiting), "a lane counts keys that are gone")
+        require(engine.cursor.advance() == self.model.scan == engine.cursor.scan, "the cursor does not catch up")
+        engine.step(self.now + 32 * TICK)
+        require(not engine._marks.keys, "absent marks are left")
+
+    def _check_promises(self) -> None:
+        """L1, hint by hint."""
+        for name, kind, at, said in self.hinted:
+            key = self.model.keys[name]
+            if key.namespace is None or not key.parses or said == "absent":
+                continue
+            if kind is Kind.CHANGE:
+                kept = any(began >= at for began, _ in self.finished[name]) or any(
+                    t >= at for t in self.removed[name]
+                )
+            else:
+                kept = any(t >= at for t in self.given_up[name]) or any(
+                    ended > at - GAP if kind is Kind.MISS else began >= at or began > at - key.hold
+                    for began, ended in self.finished[name]
+                )
+            require(kept, f"L1: the {kind.name.lower()} of {name!r} at {at} is lost")
+
+    def _check_budgets(self) -> None:
+        """Q1: in any window at most rate * t + burst, and nothing at first."""
+        for bucket, starts in self.rows.items():
+            sums = list(accumulate((rows for _, rows in starts), initial=0))
+            for first, (begin, _) in enumerate(starts):
+                for last in range(first, len(starts)):
+                    spent = sums[last + 1] - sums[first]
+                    allowed = bucket.rate * (starts[last][0] - begin) + bucket.burst
+                    require(spent <= allowed + 1e-6, "Q1:", spent, "rows where", allowed, "are allowed")
+            for last, (at, _) in enumerate(starts):
+                require(sums[last + 1] <= bucket.rate * (at - self.start) + 1e-6, "Q1: a bucket began full")
+
+
+def play(seed: int, tell: Callable[..., None] | None = None) -> None:
+    """One schedule; raises Violation, or whatever the engine raises."""
+    story = Play(seed, tell)
+    for _ in range(story.rng.randint(4, 14)):
+        story.event()
+    story.rest()

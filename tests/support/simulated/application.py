@@ -1,0 +1,227 @@
+"""A user's program: reads through the client's logic, changes rows and says so; and may die anywhere in between.
+
+`SimClient` is the client library without its thread and its socket: the real `Buffer` and `Outbox`, turned by the
+virtual clock, over a connection that gets lost. Hints of a dead application are gone, as they would be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from math import inf
+
+from cacheupdater_client import wire
+from cacheupdater_client.buffer import Buffer
+from cacheupdater_client.fence import SET
+from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.sender import DRAIN_S, HURRY_S
+from cacheupdater_client.wire import CHANGE, MISS
+from simulated.cache import Lost
+from simulated.history import CacheEvent
+
+RECONNECT_S = (0.02, 0.5)
+SLOW_S = (0.05, 0.4)
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """What an application did about one commit of its own."""
+
+    key: bytes
+    at: float
+    how: str
+    fenced: float = inf  # the moment of an invalidation or write_through that Redis has acknowledged
+
+
+class _Encoder:
+    encoding, encoding_errors = "utf-8", "strict"
+
+    def encode(self, value):
+        return value if isinstance(value, bytes) else value.encode()
+
+
+class SimClient:
+    """Hints from one application to the queue."""
+
+    def __init__(self, process, world):
+        self.buffer = Buffer(_Encoder(), self)
+        self.outbox = Outbox([b"a:", b"b:"])
+        self._process = process
+        self._world = world
+        self._hurried = asyncio.Event()
+        self._connection = 0  # its number; 0 while there is none
+        self._connections = 0
+        self._arrives = self._acks_arrive = 0.0
+        self._hello = wire.Hello(world.plan.partitions, [b"a:", b"b:"])
+
+    def attend(self):
+        return True
+
+    def hurry(self):
+        self._hurried.set()
+
+    @property
+    def idle(self):
+        return not (self.buffer or self.outbox)
+
+    async def run(self):
+        """The sender's turns."""
+        while True:
+            if not self._connection:
+                await self._connect()
+            self._turn()
+            try:
+                async with asyncio.timeout(DRAIN_S):
+                    await self._hurried.wait()
+                await asyncio.sleep(HURRY_S)
+            except TimeoutError:
+                pass
+            self._hurried.clear()
+
+    async def _connect(self):
+        await asyncio.sleep(self._world.slow(RECONNECT_S) if self._connections else 0.001)
+        self._connections += 1
+        self._connection = self._connections
+        self._accepted = 0
+        self._arrives = self._acks_arrive = 0.0  # what is late on an old connection may come after the new
+        self.outbox.greet(self._hello)
+
+    def _turn(self):
+        for kind, counts in self.buffer.drain():
+            self.outbox.add(kind, counts)
+        while self._connection and (frame := self.outbox.next_frame(0)) is not None:
+            self._send(frame)
+
+    def _send(self, frame):
+        world, loop = self._world, asyncio.get_running_loop()
+        connection, cut = self._connection, world.faults("client_cut")
+        delay = world.slow(SLOW_S) if world.faults("client_delay") else world.latency()
+        self._arrives = max(self._arrives, loop.time() + delay)
+        if not cut or world.random.random() < 0.5:
+            loop.call_at(self._arrives, self._arrive, frame, connection)
+        if cut:
+            self._connection = 0
+
+    def _arrive(self, frame, connection):
+        """On the updater's side: put on the queue, then acknowledged."""
+        world, loop = self._world, asyncio.get_running_loop()
+        [(partition, pack)] = wire.FrameReader().feed(frame)
+        world.broker.accept(partition, pack)
+        if world.faults("queue_duplicate"):
+            world.broker.accept(partition, pack)
+        if world.faults("queue_garbage"):
+            world.broker.accept(partition, world.random.choice((b"", b"\xc1", pack[:-1], b"\x95" + pack)))
+        self._acks_arrive = max(self._acks_arrive, loop.time() + world.latency())
+        loop.call_at(self._acks_arrive, self._acknowledge, connection)
+
+    def _acknowledge(self, connection):
+        if connection == self._connection:
+            self._accepted += 1
+            self.outbox.acknowledge(self._accepted)
+
+
+class Application:
+    """One process of users' code."""
+
+    def __init__(self, process, world):
+        self.process = process
+        self.client = SimClient(process, world)
+        self._world = world
+        process.start(self.client.run())
+        process.start(self._work())
+
+    async def _work(self):
+        world, random = self._world, self._world.random
+        while world.busy:
+            await asyncio.sleep(random.expovariate(1.0 / world.plan.pause))
+            if not world.busy:
+                return
+            key = random.choice(world.keys)
+            if random.random() < world.plan.share_of_changes:
+                await self._change(key)
+            else:
+                await self._read(key)
+
+    async def _read(self, key):
+        cache = self._world.cache
+        try:
+            value = await cache.call(lambda: cache.server.get(key), kind="get")
+        except Lost:
+            return
+        if value is None:
+            self.client.buffer.add(MISS, key)
+        else:
+            self.client.buffer.touch(key.decode())
+
+    async def _change(self, key):
+        world = self._world
+        how = world.random.choices(tuple(world.plan.ways), tuple(world.plan.ways.values()))[0]
+        since, server = 0, world.cache.server
+        if how == "write_through":
+            begun = world.seen.clock()
+            try:
+                since = await world.cache.call(server.token, kind="token")
+            except Lost:
+                how = "invalidate"
+        await asyncio.sleep(world.latency())
+        row = world.database.commit(key, absent=world.random.random() < world.plan.share_of_deletes)
+        change = Change(key, row.at, how)
+        world.changes.append(change)
+        if world.faults("app_crash_between"):
+            self.process.kill()
+        await asyncio.sleep(world.latency())
+        self.process.check()
+        if how == "silence":
+            return
+        try:
+            if how == "invalidate":
+                await self._invalidate(change)
+            elif how == "write_through":
+                await self._write_through(change, row.version, since, begun)
+            elif how == "delete":
+                await self._delete(key)
+        except Lost:
+            pass
+        finally:
+            self.client.buffer.add(CHANGE, key)
+
+    async def _invalidate(self, change):
+        world = self._world
+
+        def effect():
+            world.cache.server.invalidate(change.key, hold_off_ms=world.plan.hold_off_ms)
+            now = world.seen.clock()
+            return world.cache.log(CacheEvent(now, change.key, "invalidate", covers=now))
+
+        event = await world.cache.call(effect, kind="invalidate")
+        event.acked = True
+        change.fenced = event.at
+
+    async def _write_through(self, change, version, since, begun):
+        world, key = self._world, change.key
+        value = None if version is None else b"%d" % version
+
+        def effect():
+            now = world.seen.clock()
+            said = world.cache.server.write_through(
+                key, value, world.plan.ttl_ms, since, hold_off_ms=world.plan.hold_off_ms
+            )
+            if said == SET:
+                event = CacheEvent(now, key, "set_through", version, begun=begun, covers=change.at)
+            else:
+                event = CacheEvent(now, key, "invalidate", covers=now)
+            return world.cache.log(event)
+
+        event = await world.cache.call(effect, kind="write_through")
+        event.acked = True
+        change.fenced = event.at
+
+    async def _delete(self, key):
+        """Past the fence, as programs did before they knew us."""
+        cache = self._world.cache
+
+        def effect():
+            cache.server.delete(key)
+            cache.log(CacheEvent(self._world.seen.clock(), key, "delete"))
+
+        await cache.call(effect, kind="del")

@@ -1,0 +1,83 @@
+"""What goes wrong: every kind by name, how likely it is in this schedule, and how often it has happened.
+
+A schedule has only some of the kinds, each with a rate of its own ("swarm testing"): if everything fails all the
+time, nothing gets far enough to fail in an interesting way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+AT_PORTS = {  # per call
+    "redis_delay": 0.15,  # the call or its answer takes a long time
+    "redis_error": 0.10,  # it fails and nothing has happened
+    "redis_cut": 0.10,  # it has happened, and the answer is an error
+    "redis_late": 0.05,  # it happens after its caller has given up
+    "redis_partial": 0.15,  # a write in two parts, the second of which fails
+    "redis_key_failed": 0.05,  # one key's write is refused by the server
+    "db_delay": 0.20,
+    "db_error": 0.15,  # the connection is lost
+    "db_timeout": 0.10,  # the statement's deadline passes
+    "db_faulty": 0.10,  # the statement itself fails
+    "db_raises": 0.05,  # a loader raises what no port may raise
+    "db_slow": 0.10,  # the answer takes longer than a head may run
+    "db_poison": 1.00,  # one key makes every statement fail that it is in
+    "queue_fetch_delay": 0.10,
+    "queue_fetch_error": 0.05,
+    "queue_commit_delay": 0.10,
+    "queue_commit_error": 0.10,
+    "queue_commit_cut": 0.10,  # committed, and the answer is an error
+    "queue_duplicate": 0.10,  # a pack arrives twice
+    "queue_garbage": 0.05,  # a message that is no pack
+    "client_delay": 0.10,  # frames or acknowledgements take a long time
+    "client_cut": 0.10,  # the connection is lost, with what is under way
+    "app_crash_between": 0.05,  # after the commit in the database, before Redis and the updater hear of it
+}
+
+FROM_OUTSIDE = {  # how often per schedule, at the most likely
+    "updater_crash": 2.0,
+    "updater_pause": 2.0,
+    "updater_stop": 1.0,  # SIGTERM: drain, leave
+    "queue_move": 2.0,  # partitions change owners while both live
+    "redis_outage": 1.0,
+    "redis_pause": 1.0,  # SIGSTOP of the server
+    "redis_restart": 1.0,  # all values and floors are lost
+    "redis_evicts_value": 3.0,
+    "redis_evicts_floor": 1.0,
+    "redis_clock_ahead": 1.0,  # it jumps by more than load_age
+    "db_outage": 1.0,
+    "app_crash": 1.0,
+}
+
+KINDS = (*AT_PORTS, *FROM_OUTSIDE)
+
+
+class Faults:
+    """The dice of one schedule."""
+
+    def __init__(self, rates, random):
+        self.rates = rates
+        self.fired = Counter()
+        self.on = True
+        self._random = random
+
+    def __call__(self, kind):
+        """Whether this goes wrong now; counted if so."""
+        rate = self.rates.get(kind)
+        if rate and self.on and self._random.random() < rate:
+            self.fired[kind] += 1
+            return True
+        return False
+
+
+def draw_rates(random):
+    """Some of the kinds, rarely or often; now and then a schedule without any."""
+    share = random.choice((0.0, 0.15, 0.3, 0.3, 0.6))
+    rates = {}
+    for kind, most in AT_PORTS.items():
+        if random.random() < share:
+            rates[kind] = most * random.choice((0.2, 0.5, 1.0))
+    for kind, most in FROM_OUTSIDE.items():
+        if random.random() < share:
+            rates[kind] = most * random.choice((0.5, 1.0))
+    return rates

@@ -1,0 +1,145 @@
+"""What could be seen from outside during one schedule: at the ports, in the database, in Redis. Nothing of the engine.
+
+The one exception are drops: the service counts them by reason, and the checkers need to know which keys they were.
+Times are virtual seconds. Lists are in the order in which things happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from cacheupdater.core.answers import FINISHING
+
+OWNED = ContextVar("OWNED", default=None)  # the ownership that the present task works for
+
+
+class Owner(NamedTuple):
+    """One ownership: no two engines share one."""
+
+    process: str
+    partition: int
+    epoch: int
+
+
+class Hint(NamedTuple):
+    """One pack that the queue has accepted."""
+
+    at: float
+    partition: int
+    offset: int
+    kind: int
+    keys: tuple
+
+
+class Intake(NamedTuple):
+    """One pack that an owner has fetched."""
+
+    at: float
+    owner: Owner
+    hint: Hint
+
+
+class CommitCall(NamedTuple):
+    """An owner's `done`, at the time when it said so; `accepted` by the queue or of an older epoch."""
+
+    at: float
+    owner: Owner
+    done: int
+    accepted: bool
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """One refresh of one unit: token, database read, write."""
+
+    owner: Owner
+    began: float
+    token_at: float = inf
+    keys: tuple = ()
+    read_at: float = inf
+    found: dict = field(default_factory=dict)  # key -> version, None for no row
+    landed: dict = field(default_factory=dict)  # key -> (time, result)
+    ended: float = inf  # when its answers, or its failure, came back
+    answers: dict = field(default_factory=dict)  # key -> result
+
+    def finished(self, key):
+        """When this key's value was there for good; inf if never."""
+        at, result = self.landed.get(key, (inf, None))
+        return at if result in FINISHING else inf
+
+
+class Drop(NamedTuple):
+    """Hints of one key that the service has given up, with a counted reason."""
+
+    at: float
+    owner: Owner
+    key: bytes
+    reason: str
+
+
+@dataclass(slots=True, eq=False)
+class Removal:
+    """Keys that an updater has asked Redis to invalidate."""
+
+    keys: tuple
+    at: float = inf  # it happened
+    acked: float = inf
+
+
+class RowCommit(NamedTuple):
+    at: float
+    version: int | None
+
+
+@dataclass(slots=True, eq=False)
+class CacheEvent:
+    """One change of one key in Redis."""
+
+    at: float
+    key: bytes
+    what: str  # write, set_through, invalidate, delete, loss
+    version: int | None = None
+    begun: float = inf  # write: its token; set_through: its `since`
+    covers: float = inf  # invalidate, set_through: what it holds against older values
+    acked: bool = False
+
+
+class Seen:
+    """The history of one schedule."""
+
+    def __init__(self, clock, trace=None):
+        self.clock = clock
+        self.trace = trace
+        self.hints = []
+        self.intakes = []
+        self.commits = []
+        self.flights = []
+        self.drops = []
+        self.removals = []
+        self.rows = defaultdict(list)  # key -> commits
+        self.cache = []
+        self.starts_of_processes = {}
+        self.over_caps = []  # M1, sampled
+        self.died = []  # processes that ended by an error of their own
+        self._by_task = {}
+
+    def note(self, *words):
+        """A line of the trace."""
+        if self.trace is not None:
+            self.trace(f"{self.clock():9.4f}  " + " ".join(map(str, words)))
+
+    def begin(self):
+        """A refresh takes its token."""
+        flight = Flight(OWNED.get(), self.clock())
+        self.flights.append(flight)
+        self._by_task[asyncio.current_task()] = flight
+        return flight
+
+    def flight(self):
+        """The refresh that the present task carries out."""
+        return self._by_task[asyncio.current_task()]

@@ -1,0 +1,95 @@
+"""One schedule, drawn from its seed: how much of everything there is, which limits hold, what goes wrong how often.
+
+Times are a fifth or a tenth of the real ones and limits are small, so that a few virtual seconds and a handful of
+keys reach every corner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from simulated.faults import draw_rates
+
+from cacheupdater.core.limits import Limits
+
+BUDGETS = (30.0, 100.0, 1000.0)  # rows a second; the burst is a second's worth, at least
+KEEP_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that the world needs to know."""
+
+    seed: int
+    rates: dict
+    partitions: int
+    updaters: int
+    applications: int
+    keys: int  # per namespace
+    busy: float  # seconds in which applications work and things go wrong
+    pause: float  # mean seconds between two deeds of an application
+    share_of_changes: float
+    share_of_deletes: float
+    ways: dict  # how changes are announced, with weights
+    every: float  # hold of the namespace a; b has none
+    missing_ttl: float
+    ttl: float
+    budget: float
+    quota: float  # of the namespace b; 0 for none
+    concurrency: int
+    max_backlog: int
+    limits: Limits
+    lag: float  # seconds by which loads read behind the primary
+    hold_off_ms: int
+
+    @property
+    def ttl_ms(self):
+        return int(self.ttl * 1000)
+
+
+def draw(seed):
+    """The schedule of this seed."""
+    random = Random(f"plan {seed}")
+    pick = random.choice
+    lags = random.random() < 0.1
+    tight = random.random() < 0.25
+    ways = {"invalidate": 6, "write_through": 3}
+    if not lags and random.random() < 0.5:
+        ways |= {"delete": 3, "hint": 1, "silence": 1}
+    return Plan(
+        seed=seed,
+        rates=draw_rates(random),
+        partitions=pick((1, 1, 2)),
+        updaters=pick((1, 2)),
+        applications=pick((1, 2)),
+        keys=pick((1, 2, 4)),
+        busy=random.uniform(0.8, 2.5),
+        pause=pick((0.02, 0.05)),
+        share_of_changes=pick((0.05, 0.2, 0.5)),
+        share_of_deletes=pick((0.0, 0.1, 0.4)),
+        ways=ways,
+        every=pick((0.15, 0.4)),
+        missing_ttl=pick((0.2, 0.5)),
+        ttl=pick((0.5, 60.0, 60.0)),
+        budget=pick(BUDGETS),
+        quota=pick((0.0, 20.0)),
+        concurrency=pick((1, 2, 5)),
+        max_backlog=pick((1, 3)) if tight else 100,
+        limits=Limits(
+            gap=0.05,
+            head_timeout=0.7,
+            unit_keys=pick((1, 3, 200)),
+            max_attempts=pick((2, 5)),
+            backoff=0.05,
+            backoff_max=0.3,
+            backlog_age=pick((0.2, 1.0)) if tight else 30.0,
+            pending=pick((2, 5)) if tight else 1000,
+            quarantined=pick((1, 100)),
+            quarantine_for=0.5,
+            absent=pick((1, 100)),
+            prune=0.1,
+        ),
+        lag=0.1 if lags else 0.0,
+        hold_off_ms=150 if lags else 0,
+    )

@@ -1,0 +1,403 @@
+"""One schedule from beginning to end: build, run, let things go wrong, heal, wait until all is idle, judge.
+
+Everything random comes from one generator of the seed, and nothing else orders what happens: the same seed makes the
+same history, in any interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from random import Random
+
+from simulated import invariants
+from simulated.application import Application
+from simulated.broker import SESSION_S, Broker, Consumer, own
+from simulated.cache import Cache, SimWriter
+from simulated.database import Database, SimLoader
+from simulated.faults import FROM_OUTSIDE, Faults
+from simulated.history import OWNED, Drop, Seen
+from simulated.process import Process, task_factory
+
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.engine import Engine
+from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.policy import Fixed
+from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater.testing.virtual_loop import VirtualLoop
+
+IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; the longest pause alone is shorter
+LOOK_EVERY = 0.1
+CLOCK_JUMP_S = 35.0  # above load_age: tokens become too old
+PATTERNS = {b"a:": Pattern.compile("a:{id:int}"), b"b:": Pattern.compile("b:{id:int}")}
+
+
+class SimEngine(Engine):
+    """The engine, with a look at the keys that it gives up: it counts them by reason only."""
+
+    seen = None
+
+    def _account_for_drops(self):
+        for dropped in self._dedup.schedule.dropped:
+            self._note_drops(dropped.keys, dropped.reason)
+        super()._account_for_drops()
+
+    def _outside_quarantine(self, keys, *rest):
+        outside = super()._outside_quarantine(keys, *rest)
+        self._note_drops(sorted(set(keys) - set(outside)), "quarantined")
+        return outside
+
+    def _retry(self, unit, key, *rest):
+        before = self.quarantine.keys.get(key)
+        super()._retry(unit, key, *rest)
+        if self.quarantine.keys.get(key) is not before:
+            self._note_drops([key], "quarantined")
+
+    def _note_drops(self, keys, reason):
+        self.seen.drops += [Drop(self.seen.clock(), OWNED.get(), key, reason) for key in keys]
+
+
+class Updater:
+    """One updater process, from its start to its end."""
+
+    def __init__(self, name, world):
+        self.process = Process(name)
+        self.consumer = Consumer(world.broker, self.process, world)
+        self._world = world
+        self._build()
+        self.leaving = False
+        self.main = self.process.start(self._run())
+        world.seen.starts_of_processes[name] = world.seen.clock()
+
+    def _build(self):
+        world, plan = self._world, self._world.plan
+        now = world.seen.clock()
+        self.source = Source(
+            "main", Bucket(plan.budget, plan.budget, now=now), concurrency=plan.concurrency
+        )
+        writer = world.plant.writer(world.cache, self.process, world)
+        quota = Bucket(plan.quota, plan.quota, now=now) if plan.quota else None
+        self.namespaces = [
+            Namespace(
+                name=prefix.decode(),
+                pattern=pattern,
+                source=self.source,
+                every=plan.every if prefix == b"a:" else 0.0,
+                missing_ttl=plan.missing_ttl,
+                max_backlog=plan.max_backlog,
+                quota=quota if prefix == b"b:" else None,
+            )
+            for prefix, pattern in PATTERNS.items()
+        ]
+        recipes = {
+            each: Recipe(
+                loader=SimLoader(world.database, self.process, world, prefix=each.pattern.prefix),
+                writer=writer,
+                encode=lambda version: b"%d" % version,
+                ttl=plan.ttl,
+            )
+            for each in self.namespaces
+        }
+        self.observer = RecordingObserver()
+        self.around = Surroundings(
+            self.consumer, recipes, writer, self.observer, world.random.random
+        )
+        self.supervisor = Supervisor(self.consumer, self._make)
+        self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
+
+    def _make(self, gained, stir_all):
+        own(gained, self.process)
+        engine = SimEngine(
+            self._keyspace,
+            Fixed(),
+            limits=self._world.plan.limits,
+            random=self._world.random.random,
+            offset=gained.offset,
+        )
+        engine.seen = self._world.seen
+        self._world.plant.engine(engine)
+        return Partition(gained, engine, around=self.around, stir_all=stir_all)
+
+    async def _run(self):
+        try:
+            await self.supervisor.run()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as e:  # noqa: BLE001  whatever it is, it is a finding
+            if not self.process.dead:
+                self._world.seen.died.append((self._world.seen.clock(), self.process.name, _flat(e)))
+
+    async def leave(self, within):
+        """As the service does at SIGTERM."""
+        self.leaving = True
+        await self.supervisor.drain(within)
+        await self.consumer.close()
+
+    @property
+    def engines(self):
+        return [each.engine for each in self.supervisor.partitions.values()]
+
+    @property
+    def idle(self):
+        return all(not engine.pending and not engine.tracked for engine in self.engines)
+
+
+def _flat(error):
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(map(_flat, error.exceptions))
+    return repr(error)
+
+
+class Plant:
+    """No fault planted. `plants` has those that do."""
+
+    name = ""
+
+    def writer(self, cache, process, world):
+        return SimWriter(cache, process, world)
+
+    def engine(self, engine):
+        """Change it before it begins."""
+
+    def plan(self, plan):
+        return plan
+
+
+@dataclass
+class Outcome:
+    """What a schedule has shown."""
+
+    seed: int
+    violations: list
+    fired: dict
+    seconds: float  # virtual
+    seen: Seen = field(repr=False)
+
+
+class World:
+    """Everything there is in one schedule."""
+
+    def __init__(self, plan, plant, trace):
+        self.plan = plan
+        self.plant = plant
+        self.random = Random(f"world {plan.seed}")
+        self.faults = Faults(plan.rates, self.random)
+        self.seen = Seen(asyncio.get_running_loop().time, trace)
+        self.keys = [b"%s%d" % (prefix, n) for prefix in PATTERNS for n in range(plan.keys)]
+        self.broker = Broker(plan.partitions, self)
+        self.cache = Cache(self)
+        self.database = Database(self)
+        self.changes = []
+        self.busy = True
+        self.applications = []
+        self.updaters = []
+        self._born = 0
+        self._chaos = []
+
+    def latency(self):
+        """Of a call that nothing is wrong with: mostly a fraction of a millisecond, sometimes some."""
+        return self.random.random() ** 4 * 0.02 + 0.0002
+
+    def slow(self, between):
+        return self.random.uniform(*between)
+
+    async def run(self):
+        plan = self.plan
+        for key in self.keys:
+            if self.random.random() < 0.7:
+                self.database.commit(key)
+        self.database.poison = self.random.choice(self.keys)
+        self.updaters = [self._updater() for _ in range(plan.updaters)]
+        self.applications = [self._application() for _ in range(plan.applications)]
+        self._plan_chaos()
+        watching = asyncio.get_running_loop().create_task(self._watch())
+        await asyncio.sleep(plan.busy)
+        await self._heal()
+        idle = await self._until_idle()
+        watching.cancel()
+        return idle
+
+    # --- parts ------------------------------------------------------------------------------------------
+
+    def _name(self, kind):
+        self._born += 1
+        return f"{kind}{self._born}"
+
+    def _updater(self):
+        return Updater(self._name("updater"), self)
+
+    def _application(self):
+        return Application(Process(self._name("app")), self)
+
+    # --- what goes wrong from outside -------------------------------------------------------------------
+
+    def _plan_chaos(self):
+        loop, random = asyncio.get_running_loop(), self.random
+        for kind in FROM_OUTSIDE:
+            times = self.plan.rates.get(kind, 0.0)
+            count = int(times) + (random.random() < times % 1)
+            for _ in range(count):
+                at = random.uniform(0.1, self.plan.busy)
+                loop.call_later(at, self._strike, kind)
+
+    def _strike(self, kind):
+        if self.busy:
+            self.faults.fired[kind] += 1
+            self.seen.note("FAULT", kind)
+            self._chaos.append(asyncio.get_running_loop().create_task(getattr(self, f"_{kind}")()))
+
+    def _some_updater(self):
+        alive = [each for each in self.updaters if not each.process.stopped and not each.leaving]
+        return self.random.choice(alive) if alive else None
+
+    async def _updater_crash(self):
+        updater = self._some_updater()
+        if updater is None:
+            return
+        self.updaters.remove(updater)
+        updater.process.kill()
+        await asyncio.sleep(self.random.uniform(0.0, 2 * SESSION_S))
+        if self.random.random() < 0.5:  # the queue notices late
+            self.updaters.append(self._updater())
+            await asyncio.sleep(SESSION_S)
+            self.broker.leave(updater.consumer)
+        else:
+            self.broker.leave(updater.consumer)
+            self.updaters.append(self._updater())
+
+    async def _updater_pause(self):
+        updater = self._some_updater()
+        if updater is None:
+            return
+        updater.process.stop()
+        length = self.random.choice((0.1, 0.5, 1.0, 2.0, 5.0))
+        if self.random.random() < 0.02:
+            length = 40.0  # beyond load_age
+        if length > SESSION_S:
+            await asyncio.sleep(SESSION_S)
+            self.broker.expel(updater.consumer)
+            if self.random.random() < 0.5:
+                self.updaters.append(self._updater())
+        await asyncio.sleep(length)
+        updater.process.resume()
+        if length > SESSION_S:
+            await asyncio.sleep(self.random.uniform(0.0, 0.3))
+            if not updater.process.dead:
+                self.broker.join(updater.consumer)
+
+    async def _updater_stop(self):
+        updater = self._some_updater()
+        if updater is None:
+            return
+        leaving = updater.process.start(updater.leave(self.random.choice((0.2, 1.0))))
+        if self.random.random() < 0.5:
+            self.updaters.append(self._updater())
+        await asyncio.wait([leaving])
+        _, late = await asyncio.wait([updater.main], timeout=10.0)
+        if late:
+            self.seen.died.append((self.seen.clock(), updater.process.name, "did not end after its drain"))
+        if not leaving.cancelled() and leaving.exception() is not None:
+            self.seen.died.append((self.seen.clock(), updater.process.name, repr(leaving.exception())))
+        updater.process.kill()
+        if updater in self.updaters:
+            self.updaters.remove(updater)
+        if not self.updaters:
+            self.updaters.append(self._updater())
+
+    async def _queue_move(self):
+        self.broker.move()
+
+    async def _redis_outage(self):
+        self.cache.down = True
+        await asyncio.sleep(self.random.choice((0.1, 0.5, 1.5)))
+        self.cache.down = False
+
+    async def _redis_pause(self):
+        self.cache.paused = True
+        await asyncio.sleep(self.random.choice((0.1, 0.5, 1.5)))
+        self.cache.resume()
+
+    async def _redis_restart(self):
+        self.cache.restart()
+
+    async def _redis_evicts_value(self):
+        self.cache.server.delete(self.random.choice(self.keys))
+
+    async def _redis_evicts_floor(self):
+        self.cache.evict_floor(self.random.choice(self.keys))
+
+    async def _redis_clock_ahead(self):
+        self.cache.jump_ahead(CLOCK_JUMP_S)
+
+    async def _db_outage(self):
+        self.database.down = True
+        await asyncio.sleep(self.random.choice((0.1, 0.5, 1.5)))
+        self.database.down = False
+
+    async def _app_crash(self):
+        application = self.random.choice(self.applications)
+        application.process.kill()
+
+    # --- the end ----------------------------------------------------------------------------------------
+
+    async def _heal(self):
+        """Nothing goes wrong any more; what was stopped goes on, what has died is started again."""
+        self.busy = self.faults.on = False
+        if self._chaos:
+            await asyncio.wait(self._chaos)
+            for task in self._chaos:
+                task.result()
+        self.cache.down = self.database.down = False
+        self.cache.resume()
+        self.seen.note("healed")
+
+    async def _until_idle(self):
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + IDLE_WITHIN
+        while not self._is_idle():
+            if loop.time() > deadline or self.seen.died:
+                return False
+            await asyncio.sleep(LOOK_EVERY)
+        return True
+
+    def _is_idle(self):
+        broker = self.broker
+        return (
+            all(each.client.idle for each in self.applications if not each.process.dead)
+            and all(done >= len(log) for done, log in zip(broker.done, broker.logs, strict=True))
+            and all(each.idle for each in self.updaters)
+        )
+
+    async def _watch(self):
+        """M1 looks inside, again and again; and an application that has died is started again."""
+        while True:
+            self.seen.over_caps += invariants.over_caps(self)
+            for number, each in enumerate(self.applications):
+                if each.process.dead and self.busy:
+                    self.applications[number] = self._application()
+            await asyncio.sleep(LOOK_EVERY)
+
+
+def simulate(plan, plant=None, trace=None):
+    """Run one schedule and judge it."""
+    plant = plant or Plant()
+    logging.disable(logging.CRITICAL)  # a schedule fails thousands of times on purpose
+    loop = VirtualLoop()
+    loop.set_task_factory(task_factory)
+    try:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(_judged(plant.plan(plan), plant, trace))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def _judged(plan, plant, trace):
+    world = World(plan, plant, trace)
+    idle = await world.run()
+    violations = invariants.check(world, idle=idle)
+    return Outcome(plan.seed, violations, dict(world.faults.fired), world.seen.clock(), world.seen)

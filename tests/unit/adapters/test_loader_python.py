@@ -1,0 +1,164 @@
+"""A user's function may raise, hang or return nonsense: the load says so, and the next one works."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from traceback import format_exception
+from types import ModuleType
+
+import pytest
+
+from cacheupdater.adapters.loader_python import PythonLoader
+from cacheupdater.core.keyspace import Pattern
+from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+
+PRODUCT = Pattern.compile("product:{id:int}")
+BASKET = Pattern.compile("basket:{user:int}:{shop}")
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    """A user's module; tests put functions into it."""
+    module = ModuleType("shop_loaders")
+    monkeypatch.setitem(sys.modules, "shop_loaders", module)
+    return module
+
+
+def _loader(shop, function, pattern=PRODUCT, **settings):
+    shop.load = function
+    return PythonLoader("shop_loaders:load", pattern, **settings)
+
+
+async def test_function_gets_plain_values_for_one_capture_and_tuples_for_several(shop):
+    got = []
+
+    def load(keys):
+        got.append(keys)
+        return {}
+
+    await _loader(shop, load).load([(7,), (8,)])
+    await _loader(shop, load, BASKET).load([(7, "de")])
+    assert got == [[7, 8], [(7, "de")]]
+
+
+async def test_function_that_is_not_async_leaves_the_loop_free(shop):
+    seen = threading.Event()
+
+    def load(keys):
+        assert seen.wait(5)
+        return dict.fromkeys(keys, 1)
+
+    loading = asyncio.ensure_future(_loader(shop, load, deadline=5).load([(7,)]))
+    await asyncio.sleep(0)
+    seen.set()
+    assert await loading == {(7,): 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "returned NoneType; a mapping"),
+        ([7], "returned list; a mapping"),
+        ({"7": 1}, "1 keys that it was not asked for: str instead of int"),
+        ({9: 1, 7: 1}, "1 keys that it was not asked for"),
+        ({7: None}, "None for 1 keys; leave out"),
+    ],
+)
+async def test_nonsense_from_the_function_is_refused_with_the_reason(shop, answer, why):
+    async def later(keys):
+        return answer
+
+    for function in (later, lambda keys: answer):
+        with pytest.raises(Faulty, match=why):
+            await _loader(shop, function).load([(7,)])
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (ValueError, Faulty),
+        (KeyError, Faulty),
+        (SystemExit, Faulty),
+        (ConnectionRefusedError, Unavailable),
+        (TimeoutError, Unavailable),
+        (StopIteration, Faulty),
+    ],
+)
+async def test_exception_of_the_function_is_told_by_type_and_line_without_its_text(shop, raised, told):
+    def load(keys):
+        raise raised(f"can{'ary'}")
+
+    with pytest.raises(told) as error:
+        await _loader(shop, load).load([(7,)])
+    assert "shop_loaders:load" in str(error.value)
+    assert "canary" not in str(error.value)
+    assert "canary" not in "".join(format_exception(error.value))
+
+
+async def test_error_of_the_function_names_its_line(shop):
+    async def load(keys):
+        raise ValueError(keys)
+
+    with pytest.raises(Faulty, match=r"raised ValueError at .*test_loader_python\.py:\d+"):
+        await _loader(shop, load).load([(7,)])
+
+
+async def test_function_may_say_itself_that_its_backend_is_away(shop):
+    def load(keys):
+        raise Unavailable("the shop's API is down")
+
+    with pytest.raises(Unavailable, match="API is down"):
+        await _loader(shop, load).load([(7,)])
+
+
+async def test_async_function_that_hangs_is_given_up_at_the_deadline(shop):
+    async def load(keys):
+        await asyncio.Event().wait()
+
+    with pytest.raises(Unavailable, match=r"no answer within 0\.05 s"):
+        await _loader(shop, load, deadline=0.05).load([(7,)])
+
+
+async def test_threads_that_hang_are_bounded_and_come_back(shop):
+    release = threading.Event()
+    started = []
+
+    def load(keys):
+        started.append(keys)
+        release.wait(30)
+        return dict.fromkeys(keys, 1)
+
+    loader = _loader(shop, load, deadline=0.05, threads=2)
+    for _ in range(4):
+        with pytest.raises(Unavailable, match="no answer"):
+            await loader.load([(7,)])
+    assert len(started) == 2, "the third and fourth call found no free thread"
+    release.set()
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                assert await loader.load([(7,)]) == {(7,): 1}
+                break
+            except Unavailable:
+                continue
+
+
+async def test_load_of_nothing_calls_nobody(shop):
+    assert await _loader(shop, lambda keys: 1 / 0).load([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("shop.loaders", "write module:function"),
+        (":f", "write module:function"),
+        ("no_such_module_here:f", "cannot import 'no_such_module_here:f': ModuleNotFoundError"),
+        ("math:no_such", "cannot import 'math:no_such': AttributeError"),
+        ("math:pi", "of type float, not a function"),
+    ],
+)
+def test_target_that_names_no_function_is_refused_with_the_reason(target, why):
+    with pytest.raises(Misconfigured, match=why):
+        PythonLoader(target, PRODUCT)

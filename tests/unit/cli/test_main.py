@@ -1,0 +1,137 @@
+"""The command line as a person or a supervisor meets it: text, streams, exit codes, time to help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cacheupdater import __version__
+from cacheupdater.cli import main
+
+_HELP_BUDGET_S = 0.3  # what feels instant in a shell
+_HEAVY = ["sqlalchemy", "redis", "pydantic", "ruamel", "asyncio", "uvloop", "prometheus_client", "rich"]
+
+_CONFIG = """\
+version: 1
+cache: {url: "redis://:c4n4ry@127.0.0.1:1/0"}
+sources: {main: {url: "postgresql+asyncpg://u:c4n4ry@127.0.0.1:1/x", budget: 500/s}}
+namespaces:
+  product: {key: "product:{id:int}", load: {source: main, table: products}, quota: {rate: 5/s}}
+  banner: {key: "banner:{slot}", load: {source: main, python: "no_such_module:banners"}}
+"""
+
+
+def cacheupdater(*args, options=()):
+    command = [sys.executable, *options, "-m", "cacheupdater", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "shop.yaml"
+    file.write_text(_CONFIG)
+    return file
+
+
+def test_help_answers_at_once():
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        done = cacheupdater("--help")
+        times.append(time.perf_counter() - start)
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in ("run", "check", "demo"))
+    assert min(times) < _HELP_BUDGET_S
+
+
+@pytest.mark.parametrize(
+    "args", [("--help",), ("run", "--help"), ("check", "--help"), ("demo", "--help"), ("--version",)]
+)
+def test_help_loads_nothing_heavy(args):
+    done = cacheupdater(*args, options=("-X", "importtime"))
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "argparse" in loaded
+    assert not loaded.intersection(_HEAVY)
+    assert done.returncode == 0
+
+
+def test_version_is_printed():
+    assert cacheupdater("--version").stdout == f"cacheupdater {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("walk",),
+        ("run", "--fast"),
+        ("demo", "--duration", "soon"),
+        ("demo", "--duration", "0"),
+        ("run", "--log-level", "all"),
+    ],
+)
+def test_bad_usage_ends_with_2_and_keeps_stdout_clean(args, capsys):
+    assert main(args) == 2
+    printed = capsys.readouterr()
+    assert "usage: cacheupdater" in printed.err
+    assert not printed.out
+
+
+def test_check_prints_what_the_configuration_amounts_to(config, capsys):
+    assert main(["check", "-c", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{config}: OK\n")
+    assert "product    product:{id:int}  main    json   300s  5s     5/s" in printed
+    assert "Nothing was contacted" in printed
+    assert "c4n4ry" not in printed
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_bad_configuration_ends_with_78_and_names_the_line_on_stderr(config, command, capsys):
+    config.write_text(_CONFIG.replace("budget: 500/s", "budget: 500"))
+    assert main([command, "-c", str(config)]) == 78
+    printed = capsys.readouterr()
+    assert f"{config}:3:78: sources.main.budget:" in printed.err
+    assert not printed.out
+    assert "c4n4ry" not in printed.err
+
+
+def test_missing_configuration_says_how_to_name_one(tmp_path):
+    done = cacheupdater("check", "-c", str(tmp_path / "none.yaml"))
+    assert done.returncode == 78
+    assert "name the configuration with -c FILE or CACHEUPDATER_CONFIG" in done.stderr
+
+
+def test_configuration_comes_from_the_environment_unless_named(config, monkeypatch):
+    monkeypatch.setenv("CACHEUPDATER_CONFIG", str(config))
+    assert cacheupdater("check").stdout.startswith(f"{config}: OK")
+    assert cacheupdater("check", "-c", "other.yaml").returncode == 78
+
+
+def test_example_passes_check_as_it_stands(capsys):
+    example = Path(__file__).parents[3] / "examples" / "cacheupdater.yaml"
+    assert main(["check", "--config", str(example)]) == 0
+    assert "basket" in capsys.readouterr().out
+
+
+def test_missing_extra_says_what_to_install(config, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith("cacheupdater.config")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    assert main(["check", "-c", str(config)]) == 78
+    assert "pip install 'cacheupdater[updater]'" in capsys.readouterr().err
+
+
+def test_demo_gets_its_arguments(monkeypatch):
+    import types
+
+    seen = {}
+    fake = types.SimpleNamespace(run=lambda **given: seen.update(given) or 3)
+    monkeypatch.setitem(sys.modules, "cacheupdater.demo", types.ModuleType("cacheupdater.demo"))
+    monkeypatch.setitem(sys.modules, "cacheupdater.demo.main", fake)
+    assert main(["demo", "--duration", "15", "--seed", "7", "--plain"]) == 3
+    assert seen == {"duration": 15.0, "seed": 7, "plain": True}

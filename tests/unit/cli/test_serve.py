@@ -1,0 +1,89 @@
+"""The updater as a process: one ready line, a first signal drains, a second one aborts even a stuck loop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+_PROGRAM = """
+import asyncio, io, sys, time
+if {without_uvloop}:
+    sys.modules["uvloop"] = None
+from cacheupdater.cli import logs
+from cacheupdater.cli.serve import serve
+from cacheupdater.errors import Misconfigured
+
+class Service:
+    async def run(self, ready, stop):
+        ready("tcp://127.0.0.1:7171")
+        {body}
+
+logs.configure("info", sys.stderr)
+sys.exit(serve(Service()))
+"""
+_DRAINS = (
+    "await stop.wait(); print('drained', type(asyncio.get_running_loop()).__module__, flush=True); return 0"
+)
+_STUCK = "await stop.wait(); print('stuck', flush=True)\n        while True: time.sleep(0.01)"
+
+
+@contextmanager
+def service(body, *, without_uvloop=False):
+    program = _PROGRAM.format(body=body, without_uvloop=without_uvloop)
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("without_uvloop", "loop"), [(False, "uvloop"), (True, "asyncio.unix_events")])
+def test_first_signal_drains_and_ends_with_0(number, without_uvloop, loop):
+    with service(_DRAINS, without_uvloop=without_uvloop) as process:
+        assert process.stdout.readline() == "ready tcp://127.0.0.1:7171\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert out == f"drained {loop}\n"
+        assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("without_uvloop", [False, True])
+def test_second_signal_aborts_at_once_even_when_the_loop_is_stuck(number, code, without_uvloop):
+    with service(_STUCK, without_uvloop=without_uvloop) as process:
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.stdout.readline() == "stuck\n"
+        start = time.monotonic()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == code
+        assert time.monotonic() - start < 5
+        assert "aborted by a second signal" in err
+
+
+def test_exit_code_of_the_service_is_that_of_the_process():
+    with service("return 70") as process:
+        process.communicate(timeout=20)
+        assert process.returncode == 70
+
+
+def test_unexpected_error_is_logged_without_passwords_and_ends_with_70():
+    with service("raise RuntimeError('lost redis://:c4n4ry@host\\n{forged}')") as process:
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 70
+        lines = [json.loads(line) for line in err.splitlines()]
+        assert len(lines) == 1
+        assert "RuntimeError: lost redis://:***@host" in lines[0]["exception"]

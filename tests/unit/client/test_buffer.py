@@ -1,0 +1,271 @@
+"""The buffer: whatever is thrown at it, it takes or counts, and never more than its bounds."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import threading
+
+import pytest
+from redis._parsers.encoders import Encoder
+
+from cacheupdater_client.buffer import PLACES, SHORT_KEY, UNIT_BYTES, Buffer
+from cacheupdater_client.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
+
+
+class Attendant:
+    """A sender that runs, or not, and never drains by itself."""
+
+    def __init__(self, runs=True):
+        self.runs = runs
+        self.asked = self.hurried = 0
+
+    def attend(self):
+        self.asked += 1
+        return self.runs
+
+    def hurry(self):
+        self.hurried += 1
+
+
+@pytest.fixture
+def attendant():
+    return Attendant()
+
+
+@pytest.fixture
+def buffer(attendant):
+    return Buffer(Encoder("utf-8", "strict", decode_responses=False), attendant)
+
+
+def drained(buffer):
+    return {kind: dict(counts) for kind, counts in buffer.drain()}
+
+
+def test_buffer_counts_each_key_by_kind(buffer):
+    for key in ("a", "b", "a"):
+        buffer.touch(key)
+    buffer.add(MISS, "a")
+    buffer.add(CHANGE, b"a")
+    assert drained(buffer) == {TOUCH: {b"a": 2, b"b": 1}, MISS: {b"a": 1}, CHANGE: {b"a": 1}}
+    assert drained(buffer) == {}
+
+
+def test_buffer_gives_the_strongest_kind_first(buffer):
+    buffer.touch("t")
+    buffer.add(MISS, "m")
+    buffer.add(CHANGE, "c")
+    assert [kind for kind, _ in buffer.drain()] == [CHANGE, MISS, TOUCH]
+
+
+@pytest.mark.parametrize(
+    ("key", "data"),
+    [
+        ("k", b"k"),
+        ("ключ", "ключ".encode()),
+        ("x" * 300, b"x" * 300),
+        (b"\xff\x00", b"\xff\x00"),
+        (7, b"7"),
+        (1.5, b"1.5"),
+        (bytearray(b"ba"), b"ba"),
+        (memoryview(b"mv"), b"mv"),
+    ],
+)
+def test_buffer_takes_every_key_that_redis_py_takes(buffer, key, data):
+    buffer.touch(key)
+    assert drained(buffer) == {TOUCH: {data: 1}}
+
+
+def test_buffer_encodes_as_the_client_does(attendant):
+    buffer = Buffer(Encoder("latin-1", "strict", decode_responses=False), attendant)
+    buffer.touch("é")
+    buffer.touch("é" * 100)
+    assert drained(buffer) == {TOUCH: {b"\xe9": 1, b"\xe9" * 100: 1}}
+
+
+@pytest.mark.parametrize("kind", [TOUCH, MISS, CHANGE])
+def test_buffer_keeps_what_the_key_was_when_its_bytes_change_later(buffer, kind):
+    key = bytearray(b"before")
+    buffer.add(kind, key)
+    buffer.touch(memoryview(key))
+    key[:] = b"after!"
+    assert set().union(*drained(buffer).values()) == {b"before"}
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("x" * (KEY_BYTES_MAX + 1), "oversized"),
+        ("é" * (KEY_BYTES_MAX // 2 + 1), "oversized"),
+        ("", "unencodable"),
+        (True, "unencodable"),
+        (None, "unencodable"),
+        (object(), "unencodable"),
+        ("\udcff", "unencodable"),
+        ("\udcff" * 100, "unencodable"),
+    ],
+)
+def test_buffer_counts_what_is_no_key(buffer, key, reason):
+    buffer.touch(key)
+    assert drained(buffer) == {}
+    assert buffer.dropped == {reason: 1}
+
+
+def test_buffer_takes_a_key_of_exactly_the_largest_size(buffer):
+    buffer.touch("x" * KEY_BYTES_MAX)
+    assert drained(buffer) == {TOUCH: {b"x" * KEY_BYTES_MAX: 1}}
+
+
+def test_buffer_drops_the_oldest_touch_when_full(buffer):
+    for number in range(PLACES + 10):
+        buffer.touch(str(number))
+    assert len(buffer) == PLACES
+    assert buffer.dropped == {"full": 10}
+    keys = list(drained(buffer)[TOUCH])
+    assert (keys[0], keys[-1]) == (b"10", str(PLACES + 9).encode())
+
+
+def test_buffer_drops_touches_before_misses_before_changes(buffer):
+    for kind in (CHANGE, MISS, TOUCH):
+        for number in range(PLACES // 3 + 1):
+            buffer.add(kind, f"{kind}:{number}")
+    for number in range(PLACES):
+        buffer.add(CHANGE, f"later:{number}")
+    kinds = {kind: len(counts) for kind, counts in buffer.drain()}
+    assert kinds == {CHANGE: PLACES}
+    assert buffer.dropped["full"] == 3 * (PLACES // 3 + 1)
+
+
+def test_buffer_drops_a_touch_rather_than_a_stronger_hint(buffer):
+    for number in range(PLACES):
+        buffer.add(CHANGE, str(number))
+    buffer.touch("weak")
+    buffer.add(MISS, "weak")
+    assert buffer.dropped == {"full": 2}
+    assert len(drained(buffer)[CHANGE]) == PLACES
+
+
+@pytest.mark.parametrize("size", [SHORT_KEY, SHORT_KEY + 1, UNIT_BYTES, UNIT_BYTES + 1, KEY_BYTES_MAX])
+@pytest.mark.parametrize("letter", ["x", "é", "€", "𝄞"])
+def test_buffer_stays_within_its_bytes(buffer, size, letter):
+    key = letter * size
+    if len(key.encode()) > KEY_BYTES_MAX:
+        return
+    for _ in range(PLACES // (size // 40)):
+        buffer.touch(key)
+    held = sum(count * len(key) for _, counts in buffer.drain() for key, count in counts.items())
+    assert PLACES * UNIT_BYTES // 5 < held <= 16 * 1024 * 1024
+
+
+def test_buffer_is_as_large_as_before_after_long_keys_were_drained(buffer):
+    for round_ in range(3):
+        for number in range(PLACES):
+            buffer.add(number % 3, f"{round_}:{number}:".ljust(200, "x"))
+        buffer.drain()
+        assert buffer._surplus == 0
+    for number in range(PLACES):
+        buffer.touch(str(number))
+    assert len(buffer) == PLACES
+
+
+def test_buffer_asks_for_a_sender_with_the_first_hint_only(buffer, attendant):
+    buffer.touch("a")
+    buffer.touch("b")
+    assert attendant.asked == 1
+
+
+def test_buffer_asks_again_with_each_hint_while_there_is_no_sender(buffer, attendant):
+    attendant.runs = False
+    for number in range(PLACES + 5):
+        buffer.touch(str(number))
+    assert attendant.asked == PLACES + 5
+    assert len(buffer) == PLACES
+    assert buffer.dropped == {"full": 5}
+
+
+def test_buffer_hurries_for_changes_alone(buffer, attendant):
+    buffer.touch("a")
+    buffer.add(MISS, "a")
+    assert attendant.hurried == 0
+    buffer.add(CHANGE, "a")
+    assert attendant.hurried == 1
+
+
+def test_buffer_of_a_forked_child_is_empty_and_cold(buffer, attendant):
+    buffer.touch("parents")
+    buffer.touch("x" * 500)
+    buffer.reborn()
+    assert drained(buffer) == {}
+    buffer.reborn()
+    buffer.touch("childs")
+    assert attendant.asked == 2
+    assert drained(buffer) == {TOUCH: {b"childs": 1}}
+
+
+def test_buffer_loses_none_of_many_threads(buffer):
+    taken = []
+    writing = True
+
+    def write(name):
+        for number in range(5000):
+            buffer.touch(f"{name}:{number}")
+            if number % 50 == 0:
+                buffer.add(CHANGE, f"{name}:{number}")
+
+    def drain():
+        while writing:
+            taken.extend(buffer.drain())
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        drainer = threading.Thread(target=drain)
+        writers = [threading.Thread(target=write, args=(name,)) for name in range(4)]
+        for thread in (drainer, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join()
+        writing = False
+        drainer.join()
+    finally:
+        sys.setswitchinterval(switch)
+    taken.extend(buffer.drain())
+    assert sum(sum(counts.values()) for _, counts in taken) == 4 * 5100
+    assert buffer.dropped.total() == 0
+
+
+def test_buffer_takes_hints_of_a_signal_handler_that_interrupts_one(buffer):
+    calls = []
+
+    def handler(*_):
+        calls.append(1)
+        buffer.add(CHANGE, "from the handler")
+        buffer.touch("x" * 200)
+
+    old = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    try:
+        for number in range(30_000):
+            buffer.add(MISS, str(number))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert calls
+    assert drained(buffer)[CHANGE] == {b"from the handler": len(calls)}
+    assert buffer._surplus == 0
+
+
+def test_buffer_takes_hints_of_a_finalizer(buffer):
+    class Left:
+        def __init__(self):
+            self.cycle = self
+
+        def __del__(self):
+            buffer.add(CHANGE, "gone")
+
+    for _ in range(50):
+        Left()
+        buffer.add(MISS, "m")
+    gc.collect()
+    assert drained(buffer)[CHANGE] == {b"gone": 50}

@@ -1,0 +1,322 @@
+"""The outbox: what goes in comes out once, in order of strength, or is counted."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cacheupdater_client import outbox as module
+from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX, WINDOW_BYTES, WINDOW_FRAMES, Outbox
+from cacheupdater_client.wire import (
+    CHANGE,
+    FRAME_HEAD_BYTES,
+    KEY_BYTES_MAX,
+    MISS,
+    TOUCH,
+    Hello,
+    Malformed,
+    decode_pack,
+    frame_partition,
+    partition_of,
+)
+
+EVERY = Hello(4, [])
+
+
+def greeted(hello=EVERY, only=()):
+    outbox = Outbox(only)
+    outbox.greet(hello)
+    return outbox
+
+
+def unpack(frame):
+    return frame_partition(frame), decode_pack(frame[FRAME_HEAD_BYTES:])
+
+
+def sent(outbox, limit=10_000):
+    """Frames until there are no more, unpacked."""
+    frames = []
+    while len(frames) < limit and (frame := outbox.next_frame(1)) is not None:
+        frames.append(unpack(frame))
+    return frames
+
+
+def delivered(outbox):
+    """Everything, by kind: sends and acknowledges until nothing is left."""
+    found, acked = {}, outbox._acked
+    while frames := sent(outbox):
+        acked += len(frames)
+        outbox.acknowledge(acked)
+        for _, pack in frames:
+            for key, count in zip(pack.keys, pack.counts or [1] * len(pack.keys), strict=True):
+                found.setdefault(pack.kind, {}).setdefault(key, []).append(count)
+    return {kind: {key: sum(counts) for key, counts in keys.items()} for kind, keys in found.items()}
+
+
+def test_outbox_sends_nothing_before_the_hello():
+    outbox = Outbox()
+    outbox.add(CHANGE, {b"a": 1})
+    assert outbox.next_frame(1) is None
+    outbox.greet(EVERY)
+    assert delivered(outbox) == {CHANGE: {b"a": 1}}
+
+
+def test_outbox_adds_up_the_counts_of_a_key_for_each_kind():
+    outbox = greeted()
+    outbox.add(TOUCH, {b"a": 2, b"b": 1})
+    outbox.add(TOUCH, {b"a": 3})
+    outbox.add(MISS, {b"a": 1})
+    assert delivered(outbox) == {TOUCH: {b"a": 5, b"b": 1}, MISS: {b"a": 1}}
+    assert (outbox.waiting, outbox.delivered) == (0, 7)
+    assert not outbox
+
+
+def test_outbox_sends_changes_before_misses_before_touches():
+    outbox = greeted(Hello(1, []))
+    for kind in (TOUCH, MISS, CHANGE):
+        outbox.add(kind, {b"a": 1})
+    assert [pack.kind for _, pack in sent(outbox)] == [CHANGE, MISS, TOUCH]
+
+
+def test_outbox_sends_a_change_before_touches_that_were_cut_already():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, {b"%d" % number: 1 for number in range(3000)})
+    outbox.next_frame(1)
+    outbox.add(CHANGE, {b"now": 1})
+    assert unpack(outbox.next_frame(1))[1].kind == CHANGE
+
+
+def test_outbox_leaves_out_counts_that_are_all_one():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, {b"a": 1, b"b": 1})
+    outbox.add(MISS, {b"a": 1, b"b": 2})
+    assert [pack.counts for _, pack in sent(outbox)] == [[1, 2], []]
+
+
+def test_outbox_puts_each_key_into_the_pack_of_its_partition():
+    outbox = greeted(Hello(7, []))
+    outbox.add(TOUCH, {b"%d" % number: 1 for number in range(500)})
+    for partition, pack in sent(outbox):
+        assert {partition_of(key, 7) for key in pack.keys} == {partition}
+
+
+@pytest.mark.parametrize("size", [8, 200, KEY_BYTES_MAX])
+@pytest.mark.parametrize("count", [1, 2**40])
+def test_outbox_cuts_packs_that_every_reader_accepts(size, count):
+    outbox = greeted(Hello(1, []))
+    keys = {b"%d" % number + b"x" * (size - len(str(number))): count for number in range(3500)}
+    outbox.add(TOUCH, keys)
+    assert delivered(outbox) == {TOUCH: keys}
+
+
+# --- prefixes -----------------------------------------------------------------------------------------
+
+
+def test_outbox_keeps_undeclared_keys_back():
+    outbox = greeted(Hello(4, [b"p:", b"q:"]))
+    outbox.add(TOUCH, {b"p:1": 1, b"x": 5, b"q": 1, b"q:": 1})
+    assert delivered(outbox) == {TOUCH: {b"p:1": 1, b"q:": 1}}
+    assert outbox.dropped == {"undeclared": 6}
+
+
+def test_outbox_drops_undeclared_keys_that_waited_for_the_hello():
+    outbox = Outbox()
+    outbox.add(TOUCH, {b"p:1": 1, b"secret": 2})
+    outbox.greet(Hello(4, [b"p:"]))
+    assert delivered(outbox) == {TOUCH: {b"p:1": 1}}
+    assert outbox.dropped == {"undeclared": 2}
+
+
+def test_outbox_with_only_narrows_what_the_updater_declares():
+    outbox = greeted(Hello(4, [b"p:", b"q:"]), only=[b"p:", b"r:"])
+    outbox.add(TOUCH, {b"p:1": 1, b"q:1": 1, b"r:1": 1})
+    assert delivered(outbox) == {TOUCH: {b"p:1": 1}}
+
+
+def test_outbox_matches_thousands_of_prefixes_as_it_does_few():
+    chance = random.Random(7)
+    letters = b"ab:"
+
+    def word(length):
+        return bytes(chance.choice(letters) for _ in range(length))
+
+    for _ in range(300):
+        prefixes = [word(chance.randint(1, 4)) for _ in range(chance.randint(9, 30))]
+        search = module._matcher(prefixes)
+        for _ in range(50):
+            key = word(chance.randint(0, 6))
+            assert search(key) == key.startswith(tuple(prefixes)), (key, prefixes)
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+def numbered(kind, size, start=0):
+    return {b"%d:%d" % (kind, number): 1 for number in range(start, start + size)}
+
+
+def test_outbox_drops_the_oldest_touch_first():
+    outbox = Outbox()
+    outbox.add(CHANGE, numbered(CHANGE, 1000))
+    outbox.add(TOUCH, numbered(TOUCH, KEYS_MAX))
+    assert outbox.dropped == {"full": 1000}
+    outbox.greet(EVERY)
+    found = delivered(outbox)
+    assert len(found[CHANGE]) == 1000
+    assert b"0:999" not in found[TOUCH]
+    assert b"0:1000" in found[TOUCH]
+
+
+def test_outbox_drops_misses_after_touches_and_changes_last():
+    outbox = Outbox()
+    outbox.add(TOUCH, numbered(TOUCH, 30_000))
+    outbox.add(MISS, numbered(MISS, 30_000))
+    outbox.add(CHANGE, numbered(CHANGE, 90_000))
+    outbox.greet(EVERY)
+    assert {kind: len(keys) for kind, keys in delivered(outbox).items()} == {MISS: 10_000, CHANGE: 90_000}
+    assert outbox.dropped == {"full": 50_000}
+
+
+def test_outbox_counts_a_dropped_key_by_its_hints():
+    outbox = Outbox()
+    outbox.add(TOUCH, {b"old": 500})
+    outbox.add(TOUCH, numbered(TOUCH, KEYS_MAX))
+    assert outbox.dropped == {"full": 500}
+
+
+def test_outbox_stays_within_its_bytes():
+    outbox = Outbox()
+    outbox.add(TOUCH, {b"%d" % number + b"x" * 1000: 1 for number in range(20_000)})
+    assert outbox._bytes <= BYTES_MAX
+    assert outbox._bytes > BYTES_MAX - 2048
+    assert outbox.dropped["full"] > 3000
+
+
+def test_outbox_counts_what_is_under_way_into_its_bounds():
+    outbox = greeted()
+    outbox.add(CHANGE, numbered(CHANGE, KEYS_MAX))
+    under_way = sum(len(pack.keys) for _, pack in sent(outbox))
+    outbox.add(TOUCH, numbered(TOUCH, 5000))
+    assert under_way > 50_000
+    assert outbox._keys == KEYS_MAX
+    assert outbox.dropped == {"full": 5000}
+
+
+def test_outbox_drops_staged_touches_before_changes_that_wait():
+    outbox = greeted()
+    outbox.add(TOUCH, numbered(TOUCH, 5000))
+    outbox.next_frame(1)  # the rest of them is cut, and waits
+    outbox.add(CHANGE, numbered(CHANGE, KEYS_MAX - 5000))
+    outbox.add(CHANGE, numbered(CHANGE, 1000, start=KEYS_MAX))
+    assert outbox.dropped == {"full": 1000}
+    found = delivered(outbox)
+    assert len(found[CHANGE]) == KEYS_MAX - 4000
+
+
+def test_outbox_stops_at_the_window_until_frames_are_acknowledged():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, numbered(TOUCH, KEYS_MAX))
+    assert len(sent(outbox)) == WINDOW_FRAMES
+    assert outbox.blocked
+    outbox.acknowledge(3)
+    assert len(sent(outbox)) == 3
+
+
+def test_outbox_window_is_bounded_in_bytes():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, {b"%d" % number + b"x" * 1000: 1 for number in range(16_000)})
+    assert len(sent(outbox)) < WINDOW_FRAMES
+    assert outbox._window_bytes <= WINDOW_BYTES
+
+
+@pytest.mark.parametrize("accepted", [3, -1])
+def test_outbox_refuses_an_impossible_acknowledgement(accepted):
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, numbered(TOUCH, 1500))
+    assert len(sent(outbox)) == 2
+    with pytest.raises(Malformed, match="impossible_ack"):
+        outbox.acknowledge(accepted)
+
+
+# --- reconnects ---------------------------------------------------------------------------------------
+
+
+def test_outbox_sends_unacknowledged_frames_again_after_a_reconnect():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, numbered(TOUCH, 2500))
+    first = sent(outbox)
+    outbox.acknowledge(1)
+    outbox.greet(Hello(1, []))
+    assert sent(outbox) == first[1:]
+    outbox.acknowledge(2)
+    assert outbox.delivered == 2500
+    assert not outbox
+
+
+def test_outbox_cuts_anew_when_the_updater_has_other_partitions():
+    outbox = greeted(Hello(2, []))
+    outbox.add(TOUCH, numbered(TOUCH, 30_000))
+    outbox.add(MISS, {b"m": 3})
+    sent(outbox, limit=5)
+    outbox.add(TOUCH, {b"0:1": 1})
+    outbox.greet(Hello(5, []))
+    frames = sent(outbox)
+    for partition, pack in frames:
+        assert {partition_of(key, 5) for key in pack.keys} == {partition}
+    outbox.acknowledge(len(frames))
+    assert outbox.delivered == 30_004
+    assert (outbox._keys, outbox._bytes) == (0, 0)
+
+
+def test_outbox_forgets_keys_that_the_new_updater_no_longer_declares():
+    outbox = greeted(Hello(2, [b"p:", b"q:"]))
+    outbox.add(TOUCH, {b"p:1": 1, b"q:1": 2})
+    sent(outbox)
+    outbox.greet(Hello(2, [b"p:"]))
+    assert delivered(outbox) == {TOUCH: {b"p:1": 1}}
+    assert outbox.dropped == {"undeclared": 2}
+
+
+def test_outbox_given_up_is_empty_and_counted():
+    outbox = greeted()
+    outbox.add(TOUCH, {b"a": 4})
+    sent(outbox)
+    outbox.add(CHANGE, {b"b": 1})
+    outbox.discard("closed")
+    assert outbox.dropped == {"closed": 5}
+    assert not outbox
+    assert outbox.next_frame(1) is None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_outbox_ledger_balances_whatever_happens(seed):
+    """Every hint is waiting, delivered or dropped with a reason; nothing arrives that was not put in."""
+    chance = random.Random(seed)
+    outbox, entered, arrived, unread, acked = Outbox(), 0, 0, [], 0
+    for _ in range(200):
+        match chance.choice(["add", "add", "add", "send", "ack", "greet", "lose"]):
+            case "add":
+                keys = {b"%s:%d" % (chance.choice([b"p", b"q"]), chance.randint(0, 4000)): chance.randint(1, 3)}
+                keys |= {b"p:%d" % chance.randint(0, 10**6): 1 for _ in range(chance.choice([1, 50, 8000]))}
+                entered += sum(keys.values())
+                outbox.add(chance.choice([TOUCH, MISS, CHANGE]), keys)
+            case "send":
+                unread += sent(outbox, limit=chance.randint(1, 20))
+            case "ack" if unread:
+                some = chance.randint(1, len(unread))
+                for _, pack in unread[:some]:
+                    arrived += sum(pack.counts) or len(pack.keys)
+                del unread[:some]
+                acked += some
+                outbox.acknowledge(acked)
+            case "greet" | "lose":
+                unread, acked = [], 0
+                outbox.greet(Hello(chance.choice([1, 3, 3, 3, 8]), chance.choice([[], [b"p:"], [b"p:"]])))
+        assert entered == outbox.waiting + outbox.delivered + outbox.dropped.total()
+        assert outbox.delivered == arrived
+        assert outbox._keys <= KEYS_MAX
+    outbox.greet(Hello(3, []))
+    delivered(outbox)
+    assert (outbox.waiting, outbox._keys, outbox._bytes) == (0, 0, 0)
+    assert entered == outbox.delivered + outbox.dropped.total()
