@@ -54,7 +54,9 @@ class Books:
         self.total = _blank()
         self.began = now
         self._slice = _blank()
-        self._recent: deque[tuple[float, dict[Lane, Tally]]] = deque(maxlen=round(plan.WINDOW_S / plan.REFRESH_S))
+        self._recent: deque[tuple[float, dict[Lane, Tally]]] = deque(
+            maxlen=round(plan.WINDOW_S / plan.REFRESH_S)
+        )
         self._since = now
         self._costs: dict[str, Cost] = {}
 
@@ -118,7 +120,9 @@ class Outage:
         self._stage.updater.kill()
         self._delivered = self._hints()
         self._due = now + plan.DOWN_S
-        self._screen.say(f"kill -9 {pid}: the updater is dead. Reads go on: the values are in Redis, and nobody waits for an updater")
+        self._screen.say(
+            f"kill -9 {pid}: the updater is dead. Reads go on: the values are in Redis, and nobody waits for an updater"
+        )
         return True
 
     def _start(self, now: float) -> bool:
@@ -138,7 +142,9 @@ class Outage:
             return False
         self.hints_again = now - self._ready_at
         self._stage.follower.paused = False
-        self._screen.say(f"it is ready, and hints reach it again {self.hints_again:.2f} s later: the clients have reconnected by themselves")
+        self._screen.say(
+            f"it is ready, and hints reach it again {self.hints_again:.2f} s later: the clients have reconnected by themselves"
+        )
         return True
 
 

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
@@ -42,12 +43,23 @@ class Lane:
         return f"{self.name}:product:{product}"
 
 
-TTL = Lane("ttl", "TTL cache-aside", f"redis-py; what it does not find it loads and keeps for {plan.TTL_S} s", observed=False)
+TTL = Lane(
+    "ttl",
+    "TTL cache-aside",
+    f"redis-py; what it does not find it loads and keeps for {plan.TTL_S} s",
+    observed=False,
+)
 OURS = Lane(
-    "ours", "ours, untouched", "the same code, only the import is changed; an updater refreshes what is read", observed=True
+    "ours",
+    "ours, untouched",
+    "the same code, only the import is changed; an updater refreshes what is read",
+    observed=True,
 )
 TOLD = Lane(
-    "inv", "ours + invalidate", "besides, the back office calls invalidate(key) after each commit", observed=True
+    "inv",
+    "ours + invalidate",
+    "besides, the back office calls invalidate(key) after each commit",
+    observed=True,
 )
 LANES = (TTL, OURS, TOLD)
 
@@ -96,7 +108,9 @@ class Application:
         self.delivered = 0
         spawn = multiprocessing.get_context("spawn")  # a fork would take threads and sockets along
         self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(lane, premises, theirs), name=lane.name, daemon=True)
+        self._process = spawn.Process(
+            target=_serve, args=(lane, premises, theirs), name=lane.name, daemon=True
+        )
         self._process.start()
         theirs.close()
 
@@ -131,10 +145,8 @@ class Application:
 def _serve(lane: Lane, premises: Premises, pipe: Connection) -> None:
     """The process of one application; it ends when the conductor closes its end, however that comes about."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor
-    try:
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         _read_on(lane, premises, pipe)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass
 
 
 def _read_on(lane: Lane, premises: Premises, pipe: Connection) -> None:

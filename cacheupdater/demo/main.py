@@ -13,8 +13,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from cacheupdater_client import Redis, close
-
 from cacheupdater.demo import plan, report
 from cacheupdater.demo.conductor import Conductor, Stage
 from cacheupdater.demo.follow import Follower
@@ -24,6 +22,7 @@ from cacheupdater.demo.screen import screen
 from cacheupdater.demo.shop import BackOffice, build
 from cacheupdater.demo.updater import Places, Updater
 from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater_client import Redis, close
 
 _INTRODUCTION = f"""\
 A shop with {plan.PRODUCTS} products in SQLite; {plan.CHANGES_PER_S:.0f} of their prices change every second.
@@ -40,10 +39,14 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
         with screen(plain=plain) as shown:
             outcome = Conductor(stage, shown).run(duration)
     checks = report.checks(outcome.tallies, hints_again=outcome.hints_again, killed=outcome.killed)
-    print(f"\nAll of it, {outcome.seconds:.0f} s after the warm-up:\n\n{report.table(outcome.tallies, outcome.seconds)}\n")
+    print(
+        f"\nAll of it, {outcome.seconds:.0f} s after the warm-up:\n\n{report.table(outcome.tallies, outcome.seconds)}\n"
+    )
     print("\n".join(f"{name}: {words}" for name, words in report.LEGEND))
     print("\n" + "\n".join(report.meaning(outcome.tallies)) + "\n")
-    print("\n".join(f"{'ok    ' if check.passed else 'FAILED'}  {check.words}" for check in checks), flush=True)
+    print(
+        "\n".join(f"{'ok    ' if check.passed else 'FAILED'}  {check.words}" for check in checks), flush=True
+    )
     return 0 if all(check.passed for check in checks) else 1
 
 

@@ -11,13 +11,13 @@ SKEW = 0.8  # popularity of the n-th product is n ** -SKEW, as in most measured 
 READS_PER_S = 600.0  # by each of the three applications: some 15 % of one core in all
 CHANGES_PER_S = 20.0  # prices; all products alike
 
-TTL_S = 1  # of the ordinary cache-aside, in all three applications: their code is the same
-EVERY_S = 1.0  # between two refreshes of one product: equal to the TTL, so that the rows come out equal
+TTL_S = 2  # of the ordinary cache-aside, in all three applications: their code is the same
+EVERY_S = 2.2  # between two refreshes of one product: a tenth above the TTL, so that it costs no more rows
 TOLD_EVERY_S = 10.0  # where changes are announced, the interval is only the net below
 KEEP_S = 120  # how long the updater's values live; every refresh renews it
 BUDGET_ROWS_PER_S = 2000  # never reached: the budget is not what is shown here
 
-WARM_UP_S = 2.5  # nothing is counted: two TTLs, so that all lanes are in their steady state
+WARM_UP_S = 4.0  # nothing is counted: two TTLs, so that all lanes are in their steady state
 DOWN_S = 1.0  # how long the killed updater stays away before it is started again
 SHORTEST_WITH_KILL_S = 6.0  # shorter runs have no time for it
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.demo import plan
 from cacheupdater.demo.lanes import LANES, OURS, TOLD, TTL
 
 if TYPE_CHECKING:
@@ -21,13 +20,18 @@ if TYPE_CHECKING:
 WAIT_RATIO = 1 / 10  # of the share of reads that wait with TTL cache-aside
 STATEMENT_RATIO = 1 / 5
 STALE_RATIO = 1 / 10  # of its share of stale reads, with invalidate
-LOAD_RATIO = 0.9  # of the reads of the busiest lane, that every lane has at least: the same load, or no comparison
+LOAD_RATIO = (
+    0.9  # of the reads of the busiest lane, that every lane has at least: the same load, or no comparison
+)
 
 HEADINGS = ("", "reads/s", "waited", "stale", "age p50", "age p99", "rows/s", "statements/s")
 LEGEND = (
     ("waited", "of all reads, those that found nothing and waited for the database"),
     ("stale", "of all reads, those that got a price although a newer one had been committed before"),
-    ("age", "how long the price that a stale read got had been out of date: half of them less, 99 % of them less"),
+    (
+        "age",
+        "how long the price that a stale read got had been out of date: half of them less, 99 % of them less",
+    ),
     ("rows, statements", "what the application and the updater together asked of the database"),
 )
 
@@ -58,7 +62,12 @@ def table(tallies: Tallies, seconds: float) -> str:
     lines = [HEADINGS, *(cells(lane, tallies[lane], seconds) for lane in LANES)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
     return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))])
+        "  ".join(
+            [
+                line[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
+            ]
+        )
         for line in lines
     )
 
@@ -72,11 +81,19 @@ def checks(tallies: Tallies, *, hints_again: float | None, killed: bool) -> Sequ
             all(tally.reads >= LOAD_RATIO * busiest for tally in tallies.values()) and busiest > 0,
             f"the same load: {ttl.reads}, {ours.reads} and {told.reads} reads",
         ),
-        _at_most("reads that waited, ours against TTL", ours.waited_share, WAIT_RATIO * ttl.waited_share, percent=True),
+        _at_most(
+            "reads that waited, ours against TTL",
+            ours.waited_share,
+            WAIT_RATIO * ttl.waited_share,
+            percent=True,
+        ),
         _at_most("statements, ours against TTL", ours.statements, STATEMENT_RATIO * ttl.statements),
         _at_most("rows, ours against TTL", ours.rows, ttl.rows),
         _at_most(
-            "stale reads, with invalidate against TTL", told.stale_share, STALE_RATIO * ttl.stale_share, percent=True
+            "stale reads, with invalidate against TTL",
+            told.stale_share,
+            STALE_RATIO * ttl.stale_share,
+            percent=True,
         ),
         Check(
             not any(tally.wrong for tally in tallies.values()),
@@ -85,7 +102,9 @@ def checks(tallies: Tallies, *, hints_again: float | None, killed: bool) -> Sequ
     ]
     if killed:
         after = "never" if hints_again is None else f"{hints_again:.2f} s after it was ready"
-        found.append(Check(hints_again is not None, f"hints reached the updater that was started again: {after}"))
+        found.append(
+            Check(hints_again is not None, f"hints reached the updater that was started again: {after}")
+        )
     return found
 
 
@@ -93,15 +112,23 @@ def meaning(tallies: Tallies) -> Sequence[str]:
     """The table in plain words, losses included."""
     ttl, ours, told = (tallies[lane] for lane in (TTL, OURS, TOLD))
     return (
-        f"With a TTL, {ttl.waited_share:.0%} of the readers waited for the database. "
-        f"With ours it was {ours.waited_share:.2%}: a value is replaced before anybody misses it.",
-        f"For that, the database answered {ours.statements} statements instead of {ttl.statements}: rows are loaded together.",
-        f"What it does not do: at equal rows a fixed interval makes no fewer stale reads than a TTL "
-        f"({ours.stale_share:.2%} here, TTL {ttl.stale_share:.2%}). A TTL has the reader wait for a fresh price; "
-        f"ours hands out the price at hand and fetches the fresh one behind it"
-        f" - and while the updater was dead, prices grew older.",
-        f"Whoever says what has changed gets both: with invalidate after each commit {told.stale_share:.2%} were stale "
-        f"and {told.waited_share:.2%} waited, in the moment between the removal of the old price and the arrival of the new one.",
+        (
+            f"Waiting. With a TTL {ttl.waited_share:.0%} of all reads waited for the database, with ours {ours.waited_share:.2%}:"
+            " a value is replaced before anybody misses it."
+        ),
+        (
+            f"Cost. The database answered {ours.statements} statements instead of {ttl.statements}, and {ours.rows} rows"
+            f" instead of {ttl.rows}: rows are loaded together, behind the readers' backs."
+        ),
+        (
+            f"Losses. At equal rows a fixed interval makes no fewer stale reads than a TTL: {ours.stale_share:.2%} here,"
+            f" {ttl.stale_share:.2%} with the TTL. A TTL makes the reader wait for a fresh price; ours hands out the price at"
+            " hand and fetches the fresh one for the next reader. And while the updater was dead, prices grew older."
+        ),
+        (
+            f"Cure. Whoever says what has changed has both: with invalidate after each commit {told.stale_share:.2%} of the reads"
+            f" were stale. {told.waited_share:.2%} waited, between the removal of an old price and the arrival of the new one."
+        ),
     )
 
 

@@ -6,14 +6,12 @@ The conductor calls it: `say` for something that happened, `show` for the presen
 from __future__ import annotations
 
 from collections import deque
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from cacheupdater.demo.lanes import LANES
 from cacheupdater.demo.report import HEADINGS, LEGEND, cells
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from rich.console import Console, RenderableType
@@ -70,16 +68,13 @@ class Live:
         self._live = RichLive(console=console, auto_refresh=False)
         self._events: deque[str] = deque(maxlen=_EVENTS_SHOWN)
         self._table: RenderableType = ""
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self._live)
+        self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
 
     def say(self, text: str) -> None:
         """The newest of the events."""

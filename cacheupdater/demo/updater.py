@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _SCRAPE_TIMEOUT_S = 1.0  # it takes 5 ms
 # rows as the keys of each statement: counted when it is sent, whereas rows_total follows once a second
-_SAMPLE = re.compile(r'^cacheupdater_(unit_keys_sum|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE)
+_SAMPLE = re.compile(
+    r'^cacheupdater_(unit_keys_sum|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE
+)
 # Linux: the child asks to be killed with its parent, then becomes the updater; so no orphan stays, however we end
 _DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
@@ -104,7 +106,9 @@ class Updater:
         if not readable:
             return False
         if not self._process.stdout.readline().startswith(b"ready"):
-            raise RuntimeError(f"the updater has ended; it says:\n{self.log.read_text('utf-8', 'replace')[-2000:]}")
+            raise RuntimeError(
+                f"the updater has ended; it says:\n{self.log.read_text('utf-8', 'replace')[-2000:]}"
+            )
         return True
 
     def wait_ready(self) -> None:
@@ -118,11 +122,12 @@ class Updater:
             self._now = self._scrape()
         none = Cost()
         return {
-            lane.name: self._before.get(lane.name, none).plus(self._now.get(lane.name, none)) for lane in (OURS, TOLD)
+            lane.name: self._before.get(lane.name, none).plus(self._now.get(lane.name, none))
+            for lane in (OURS, TOLD)
         }
 
     def _scrape(self) -> dict[str, Cost]:
-        with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=_SCRAPE_TIMEOUT_S) as page:  # noqa: S310  our own address
+        with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=_SCRAPE_TIMEOUT_S) as page:
             text = page.read().decode()
         samples = {(name, kind): int(float(value)) for kind, name, value in _SAMPLE.findall(text)}
         return {

@@ -126,13 +126,11 @@ class SqlSource:
         types: Sequence[CaptureType],
         keys: Sequence[Captures],
     ) -> Rows:
-        """Whatever happens, the connection goes back to the pool only if it can be used again."""
+        """The connection goes back to the pool, unless a statement may still run on it."""
         raw = connection.driver_connection
         try:
             return await self._driver.run(raw, parts, types, keys)
         except Exception as e:  # noqa: BLE001  drivers raise more than their own errors; all are told as ours
-            if self._driver.closed(raw):
-                connection.invalidate()
             raise self._driver.translated(e) from None
         except BaseException:  # our deadline or the caller's cancellation: the statement may still run
             await self._driver.abort(raw)

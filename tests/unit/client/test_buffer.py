@@ -159,8 +159,8 @@ def test_buffer_stays_within_its_bytes(buffer, size, letter):
 
 
 def test_buffer_is_as_large_as_before_after_long_keys_were_drained(buffer):
-    for round_ in range(3):
-        for number in range(PLACES):
+    for round_ in range(2):
+        for number in range(PLACES // 2 + 10):
             buffer.add(number % 3, f"{round_}:{number}:".ljust(200, "x"))
         buffer.drain()
         assert buffer._surplus == 0

@@ -1,0 +1,42 @@
+"""Shows one schedule again: `python tests/simulation/replay.py --seed N --trace`.
+
+Also runs blocks of seeds (`--seed N --count M`), and plants faults (`--plant naive`) to see what they look like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "client"), str(ROOT / "tests" / "support")]
+
+from simulated import campaign  # noqa: E402  the paths must be known first
+from simulated.plan import draw  # noqa: E402
+from simulated.plants import PLANTS  # noqa: E402
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1, help="so many seeds from there on")
+    parser.add_argument("--plant", choices=sorted(PLANTS), default="")
+    parser.add_argument("--trace", action="store_true", help="print every event")
+    arguments = parser.parse_args()
+    if arguments.trace:
+        print(draw(arguments.seed))
+        outcome = campaign.run_seed(arguments.seed, arguments.plant, trace=print)
+        print(*outcome.violations or ["no violation"], sep="\n")
+        return bool(outcome.violations)
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
+    report = campaign.run_block(seeds, arguments.plant)
+    print(campaign.table(report.fired))
+    rate = report.schedules / report.seconds
+    print(f"{report.schedules} schedules, {rate:.0f} a second, {report.virtual:.0f} virtual seconds")
+    print(campaign.explain(report.failures) or "no violation")
+    return bool(report.failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Many schedules: run a block of seeds, add up what was fired, and tell how to see one again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from simulated.plan import draw
+from simulated.plants import PLANTS
+from simulated.world import simulate
+
+
+@dataclass
+class Report:
+    """What a block of seeds has shown."""
+
+    schedules: int = 0
+    seconds: float = 0.0
+    virtual: float = 0.0
+    fired: Counter = field(default_factory=Counter)
+    failures: list = field(default_factory=list)  # (seed, violations)
+
+
+def run_seed(seed, plant="", trace=None):
+    """One schedule."""
+    return simulate(draw(seed), PLANTS[plant](), trace)
+
+
+def run_block(seeds, plant="", *, most_failures=5):
+    """Schedules, until enough of them have failed."""
+    report, began = Report(), perf_counter()
+    for seed in seeds:
+        outcome = run_seed(seed, plant)
+        report.schedules += 1
+        report.virtual += outcome.seconds
+        report.fired.update(outcome.fired)
+        if outcome.violations:
+            report.failures.append((seed, outcome.violations))
+            if len(report.failures) >= most_failures:
+                break
+    report.seconds = perf_counter() - began
+    return report
+
+
+def first_failure(seeds, plant):
+    """The first seed at which this plant shows, with what it shows; None if at none of them."""
+    report = run_block(seeds, plant, most_failures=1)
+    return report.failures[0] if report.failures else None
+
+
+def explain(failures):
+    """For people: what was broken, and the command that shows it again."""
+    lines = []
+    for seed, violations in failures:
+        lines.append(f"seed {seed}: python tests/simulation/replay.py --seed {seed} --trace")
+        lines += [f"    {each}" for each in violations[:5]]
+    return "\n".join(lines)
+
+
+def table(fired):
+    """How often everything went wrong."""
+    return "\n".join(f"{kind:20s} {count:7d}" for kind, count in sorted(fired.items()))

@@ -1,0 +1,379 @@
+"""What must hold after every schedule: section 6 of the design, one checker each, over the recorded history.
+
+A checker answers with one line per violation. L1 to Q1 know only what could be seen from outside; M1 and I1 look
+inside. The exceptions that the design allows are stated where they are made.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from math import inf
+
+from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from simulated.database import superseded_at
+
+from cacheupdater.core.answers import FINISHING
+
+KIND = ("touch", "miss", "change")
+BLINK = 1e-6  # seconds: times are floats, and Redis counts microseconds
+FETCHED_MAX = 32  # packs of one read, which may overshoot the cap on what is pending
+
+
+def check(world, *, idle):
+    """Everything."""
+    served = Served(world.seen, world.plan)
+    return [
+        *died(world.seen),
+        *i1_every_key_ends_idle(world, idle=idle),
+        *(l1_no_hint_is_lost(world.seen, served) if idle else ()),
+        *l2_one_head_per_key_and_owner(world.seen, world.plan),
+        *s1_nothing_older_than_an_invalidation(world.seen),
+        *(s2_at_rest_empty_or_equal(world) if idle else ()),
+        *s3_deletes_stay_deleted(world),
+        *k1_done_passes_only_what_is_finished(world.seen, served),
+        *q1_budget_hold_and_gap(world.seen, world.plan),
+        *world.seen.over_caps,
+    ]
+
+
+def died(seen):
+    """No updater ends by an error of its own."""
+    return [f"died: {name} at {at:.4f}: {why}" for at, name, why in seen.died]
+
+
+# --- L1 -------------------------------------------------------------------------------------------------
+
+
+class Served:
+    """Which hints have got what they were promised, and by when."""
+
+    def __init__(self, seen, plan):
+        self._gap = plan.limits.gap
+        self._holds = {b"a": plan.every, b"b": 0.0}
+        self._missing_ttl = plan.missing_ttl
+        self._flights = defaultdict(list)
+        self._drops = defaultdict(list)
+        self._removals = defaultdict(list)
+        self._intakes = defaultdict(list)  # of a pack
+        self._voids = defaultdict(list)  # what ends an absent mark: touches and changes of a key, by owner
+        for flight in seen.flights:
+            for key in flight.landed:
+                self._flights[key].append(flight)
+        for drop in seen.drops:
+            self._drops[drop.key].append(drop)
+        for removal in seen.removals:
+            for key in removal.keys:
+                self._removals[key].append(removal)
+        for intake in seen.intakes:
+            self._intakes[intake.hint].append(intake)
+            if intake.hint.kind != MISS:
+                for key in intake.hint.keys:
+                    self._voids[intake.owner, key].append(intake.at)
+
+    def unserved(self, hint, by=inf):
+        """The keys of this pack that nothing was done about until then."""
+        serves = (self._touch, self._miss, self._change)[hint.kind]
+        return [key for key in hint.keys if not serves(hint, key, by)]
+
+    def _change(self, hint, key, by):
+        """A finished refresh whose database read began at or after it; or, dropped, its value removed."""
+        return any(f.read_at >= hint.at and f.finished(key) <= by for f in self._flights[key]) or any(
+            r.at >= hint.at and r.acked <= by for r in self._removals[key]
+        )
+
+    def _miss(self, hint, key, by):
+        """A refresh that finished after t - gap, a live absent mark, or a counted drop."""
+        after = hint.at - self._gap - BLINK
+        return (
+            any(f.ended > after and f.finished(key) <= by for f in self._flights[key])
+            or any(self._is_marked(i, key) for i in self._intakes[hint] if i.at <= by)
+            or self._is_dropped(hint, key, by)
+        )
+
+    def _touch(self, hint, key, by):
+        """A finished refresh that began at or after t - hold, or a counted drop."""
+        after = hint.at - self._holds[key[:1]] - BLINK
+        return any(
+            f.began >= after and f.finished(key) <= by for f in self._flights[key]
+        ) or self._is_dropped(hint, key, by)
+
+    def _is_dropped(self, hint, key, by):
+        return any(hint.at <= drop.at <= by for drop in self._drops[key])
+
+    def _is_marked(self, intake, key):
+        """Set by an accepted absent write of the same owner; ends with its ttl, at any touch, at any change."""
+        for flight in self._flights[key]:
+            found_none = key in flight.found and flight.found[key] is None
+            if flight.owner != intake.owner or not found_none or flight.answers.get(key) not in FINISHING:
+                continue
+            if not flight.ended <= intake.at <= flight.ended + self._missing_ttl + BLINK:
+                continue
+            if not any(flight.ended < at < intake.at for at in self._voids[intake.owner, key]):
+                return True
+        return False
+
+
+def l1_no_hint_is_lost(seen, served):
+    """Every accepted hint is served in the end."""
+    return [
+        f"L1: {KIND[hint.kind]} of {key!r} queued at {hint.at:.4f} (offset {hint.offset} of {hint.partition})"
+        " led to nothing"
+        for hint in seen.hints
+        for key in served.unserved(hint)
+    ]
+
+
+# --- L2 -------------------------------------------------------------------------------------------------
+
+
+def l2_one_head_per_key_and_owner(seen, plan):
+    """No owner refreshes a key twice at a time; an evicted head may still be on its way."""
+    violations = []
+    for (owner, key), flights in _starts(seen).items():
+        for first, second in pairwise(flights):
+            until = min(first.ended, first.began + plan.limits.head_timeout)
+            if second.began < until - BLINK:
+                violations.append(
+                    f"L2: {owner} refreshes {key!r} at {second.began:.4f}, and since {first.began:.4f}"
+                )
+    return violations
+
+
+def _starts(seen):
+    """The refreshes of each key by each owner. One whose token failed has not told its keys."""
+    starts = defaultdict(list)
+    for flight in seen.flights:
+        for key in flight.keys:
+            starts[flight.owner, key].append(flight)
+    return starts
+
+
+# --- S1, S2, S3 -----------------------------------------------------------------------------------------
+
+
+def _is_excepted(event, loss):
+    """Redis data loss: what was begun before it, and comes after it, finds no floor."""
+    return event.begun <= loss <= event.at
+
+
+def s1_nothing_older_than_an_invalidation(seen):
+    """No value is written that had been replaced in the database before the last acknowledged invalidation.
+
+    Excepted are Redis data loss and writers without a fence (a plain DEL, which is no acknowledged invalidation).
+    """
+    violations = []
+    bounds, losses = defaultdict(lambda: -inf), defaultdict(lambda: -inf)
+    for event in seen.cache:
+        key = event.key
+        if event.what == "loss":
+            losses[key] = event.at
+        if event.version is not None and not _is_excepted(event, losses[key]):
+            gone = superseded_at(seen.rows[key], event.version)
+            if gone <= bounds[key]:
+                violations.append(
+                    f"S1: {event.what} of {key!r} at {event.at:.4f} set version {event.version}, replaced at"
+                    f" {gone:.4f}, invalidated at {bounds[key]:.4f}"
+                )
+        if event.acked:
+            bounds[key] = max(bounds[key], event.covers)
+    return violations
+
+
+def s2_at_rest_empty_or_equal(world):
+    """The cache is empty or equals the database; a row whose change was not announced, from its next refresh on."""
+    seen, violations = world.seen, []
+    losses, last = {}, {}
+    for event in seen.cache:
+        if event.what == "loss":
+            losses[event.key] = event.at
+        elif event.version is not None:
+            last[event.key] = (event, losses.get(event.key, -inf))
+    for key in world.keys:
+        commits = seen.rows[key]
+        value = world.cache.server.get(key)
+        if not commits or value is None or int(value) == commits[-1].version:
+            continue
+        if _is_excepted(*last[key]):
+            continue
+        if is_announced(world, key, commits[-1].at) or _is_refreshed(seen, key, commits[-1].at + world.plan.lag):
+            violations.append(
+                f"S2: {key!r} holds {value!r} at rest, the database {commits[-1].version} since"
+                f" {commits[-1].at:.4f}"
+            )
+    return violations
+
+
+def is_announced(world, key, at):
+    """By an acknowledged invalidation or write_through, or by a hint that the queue has accepted.
+
+    A hint alone is not enough where loads read a replica: it has no hold-off.
+    """
+    if any(change.key == key and change.fenced >= at for change in world.changes if change.fenced < inf):
+        return True
+    return not world.plan.lag and any(
+        hint.kind == CHANGE and hint.at >= at and key in hint.keys for hint in world.seen.hints
+    )
+
+
+def _is_refreshed(seen, key, at):
+    return any(f.began >= at and f.finished(key) < inf for f in seen.flights)
+
+
+def s3_deletes_stay_deleted(world):
+    """From its announcement on (or, announced by a hint alone, from the refresh that saw it) no value comes back."""
+    seen, violations = world.seen, []
+    for key in world.keys:
+        for number, commit in enumerate(seen.rows[key]):
+            if commit.version is not None or number == 0:
+                continue
+            again = next((c.at for c in seen.rows[key][number:] if c.version is not None), inf)
+            gone = _gone_for_good(world, key, commit.at)
+            losses = [e.at for e in seen.cache if e.what == "loss" and e.key == key]
+            violations += [
+                f"S3: {key!r}, deleted at {commit.at:.4f} and announced by {gone:.4f}, came back at {e.at:.4f}"
+                for e in seen.cache
+                if e.key == key and e.version is not None and gone < e.at < again
+                if not any(_is_excepted(e, loss) for loss in losses)
+            ]
+    return violations
+
+
+def _gone_for_good(world, key, at):
+    fenced = [c.fenced for c in world.changes if c.key == key and c.at == at]
+    seen = [f.finished(key) for f in world.seen.flights if f.token_at >= at + world.plan.lag]
+    return min([*fenced, *seen], default=inf)
+
+
+# --- K1 -------------------------------------------------------------------------------------------------
+
+
+def k1_done_passes_only_what_is_finished(seen, served):
+    """At every commit, whatever lies before `done` was served by then; within an epoch it never moves back."""
+    violations, passed, last = [], defaultdict(int), {}
+    packs = {(hint.partition, hint.offset): hint for hint in seen.hints}
+    for commit in seen.commits:
+        if not commit.accepted:
+            continue
+        partition = commit.owner.partition
+        if commit.done < last.get(commit.owner, 0):
+            violations.append(f"K1: {commit.owner} moved done back to {commit.done} at {commit.at:.4f}")
+        last[commit.owner] = commit.done
+        for offset in range(passed[partition], commit.done):
+            hint = packs.get((partition, offset))
+            if hint is not None and (keys := served.unserved(hint, commit.at)):
+                violations.append(
+                    f"K1: {commit.owner} committed {commit.done} at {commit.at:.4f}, and offset {offset}"
+                    f" ({KIND[hint.kind]} of {keys}) was not finished"
+                )
+        passed[partition] = max(passed[partition], commit.done)
+    return violations
+
+
+# --- Q1 -------------------------------------------------------------------------------------------------
+
+
+def q1_budget_hold_and_gap(seen, plan):
+    """Per owner: rows within budget and quota, starts of a key a gap apart, of touches alone a hold apart."""
+    return [*_within_rates(seen, plan), *_spaced(seen, plan)]
+
+
+def _within_rates(seen, plan):
+    violations = []
+    for process, started in seen.starts_of_processes.items():
+        flights = [f for f in seen.flights if f.owner.process == process and f.keys]
+        for name, rate in (("budget", plan.budget), ("quota", plan.quota)):
+            mine = [f for f in flights if name == "budget" or f.keys[0][:1] == b"b"]
+            if rate and (at := overspent(mine, rate, started)) is not None:
+                violations.append(f"Q1: {process} has spent more than its {name} of {rate}/s at {at:.4f}")
+    return violations
+
+
+def overspent(flights, rate, started):
+    """When a bucket that begins empty, with a burst of one second, could not have paid; None if it always could."""
+    level, last = 0.0, started
+    for flight in sorted(flights, key=lambda f: f.began):
+        level = min(max(rate, 1.0), level + (flight.began - last) * rate) - len(flight.keys)
+        last = flight.began
+        if level < -BLINK * rate:
+            return flight.began
+    return None
+
+
+def _spaced(seen, plan):
+    violations = []
+    asks = defaultdict(list)  # when an owner heard of misses and changes of a key
+    for intake in seen.intakes:
+        if intake.hint.kind != TOUCH:
+            for key in intake.hint.keys:
+                asks[intake.owner, key].append(intake.at)
+    for (owner, key), flights in _starts(seen).items():
+        for first, second in pairwise(flights):
+            in_time = first.ended < first.began + plan.limits.head_timeout
+            if not (in_time and first.answers.get(key) in FINISHING):
+                continue  # failure and eviction are excepted
+            asked = any(first.began <= at <= second.began for at in asks[owner, key])
+            least = plan.every if key[:1] == b"a" and not asked else plan.limits.gap
+            if second.began < first.began + least - BLINK:
+                violations.append(
+                    f"Q1: {owner} refreshed {key!r} at {first.began:.4f} and {second.began:.4f}, less than"
+                    f" {least} apart"
+                )
+    return violations
+
+
+# --- M1 and I1, which look inside -----------------------------------------------------------------------
+
+
+def over_caps(world):
+    """M1: no table, buffer or ring is beyond its cap."""
+    limits, violations = world.plan.limits, []
+
+    def cap(name, size, most):
+        if size > most:
+            violations.append(f"M1: {name} holds {size}, its cap is {most}")
+
+    known = len(world.keys)
+    for updater in world.updaters:
+        for engine in updater.engines:
+            dedup = engine._dedup
+            cap("pending", engine.pending, limits.pending + FETCHED_MAX * known)
+            cap("seats", engine.tracked, known)
+            cap("tails", len(dedup.tails), dedup.running_keys)
+            cap("absent marks", len(engine._marks), limits.absent)
+            cap("quarantine", len(engine.quarantine), limits.quarantined)
+            cap("troubles", len(engine._troubles), known)
+            for lane in dedup.schedule._lanes.values():
+                cap("backlog", lane.waiting, lane.namespace.max_backlog)
+    for application in world.applications:
+        outbox = application.client.outbox
+        cap("outbox keys", outbox._keys, KEYS_MAX)
+        cap("outbox bytes", outbox._bytes, BYTES_MAX)
+    return violations
+
+
+def i1_every_key_ends_idle(world, *, idle):
+    """Nothing is left of any key, and every permit has been given back."""
+    violations = []
+    if not idle:
+        broker = world.broker
+        engines = [(u.process.name, e.pending, e.tracked) for u in world.updaters for e in u.engines]
+        logs = list(zip(broker.done, map(len, broker.logs), strict=True))
+        violations.append(f"I1: not idle: done of {logs}; (updater, pending, tracked): {engines}")
+    for updater in world.updaters:
+        if idle and updater.source.free != world.plan.concurrency:
+            violations.append(
+                f"I1: {updater.process.name} has {updater.source.free} of {world.plan.concurrency} permits"
+            )
+        for engine in updater.engines if idle else ():
+            dedup = engine._dedup
+            left = {
+                "tails": len(dedup.tails),
+                "running": len(dedup._running),
+                "waiting": dedup.schedule.waiting,
+                "late": dedup._late,
+                "troubles": len(engine._troubles),
+            }
+            violations += [f"I1: {updater.process.name} keeps {n} {what}" for what, n in left.items() if n]
+    return violations

@@ -1,0 +1,73 @@
+"""The table of commands: which hints a command leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheupdater_client.commands import hints_of
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+
+
+def hints(*words, reply=None):
+    return {(kind, key) for kind, keys in hints_of(words, reply) for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("words", "reply", "kind"),
+    [
+        (("GET", "k"), b"", TOUCH),
+        (("GET", "k"), None, MISS),
+        (("GETEX", "k", "EX", 5), b"v", TOUCH),
+        (("STRLEN", "k"), 0, MISS),
+        (("GETRANGE", "k", 0, 1), b"", MISS),
+        (("HGETALL", "k"), {}, MISS),
+        (("HGETALL", "k"), {b"f": b"v"}, TOUCH),
+        (("HGET", "k", "f"), None, MISS),
+        (("HMGET", "k", "f", "g"), [None, None], MISS),
+        (("HMGET", "k", "f", "g"), [None, b""], TOUCH),
+        (("HLEN", "k"), 0, MISS),
+        (("LRANGE", "k", 0, -1), [], MISS),
+        (("LLEN", "k"), 3, TOUCH),
+        (("SMEMBERS", "k"), set(), MISS),
+        (("ZRANGE", "k", 0, -1), [], MISS),
+        (("SISMEMBER", "k", "m"), 0, TOUCH),
+        (("HEXISTS", "k", "f"), False, TOUCH),
+        (("ZSCORE", "k", "m"), None, TOUCH),
+        (("ZRANGEBYSCORE", "k", 1, 2), [], TOUCH),
+        (("EXISTS", "k"), 0, MISS),
+        (("EXISTS", "k"), 1, TOUCH),
+        (("SET", "k", "v"), True, CHANGE),
+        (("SET", "k", "v", "GET"), None, CHANGE),
+        (("GETSET", "k", "v"), None, CHANGE),
+        (("GETDEL", "k"), b"v", CHANGE),
+        (("DEL", "k"), 0, CHANGE),
+        (("HSET", "k", "f", "v"), 1, CHANGE),
+    ],
+)
+def test_command_leaves_one_hint_for_its_key(words, reply, kind):
+    assert hints(*words, reply=reply) == {(kind, "k")}
+
+
+def test_mget_tells_key_by_key_what_was_found():
+    assert hints("MGET", "a", "b", reply=[b"v", None]) == {(TOUCH, "a"), (MISS, "b")}
+
+
+def test_mget_whose_reply_was_reshaped_counts_as_found():
+    assert hints("MGET", "a", "b", reply={"a": 1}) == {(TOUCH, "a"), (TOUCH, "b")}
+
+
+@pytest.mark.parametrize("name", ["get", b"GET", b"get", "Get"])
+def test_command_is_known_however_it_is_written(name):
+    assert hints(name, "k") == {(MISS, "k")}
+
+
+@pytest.mark.parametrize("words", [("PING",), ("TTL", "k"), ("PUBLISH", "c", "m"), ("EVALSHA", "s", 1, "k"), ("TYPE", "k")])
+def test_command_about_no_value_leaves_nothing(words):
+    assert hints(*words) == set()
+
+
+def test_write_of_several_keys_changes_each():
+    assert hints("MSET", "a", 1, "b", 2) == {(CHANGE, "a"), (CHANGE, "b")}
+    assert hints("RENAME", "a", "b") == {(CHANGE, "a"), (CHANGE, "b")}
+    assert hints("BITOP", "AND", "d", "a", "b") == {(CHANGE, "d")}
+    assert hints("LMPOP", 2, "a", "b", "LEFT") == {(CHANGE, "a"), (CHANGE, "b")}
