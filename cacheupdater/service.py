@@ -13,8 +13,6 @@ import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from cacheupdater_client import wire
-
 from cacheupdater import __version__
 from cacheupdater.adapters.admin_http import AdminServer
 from cacheupdater.adapters.listener_memory import MemoryListener
@@ -37,12 +35,13 @@ from cacheupdater.errors import CacheUpdaterError, Misconfigured
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater_client import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
-    from cacheupdater.ports import Gained, Loader
+    from cacheupdater.ports import Gained, Loader, Writer
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +80,8 @@ class Service:
                     await self._serve(queue, keyspace, supervisor, ready=ready, stop=stop)
                     probing.cancel()
                     await queue.close()
-            except* CacheUpdaterError as errors:
-                raise errors.exceptions[0] from errors
+            except BaseExceptionGroup as group:
+                raise _first(group) from group
         return 0
 
     async def _serve(
@@ -102,9 +101,10 @@ class Service:
         boxes = [(MemoryListener(queue.put, hello, observer=observer), address) for address in mailboxes]
         async with AsyncExitStack() as admin:
             if config.admin is not None:
-                address = str(config.admin).removeprefix("tcp://")
                 server = AdminServer(
-                    address, metrics=observer.expose, ready=lambda: self._conditions(supervisor, stop)
+                    config.admin.host_port,
+                    metrics=observer.expose,
+                    ready=lambda: self._conditions(supervisor, stop),
                 )
                 await server.start()
                 admin.push_async_callback(server.close)
@@ -134,9 +134,8 @@ class Service:
             log.warning("%d packs were not finished within %g s and are given up", left, DRAIN)
         await supervisor.drain(max(0.0, deadline - clock()))
 
-    async def _probe(self, writer: object) -> None:
+    async def _probe(self, writer: Writer) -> None:
         """Whether Redis answers, for /readyz; the refreshes find out by themselves."""
-        assert isinstance(writer, RedisWriter)
         while True:
             try:
                 await writer.token()
@@ -216,6 +215,13 @@ class Service:
             )
             stack.push_async_callback(database.close)
         return database
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong first, out of the groups that task groups put around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _maker(

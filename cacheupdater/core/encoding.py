@@ -27,8 +27,8 @@ Encoder: TypeAlias = Callable[[object], bytes | Mapping[bytes, bytes]]
 
 VALUE_BYTES_MAX = 1024 * 1024  # a larger value stalls Redis and every reader; fields count for a hash
 
-_json = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical")
-_msgpack = msgspec.msgpack.Encoder(decimal_format="string", uuid_format="canonical")
+_json = msgspec.json.Encoder()
+_msgpack = msgspec.msgpack.Encoder()
 _FAILURES = (
     TypeError,
     ValueError,

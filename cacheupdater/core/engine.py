@@ -284,7 +284,9 @@ class Engine:
         keys = unit.live(seats)
         self._troubles.over(keys)
         if absent:
-            tails = self._dedup.tails  # a tail is a change or touch since the head began: it ends the mark at once
+            tails = (
+                self._dedup.tails
+            )  # a tail is a change or touch since the head began: it ends the mark at once
             known = [key for key in absent if seats.get(key) is unit and key not in tails]
             self._marks.mark(known, unit.namespace.missing_ttl)
         if self._policy.learns:

@@ -19,9 +19,8 @@ from string import Formatter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 from uuid import UUID
 
-from cacheupdater_client.wire import KEY_BYTES_MAX
-
 from cacheupdater.errors import Faulty, Misconfigured
+from cacheupdater_client.wire import KEY_BYTES_MAX
 
 Capture: TypeAlias = int | str | UUID
 CaptureType: TypeAlias = type[int] | type[str] | type[UUID]
@@ -140,7 +139,7 @@ class _Node(NamedTuple, Generic[T]):
     prefix: bytes
     parent: int  # node of the longest proper prefix of this one; 0 is the root, which matches nothing
     candidates: tuple[tuple[Pattern, T], ...]  # own patterns, then the parent's: the first that parses wins
-    closed: bool  # one candidate, and no other prefix begins with this one: the prefix alone decides
+    closed: bool  # one candidate: the prefix alone decides
 
 
 class Keyspace(Generic[T]):
@@ -220,8 +219,7 @@ def _index(prefixes: list[tuple[bytes, list[tuple[Pattern, T]]]]) -> list[_Node[
         while not prefix.startswith(nodes[parent].prefix):
             parent = nodes[parent].parent
         candidates = (*own, *nodes[parent].candidates)
-        has_child = at < len(prefixes) and prefixes[at][0].startswith(prefix)
-        nodes.append(_Node(prefix, parent, candidates, closed=len(candidates) == 1 and not has_child))
+        nodes.append(_Node(prefix, parent, candidates, closed=len(candidates) == 1))
     return nodes
 
 

@@ -6,10 +6,10 @@ differs between the lanes is what they do and not how fast the machine is.
 
 from __future__ import annotations
 
-PRODUCTS = 500  # enough for a few hot and many cool ones; small enough to read them all once in the warm-up
+PRODUCTS = 400  # enough for a few hot and many cool ones; small enough to read them all once in the warm-up
 SKEW = 0.8  # popularity of the n-th product is n ** -SKEW, as in most measured web traffic
-READS_PER_S = 600.0  # by each of the three applications: some 15 % of one core in all
-CHANGES_PER_S = 20.0  # prices; all products alike
+READS_PER_S = 400.0  # by each of the three applications: a quarter of one core in all
+CHANGES_PER_S = 16.0  # prices; all products alike, so each keeps its price for 25 s on average
 
 TTL_S = 2  # of the ordinary cache-aside, in all three applications: their code is the same
 EVERY_S = 2.2  # between two refreshes of one product: a tenth above the TTL, so that it costs no more rows

@@ -62,6 +62,8 @@ _decode_body = msgspec.msgpack.Decoder(
     _Body
 )  # all limits are checked in C: 29 ns a key, 85 with checks in Python
 _decode_any = msgspec.msgpack.Decoder()
+# what msgspec answers to bytes of a stranger: besides its own errors, text that is no UTF-8 and keys that do not hash
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -80,7 +82,7 @@ def decode_pack(payload: bytes) -> Pack:
         raise Malformed("too_large", f"{len(payload)} bytes")
     try:
         version, kind, emitted_ms, keys, counts = _decode_body.decode(payload)
-    except (msgspec.MsgspecError, RecursionError):
+    except _UNREADABLE:
         version, kind, emitted_ms, keys, counts = _decode_tolerant(payload)
     if version != VERSION:
         raise Malformed("unknown_version", str(version))
@@ -95,7 +97,7 @@ def _decode_tolerant(payload: bytes) -> _Body:
     """The slow way in: tells a newer version or further elements from plain garbage."""
     try:
         parts = _decode_any.decode(payload)
-    except (msgspec.MsgspecError, RecursionError) as e:
+    except _UNREADABLE as e:
         raise Malformed("garbage", str(e)) from e
     if not isinstance(parts, list) or not parts or type(parts[0]) is not int:
         raise Malformed("garbage", "not an array that begins with a version")
@@ -139,12 +141,13 @@ def encode_hello(hello: Hello) -> bytes:
 def decode_hello(body: bytes) -> Hello:
     """The hello in `body` (without its length), or Malformed."""
     try:
-        parts = msgspec.msgpack.decode(body)
-        if not isinstance(parts, list) or parts[0] != VERSION:
-            raise Malformed("unknown_version")
-        partitions, prefixes = msgspec.convert(parts[1:3], tuple[int, list[bytes]])
-    except (msgspec.MsgspecError, IndexError) as e:
+        parts = _decode_any.decode(body)
+        version = parts[0] if isinstance(parts, list) else None
+        partitions, prefixes = msgspec.convert(parts[1:3], tuple[int, list[bytes]]) if version == VERSION else (0, [])
+    except (*_UNREADABLE, IndexError) as e:
         raise Malformed("garbage", str(e)) from e
+    if version != VERSION:
+        raise Malformed("unknown_version", str(version))
     if partitions < 1:
         raise Malformed("garbage", "no partitions")
     return Hello(partitions, prefixes)

@@ -7,6 +7,7 @@ Tests that stop the server get one of their own. Without any PostgreSQL such tes
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from itertools import count
 
 import pytest
@@ -28,14 +29,27 @@ def _pg_base():
 @pytest.fixture
 def pg_url(_pg_base):
     """The address of an empty database."""
+    with _empty_database(_pg_base) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_pg_url(_pg_base):
+    """The address of a database for all tests of a module, for those whose set-up is dear and whose rows are their own."""
+    with _empty_database(_pg_base) as url:
+        yield url
+
+
+@contextmanager
+def _empty_database(server):
     from cacheupdater.testing.postgres_server import run_sql
 
     name = f"cacheupdater_test_{os.getpid()}_{next(_numbers)}"
-    run_sql(_pg_base, f"CREATE DATABASE {name} TEMPLATE template0")
-    base, _, rest = _pg_base.rpartition("/")
+    run_sql(server, f"CREATE DATABASE {name} TEMPLATE template0")
+    base, _, rest = server.rpartition("/")
     query = rest.partition("?")[2]
     yield f"{base}/{name}" + (f"?{query}" if query else "")
-    run_sql(_pg_base, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    run_sql(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 @pytest.fixture

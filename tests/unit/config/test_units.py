@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheupdater.config.units import duration, percent, printable, rate, shown, size, whole
+from cacheupdater.config.units import duration, percent, printable, rate, shown, whole
 
 _SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 
@@ -43,13 +43,6 @@ def test_rate_is_rows_per_second(text, per_second):
     assert rate(text) == pytest.approx(per_second)
 
 
-@pytest.mark.parametrize(
-    ("text", "size_"), [("64MiB", 64 << 20), ("1.5KiB", 1536), ("1GiB", 1 << 30), ("7B", 7)]
-)
-def test_size_is_bytes(text, size_):
-    assert size(text) == size_
-
-
 def test_percent_is_a_share_of_one():
     assert percent("10%") == 0.1
 
@@ -60,14 +53,14 @@ def test_whole_reads_a_count():
 
 @pytest.mark.parametrize(
     ("read", "forms"),
-    [(duration, "100ms, 2s, 5m or 1h30m"), (rate, "500/s, 50/m"), (size, "64MiB"), (percent, "10%")],
+    [(duration, "100ms, 2s, 5m or 1h30m"), (rate, "500/s, 50/m"), (percent, "10%")],
 )
 def test_bare_number_is_refused_with_the_forms(read, forms):
     with pytest.raises(ValueError, match=rf'^"30" has no unit; write .*{re.escape(forms)}'):
         read("30")
 
 
-@pytest.mark.parametrize("read", [duration, rate, size, percent, whole])
+@pytest.mark.parametrize("read", [duration, rate, percent, whole])
 @pytest.mark.parametrize(
     "wrong", ["", "-5s", "5 s", "s", "1e3s", "٣s", "5S", "1s1m", "1s1s", "inf", "5s\n5s", "9" * 40, [], {}]
 )
@@ -78,7 +71,7 @@ def test_nonsense_is_refused(read, wrong):
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text):
-    for read in (duration, rate, size, percent, whole):
+    for read in (duration, rate, percent, whole):
         try:
             assert read(text) >= 0
         except ValueError as e:

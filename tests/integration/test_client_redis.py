@@ -1,0 +1,547 @@
+"""The clients as drop-in replacements: replies are redis-py's, and each command leaves the hints that it should."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+import redis
+import redis.asyncio
+from redis.exceptions import DataError, ResponseError, WatchError
+
+import cacheupdater_client
+from cacheupdater_client import Redis, wrap
+from cacheupdater_client.asyncio import Redis as AsyncRedis
+from cacheupdater_client.commands import COMMANDS
+from cacheupdater_client.fence import floor_name
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH, Hello, decode_pack, mailbox
+
+
+class Ear:
+    """What an updater in this process hears."""
+
+    def __init__(self, name):
+        self.url = f"memory://{name}"
+        self._box = mailbox(name)
+        self._box.open(Hello(3, []))
+
+    def heard(self):
+        """All hints since the last call: how often each kind and key."""
+        cacheupdater_client.close(5)
+        counts = Counter()
+        for _, payload in self._box.take():
+            pack = decode_pack(payload)
+            for key, count in zip(pack.keys, pack.counts or [1] * len(pack.keys), strict=True):
+                counts[pack.kind, key] += count
+        return counts
+
+
+@pytest.fixture
+def ear():
+    ear = Ear("test_client_redis")
+    ear.heard()
+    return ear
+
+
+@pytest.fixture
+def r(redis_url, ear):
+    with Redis.from_url(redis_url, emit=ear.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def ar(redis_url, ear):
+    async with AsyncRedis.from_url(redis_url, emit=ear.url) as client:
+        yield client
+
+
+class Both:
+    """The sync client behind the asyncio client's face, so that one story tests both."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def __getattr__(self, name):
+        found = getattr(self._client, name)
+        if name in {"pipeline", "client", "get_encoder"}:
+            return lambda *args, **options: Both(found(*args, **options))
+
+        async def call(*args, **options):
+            reply = found(*args, **options)
+            return await reply if asyncio.iscoroutine(reply) else reply
+
+        return call
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+async def both(request, redis_url, ear):
+    if request.param == "sync":
+        with Redis.from_url(redis_url, emit=ear.url) as client:
+            yield Both(client)
+    else:
+        async with AsyncRedis.from_url(redis_url, emit=ear.url) as client:
+            yield Both(client)
+
+
+# --- reads and writes ---------------------------------------------------------------------------------
+
+
+async def test_read_leaves_a_touch_or_a_miss_each_counted_once(both, ear):
+    await both.set("p:1", "v")
+    await both.hset("p:h", mapping={"f": "v"})
+    ear.heard()
+    await both.get("p:1")
+    await both.get("p:1")
+    await both.get("p:none")
+    await both.hgetall("p:h")
+    await both.hgetall("p:noh")
+    await both.mget("p:1", "p:none")
+    await both.hget("p:h", "f")
+    await both.execute_command("get", "p:1")
+    assert ear.heard() == {
+        (TOUCH, b"p:1"): 4,
+        (MISS, b"p:none"): 2,
+        (TOUCH, b"p:h"): 2,
+        (MISS, b"p:noh"): 1,
+    }
+
+
+async def test_write_leaves_a_change(both, ear):
+    await both.set("a", 1)
+    await both.hset("h", "f", 1)
+    await both.delete("a", "b")
+    await both.getset("c", 1)
+    assert ear.heard() == {(CHANGE, key): count for key, count in {b"a": 2, b"h": 1, b"b": 1, b"c": 1}.items()}
+
+
+@pytest.mark.parametrize("key", ["ключ", b"\xff\x00", 7, 1.5, memoryview(b"mv"), bytearray(b"ba")])
+async def test_key_of_any_type_arrives_as_the_bytes_that_redis_saw(both, ear, key):
+    await both.set(key, "v")
+    (name,) = await both.keys("*")
+    await both.get(key)
+    assert ear.heard() == {(CHANGE, name): 1, (TOUCH, name): 1}
+
+
+async def test_error_of_redis_leaves_no_hint(both, ear):
+    await both.lpush("l", "x")
+    ear.heard()
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await both.get("l")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await both.incr("l")
+    with pytest.raises(DataError):
+        await both.get(None)
+    assert ear.heard() == {}
+
+
+async def test_write_that_may_have_arrived_leaves_a_change_and_redis_pys_error(ear):
+    down = {"socket_connect_timeout": 0.2, "retry": None}
+    client = Redis(port=1, emit=ear.url, **down)
+    with pytest.raises(redis.ConnectionError):
+        client.set("a", 1)
+    with pytest.raises(redis.ConnectionError):
+        client.get("b")
+    assert ear.heard() == {(CHANGE, b"a"): 1}
+
+
+def test_replies_are_decoded_if_asked_for(redis_url, ear):
+    with Redis.from_url(redis_url, emit=ear.url, decode_responses=True) as client:
+        client.set("é", "ü")
+        assert client.get("é") == "ü"
+    assert ear.heard() == {(CHANGE, "é".encode()): 1, (TOUCH, "é".encode()): 1}
+
+
+def test_client_side_cache_still_works(redis_url, ear):
+    from redis.cache import CacheConfig
+
+    with Redis.from_url(redis_url, emit=ear.url, protocol=3, cache_config=CacheConfig()) as client:
+        try:
+            client.set("k", "v")
+        except redis.ConnectionError as e:
+            pytest.skip(f"this Redis has no client-side caching: {e}")
+        assert [client.get("k"), client.get("k"), client.hgetall("none")] == [b"v", b"v", {}]
+    assert ear.heard() == {(CHANGE, b"k"): 1, (TOUCH, b"k"): 2, (MISS, b"none"): 1}
+
+
+# --- pipelines ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+async def test_pipeline_leaves_hints_by_reply_after_execute(both, ear, transaction):
+    await both.set("a", 1)
+    ear.heard()
+    pipe = both.pipeline(transaction=transaction)
+    await pipe.get("a")
+    await pipe.get("none")
+    await pipe.set("w", 1)
+    await pipe.mget("a", "none")
+    assert ear.heard() == {}
+    assert await pipe.execute() == [b"1", None, True, [b"1", None]]
+    assert ear.heard() == {(TOUCH, b"a"): 2, (MISS, b"none"): 2, (CHANGE, b"w"): 1}
+    await pipe.get("a")
+    await pipe.reset()
+    assert await pipe.execute() == []
+    assert ear.heard() == {}
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+async def test_pipeline_with_errors_as_replies_leaves_hints_for_the_rest(both, ear, transaction):
+    await both.lpush("l", "x")
+    ear.heard()
+    pipe = both.pipeline(transaction=transaction)
+    await pipe.get("l")
+    await pipe.get("none")
+    await pipe.incr("l")
+    replies = await pipe.execute(raise_on_error=False)
+    assert [type(reply) for reply in replies] == [ResponseError, type(None), ResponseError]
+    assert ear.heard() == {(MISS, b"none"): 1}
+
+
+async def test_pipeline_that_raises_leaves_changes_for_what_may_have_been_written(both, ear):
+    await both.lpush("l", "x")
+    ear.heard()
+    pipe = both.pipeline(transaction=False)
+    await pipe.set("w", 1)
+    await pipe.get("w")
+    await pipe.incr("l")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await pipe.execute()
+    assert ear.heard() == {(CHANGE, b"w"): 1, (CHANGE, b"l"): 1}
+
+
+def test_reads_after_watch_leave_hints_at_once_and_a_lost_race_none(r, ear, redis_url):
+    other = redis.Redis.from_url(redis_url)
+    with r.pipeline() as pipe:
+        pipe.watch("w")
+        assert pipe.get("w") is None
+        assert ear.heard() == {(MISS, b"w"): 1}
+        other.set("w", 1)
+        pipe.multi()
+        pipe.set("w", 2)
+        with pytest.raises(WatchError):
+            pipe.execute()
+    assert ear.heard() == {}
+    assert r.transaction(lambda pipe: pipe.incr("w"), "w") == [2]
+    assert ear.heard() == {(CHANGE, b"w"): 1}
+    other.close()
+
+
+async def test_asyncio_reads_after_watch_leave_hints_at_once(ar, ear):
+    async with ar.pipeline() as pipe:
+        await pipe.watch("w")
+        assert await pipe.get("w") is None
+        pipe.multi()
+        pipe.set("w", 2)
+        await pipe.execute()
+    assert ear.heard() == {(MISS, b"w"): 1, (CHANGE, b"w"): 1}
+
+
+def test_pipelines_offer_no_fenced_calls(r):
+    assert not any(hasattr(r.pipeline(), name) for name in ("invalidate", "token", "write_through"))
+
+
+# --- fenced calls -------------------------------------------------------------------------------------
+
+
+async def test_invalidate_removes_and_raises_the_floor(both, ear, redis_url):
+    await both.mset({f"p:{number}": 1 for number in range(250)})
+    ear.heard()
+    keys = [f"p:{number}" for number in range(250)]
+    await both.invalidate(*keys)
+    assert await both.mget(keys) == [None] * 250
+    assert len(await both.get(floor_name(b"p:7"))) == 19
+    assert {key for kind, key in ear.heard() if kind == CHANGE} == {key.encode() for key in keys}
+
+
+async def test_fenced_calls_survive_a_flush_of_scripts(both, redis_url):
+    await both.invalidate("a")
+    await both.script_flush()
+    await both.invalidate("a")
+    await both.script_flush()
+    assert await both.write_through("b", "v", ttl=10, since=await both.token())
+
+
+@pytest.mark.parametrize("ttl", [900, 900.5, timedelta(minutes=15)])
+async def test_write_through_sets_with_its_ttl(both, ear, ttl):
+    since = await both.token()
+    assert await both.write_through("p:1", "v", ttl=ttl, since=since) is True
+    assert await both.get("p:1") == b"v"
+    assert 899_000 < await both.pttl("p:1") <= 900_500
+    assert ear.heard()[CHANGE, b"p:1"] == 1
+
+
+async def test_write_through_removes_when_something_newer_has_happened(both):
+    since = await both.token()
+    await both.invalidate("p:1")
+    assert await both.write_through("p:1", "old", ttl=10, since=since) is False
+    assert await both.get("p:1") is None
+
+
+async def test_token_is_redis_time_in_nineteen_digits(both):
+    first, second = await both.token(), await both.token()
+    assert len(str(first)) == 19
+    assert first % 1000 == 0
+    assert first < second
+
+
+@pytest.mark.parametrize("ttl", [0, -1, 0.0001])
+async def test_write_through_refuses_a_ttl_that_is_none(both, ttl):
+    with pytest.raises(DataError, match="millisecond"):
+        await both.write_through("p:1", "v", ttl=ttl, since=1)
+
+
+async def test_change_is_left_even_if_redis_failed(ear):
+    down = {"host": "127.0.0.1", "port": 1, "socket_connect_timeout": 0.2, "retry": None, "emit": ear.url}
+    with pytest.raises(redis.ConnectionError):
+        Redis(**down).invalidate("a", "b")
+    with pytest.raises(redis.ConnectionError):
+        await AsyncRedis(**down).write_through("c", "v", ttl=1, since=1)
+    assert ear.heard() == {(CHANGE, key): 1 for key in (b"a", b"b", b"c")}
+
+
+async def test_invalidate_of_nothing_is_nothing(both, ear):
+    await both.invalidate()
+    assert ear.heard() == {}
+
+
+# --- classes ------------------------------------------------------------------------------------------
+
+
+class Prefixing(redis.Redis):
+    """A user's class that sees every command."""
+
+    seen = ()
+
+    def execute_command(self, *args, **options):
+        self.seen = (*self.seen, args[0])
+        return super().execute_command(*args, **options)
+
+
+def test_wrapped_client_stays_what_it_was_and_leaves_hints(redis_url, ear):
+    client = redis.Redis.from_url(redis_url)
+    assert wrap(client, emit=ear.url) is client
+    assert type(client) is Redis
+    client.get("a")
+    assert ear.heard() == {(MISS, b"a"): 1}
+    client.close()
+
+
+def test_wrapped_client_of_a_users_class_keeps_its_ways(redis_url, ear):
+    client = wrap(Prefixing.from_url(redis_url), emit=ear.url)
+    assert isinstance(client, Prefixing)
+    client.get("a")
+    assert client.seen == ("GET",)
+    with client.pipeline() as pipe:
+        pipe.get("a")
+        pipe.execute()
+    assert ear.heard() == {(MISS, b"a"): 2}
+    assert type(wrap(Prefixing.from_url(redis_url), emit=ear.url)) is type(client)
+    client.close()
+
+
+async def test_wrapped_asyncio_client_leaves_hints(redis_url, ear):
+    client = wrap(redis.asyncio.Redis.from_url(redis_url), emit=ear.url)
+    assert type(client) is AsyncRedis
+    await client.get("a")
+    assert ear.heard() == {(MISS, b"a"): 1}
+    await client.aclose()
+
+
+@pytest.mark.parametrize("thing", [object(), 7, redis.Redis().pipeline()])
+def test_wrap_refuses_what_is_no_client(thing):
+    with pytest.raises(TypeError, match="client"):
+        wrap(thing, emit="none")
+
+
+def test_subclass_with_its_own_execute_command_sees_every_read(redis_url, ear):
+    class Mine(Redis):
+        seen = ()
+
+        def execute_command(self, *args, **options):
+            self.seen = (*self.seen, args[0])
+            return super().execute_command(*args, **options)
+
+    class Mixed(Redis, Prefixing):
+        pass
+
+    for cls in (Mine, Mixed):
+        with cls.from_url(redis_url, emit=ear.url) as client:
+            client.get("a")
+            client.hgetall("a")
+            assert client.seen == ("GET", "HGETALL")
+            assert ear.heard() == {(MISS, b"a"): 2}
+
+
+def test_single_connection_client_shares_the_emitter(r, ear):
+    with r.client() as single:
+        single.get("a")
+    assert ear.heard() == {(MISS, b"a"): 1}
+
+
+def test_classes_are_found_by_name():
+    import copy
+    import pickle
+
+    pipeline = type(Redis(emit="none").pipeline())
+    for cls in (Redis, AsyncRedis, pipeline):
+        assert pickle.loads(pickle.dumps(cls)) is cls
+        assert copy.copy(cls) is cls
+
+
+def test_client_that_emits_nothing_is_plain(redis_url, ear, monkeypatch):
+    monkeypatch.setenv("CACHEUPDATER_DISABLED", "1")
+    with Redis.from_url(redis_url, emit=ear.url) as client:
+        client.set("a", 1)
+        assert client.get("a") == b"1"
+        assert client.mget("a", "b") == [b"1", None]
+        client.invalidate("a")
+    assert ear.heard() == {}
+
+
+def test_kafka_is_refused_with_what_there_is():
+    with pytest.raises(ValueError, match=r"Kafka.*unix:///path"):
+        Redis(emit="kafka://h:9092/t")
+
+
+async def test_many_loops_and_threads_share_one_target(redis_url, ear):
+    import threading
+
+    def run(name):
+        async def main():
+            async with AsyncRedis.from_url(redis_url, emit=ear.url) as client:
+                await asyncio.gather(*(client.get(f"{name}:{number}") for number in range(50)))
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert ear.heard().total() == 150
+
+
+# --- random programs ----------------------------------------------------------------------------------
+
+KEYS = ["a", "b", "c", b"d", "é"]
+
+
+def random_command(chance):
+    key, other = chance.choice(KEYS), chance.choice(KEYS)
+    return chance.choice(
+        [
+            ("get", key), ("get", key), ("set", key, chance.randint(0, 9)), ("mget", [key, other]), ("mget", key, other),
+            ("delete", key), ("unlink", key, other), ("hset", key, "f", "v"), ("hget", key, "f"), ("hgetall", key),
+            ("hmget", key, ["f", "g"]), ("hdel", key, "f"), ("lpush", key, "x"), ("lrange", key, 0, -1), ("llen", key),
+            ("sadd", key, "m"), ("smembers", key), ("sismember", key, "m"), ("zadd", key, {"m": 1}), ("zrange", key, 0, -1),
+            ("zscore", key, "m"), ("incr", key), ("append", key, "x"), ("strlen", key), ("exists", key, other),
+            ("getdel", key), ("getex", key), ("rename", key, other), ("type", key), ("mset", {"a": 1, "b": 2}),
+            ("setex", key, 100, "v"), ("getrange", key, 0, 2), ("hlen", key), ("scard", key), ("zcard", key), ("ping",),
+        ]
+    )  # fmt: skip
+
+
+def outcome(call):
+    try:
+        reply = call()
+    except redis.RedisError as e:
+        return type(e), str(e)
+    return [outcome(lambda each=each: each) for each in reply] if isinstance(reply, list) else (type(reply), str(reply))
+
+
+def play(client, program):
+    outcomes = []
+    for step in program:
+        if isinstance(step, tuple):
+            outcomes.append(outcome(lambda step=step: getattr(client, step[0])(*step[1:])))
+        else:
+            pipe = client.pipeline(transaction=step["transaction"])
+            for name, *args in step["commands"]:
+                getattr(pipe, name)(*args)
+            outcomes.append(outcome(lambda pipe=pipe, step=step: pipe.execute(raise_on_error=step["raises"])))
+    return outcomes
+
+
+async def play_async(client, program):
+    outcomes = []
+    for step in program:
+        try:
+            if isinstance(step, tuple):
+                reply = await getattr(client, step[0])(*step[1:])
+            else:
+                pipe = client.pipeline(transaction=step["transaction"])
+                for name, *args in step["commands"]:
+                    getattr(pipe, name)(*args)
+                reply = await pipe.execute(raise_on_error=step["raises"])
+        except redis.RedisError as e:
+            outcomes.append((type(e), str(e)))
+        else:
+            outcomes.append(outcome(lambda reply=reply: reply))
+    return outcomes
+
+
+def random_program(seed):
+    chance = random.Random(seed)
+    return [
+        random_command(chance)
+        if chance.random() < 0.8
+        else {
+            "transaction": chance.random() < 0.5,
+            "raises": chance.random() < 0.5,
+            "commands": [random_command(chance) for _ in range(chance.randint(0, 6))],
+        }
+        for _ in range(60)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(15))
+async def test_random_program_gets_the_replies_of_redis_py(seed, redis_url, ear):
+    program = random_program(seed)
+    with redis.Redis.from_url(redis_url) as plain, Redis.from_url(redis_url, emit=ear.url) as ours:
+        expected = play(plain, program)
+        plain.flushdb()
+        assert play(ours, program) == expected
+        plain.flushdb()
+        async with redis.asyncio.Redis.from_url(redis_url) as aplain:
+            expected = await play_async(aplain, program)
+        plain.flushdb()
+        async with AsyncRedis.from_url(redis_url, emit=ear.url) as aours:
+            assert await play_async(aours, program) == expected
+    assert ear.heard()
+
+
+# --- the table against the server ---------------------------------------------------------------------
+
+EXAMPLES = {
+    "BITFIELD": "k GET u8 0", "BITFIELD_RO": "k GET u8 0", "BITOP": "AND d a b", "BLMOVE": "a b LEFT RIGHT 1", "BLMPOP": "1 2 a b LEFT",
+    "BLPOP": "a b 1", "BRPOP": "a b 1", "BZPOPMIN": "a b 1", "BZPOPMAX": "a b 1", "BRPOPLPUSH": "a b 1", "BZMPOP": "1 2 a b MIN",
+    "COPY": "a d", "EXISTS": "a b", "GEOADD": "k 1 1 m", "GEOSEARCH": "k FROMMEMBER m BYRADIUS 1 m", "GEORADIUS_RO": "k 1 1 1 m",
+    "GEORADIUSBYMEMBER_RO": "k m 1 m", "GEOSEARCHSTORE": "d a FROMMEMBER m BYRADIUS 1 m", "GEODIST": "k a b", "LCS": "a b", "LINSERT": "k BEFORE a b",
+    "LMOVE": "a b LEFT RIGHT", "LMPOP": "2 a b LEFT", "MGET": "a b", "MSET": "a 1 b 2", "MSETNX": "a 1 b 2", "PFMERGE": "d a", "PFCOUNT": "a b",
+    "RENAME": "a b", "RENAMENX": "a b", "RPOPLPUSH": "a b", "SDIFF": "a b", "SDIFFSTORE": "d a b", "SINTER": "a b", "SINTERCARD": "2 a b",
+    "SINTERSTORE": "d a b", "SMOVE": "a b m", "SUNION": "a b", "SUNIONSTORE": "d a b", "UNLINK": "a b", "DEL": "a b", "ZDIFF": "2 a b",
+    "ZDIFFSTORE": "d 2 a b", "ZINTER": "2 a b", "ZINTERCARD": "2 a b", "ZINTERSTORE": "d 2 a b", "ZMPOP": "2 a b MIN", "ZRANGESTORE": "d a 0 1",
+    "ZUNION": "2 a b", "ZUNIONSTORE": "d 2 a b", "HSETEX": "k FIELDS 1 f v", "HGETEX": "k FIELDS 1 f", "HGETDEL": "k FIELDS 1 f", "RESTORE": "k 0 v",
+}  # fmt: skip
+WRITES_ONLY_ITS_FIRST = {name for name in COMMANDS if str(name).endswith("STORE")} | {"PFMERGE", "BITOP", "COPY"}
+
+
+@pytest.mark.parametrize("name", sorted(map(str, COMMANDS)))
+def test_command_has_its_keys_where_the_server_sees_them(name, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        info = client.execute_command("COMMAND INFO", name)
+        arity = abs(next(iter(info.values()))["arity"]) if isinstance(info, dict) and info.get(name.lower()) else 3
+        words = [name, *EXAMPLES.get(name, " ".join(["k", *map(str, range(1, arity - 1))])).split()]
+        try:
+            expected = client.execute_command("COMMAND GETKEYS", *words)
+        except ResponseError as e:
+            pytest.skip(f"{' '.join(words)}: {e}")
+    keys = [str(key).encode() for key in COMMANDS[name].keys_of(words)]
+    if name in WRITES_ONLY_ITS_FIRST:
+        assert set(keys) < set(expected)
+        assert keys == [words[2 if name in {"COPY", "BITOP"} else 1].encode()]
+    else:
+        assert keys == expected

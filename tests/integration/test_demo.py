@@ -1,0 +1,52 @@
+"""The demonstration as a newcomer runs it: it proves itself, ends by itself, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+SECONDS = 8  # the shortest with time for the kill in the middle
+
+
+def demo(tmp_path, seconds):
+    """Its temporary files in a place of the test's."""
+    command = [sys.executable, "-m", "cacheupdater", "demo", "--plain", "--duration", str(seconds)]
+    environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}  # noqa: TID251  handed on to a child
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture
+def leaves_nothing(tmp_path):
+    yield
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_demo_passes_its_own_checks_with_the_updater_killed_in_the_middle(tmp_path):
+    with demo(tmp_path, SECONDS) as process:
+        said, _ = process.communicate(timeout=100)
+    assert process.returncode == 0, said
+    assert "FAILED" not in said
+    assert said.count("\nok ") == 7, said
+    for text in ("kill -9", "hints reach it again", "fresh", "Losses.", "ours + invalidate"):
+        assert text in said
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_demo_stops_everything_it_started_when_it_is_told_to_end(tmp_path):
+    with demo(tmp_path, 60) as process:
+        while "warm-up" not in process.stdout.readline():
+            pass
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGINT, said
+    assert "Traceback" not in said
+    assert len(started) >= 5  # a Redis, an updater, three applications
+    _, left = psutil.wait_procs(started, timeout=5)
+    assert [each.cmdline() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []

@@ -1,0 +1,89 @@
+"""The examples do what their pages say: an example that no test runs does not exist."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FIRST = ROOT / "examples" / "01-read-through-a-cache"
+LONG_S = 30.0  # for what takes a second on a quiet machine
+
+
+class Shop:
+    """The first example's folder, with its programs run as its page says."""
+
+    def __init__(self, folder, redis_url):
+        self.database = str(folder / "shop.db")
+        self.redis_url = redis_url
+        self.socket = f"unix://{folder}/hints.sock"
+        self.emit = "none"
+        self.run("shop.py", self.database)
+
+    def environ(self):
+        ours = {"REDIS_URL": self.redis_url, "SHOP_DB": self.database, "HINTS": self.socket}
+        return {**os.environ, **ours, "CACHEUPDATER_EMIT": self.emit}  # noqa: TID251  handed on to a child
+
+    def run(self, program, *args):
+        command = [sys.executable, FIRST / program, *args]
+        done = subprocess.run(
+            command, env=self.environ(), capture_output=True, text=True, timeout=LONG_S, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def price(self, program):
+        """Of the teapot, as a shopper sees it."""
+        return ast.literal_eval(self.run(program, self.redis_url, self.database, "7"))["price"]
+
+    def change(self, price):
+        self.run("shop.py", self.database, "7", str(price))
+
+
+@pytest.fixture
+def shop(tmp_path, redis_url):
+    return Shop(tmp_path, redis_url)
+
+
+@pytest.fixture
+def updater(shop):
+    command = [sys.executable, "-m", "cacheupdater", "run", "-c", FIRST / "cacheupdater.yaml"]
+    with subprocess.Popen(command, env=shop.environ(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline().startswith("ready")
+            shop.emit = shop.socket
+            yield process
+        finally:
+            process.terminate()
+            assert process.wait(LONG_S) == 0
+
+
+def test_the_application_before_shows_the_old_price_until_its_key_expires(shop):
+    assert shop.price("before.py") == 900
+    shop.change(750)
+    assert [shop.price("before.py") for _ in range(3)] == [900] * 3
+
+
+@pytest.mark.usefixtures("updater")
+def test_the_application_after_shows_the_new_price_soon_after_it_was_read(shop):
+    assert shop.price("after.py") == 900
+    shop.change(750)
+    deadline = time.monotonic() + LONG_S
+    while shop.price("after.py") != 750:
+        assert time.monotonic() < deadline, "nobody has refreshed the price"
+
+
+def test_before_and_after_differ_in_one_import_and_the_pages_show_it():
+    before, after = ((FIRST / name).read_text().splitlines() for name in ("before.py", "after.py"))
+    different = [
+        (old, new) for old, new in zip(before, after, strict=True) if old != new and ".py" not in old
+    ]
+    assert different == [("from redis import Redis", "from cacheupdater_client import Redis")]
+    shown = "-from redis import Redis\n+from cacheupdater_client import Redis"
+    assert all(shown in page.read_text() for page in (ROOT / "README.md", FIRST / "README.md"))

@@ -1,0 +1,109 @@
+"""A desk for stories about one engine: plain verbs, times in seconds, answers as a writer would give them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.answers import Answer, Result
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.engine import Engine, Failure, Work
+from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.limits import Limits
+from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.policy import Fixed
+
+if TYPE_CHECKING:
+    from cacheupdater.core.policy import Policy
+    from cacheupdater.core.unit import Unit
+
+PLENTY = 2.0**30
+
+
+def limits(**changed: float) -> Limits:
+    """As in production, but without the few milliseconds that gather small packs into one statement."""
+    return Limits(**{"gather": 0.0, "gather_touches": 0.0, **changed})
+
+
+def plenty() -> Bucket:
+    """A budget that never binds."""
+    return Bucket(PLENTY, PLENTY, now=-1.0)
+
+
+def namespace(name: str = "p", *, source: Source | None = None, **changed: object) -> Namespace:
+    return Namespace(
+        name,
+        Pattern.compile(f"{name}:{{id:int}}"),
+        source or Source("db", plenty(), concurrency=100),
+        **{"every": 5.0, **changed},
+    )
+
+
+class Story:
+    """One engine, told what happens."""
+
+    def __init__(self, *namespaces: Namespace, policy: Policy | None = None, **changed: float) -> None:
+        self.namespaces = namespaces or (namespace(),)
+        self.limits = limits(**changed)
+        keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
+        self.engine = Engine(keyspace, policy or Fixed(), limits=self.limits, random=lambda: 1.0, offset=0)
+        self.offset = 0
+        self.counted: dict[tuple[str, str], int] = {}
+
+    # --- hints ------------------------------------------------------------------------------------------
+
+    def touch(self, *keys: bytes, at: float) -> None:
+        self._hint(Kind.TOUCH, keys, at)
+
+    def miss(self, *keys: bytes, at: float) -> None:
+        self._hint(Kind.MISS, keys, at)
+
+    def change(self, *keys: bytes, at: float) -> None:
+        self._hint(Kind.CHANGE, keys, at)
+
+    def _hint(self, kind: Kind, keys: tuple[bytes, ...], at: float) -> None:
+        self.engine.on_hints([Hints(self.offset, kind, list(keys), ())], at)
+        self.offset += 1
+
+    # --- work -------------------------------------------------------------------------------------------
+
+    def step(self, at: float) -> Work:
+        return self.engine.step(at)
+
+    def starts(self, at: float) -> list[list[bytes]]:
+        """The keys of each unit that starts now."""
+        return [list(unit.keys) for unit in self.step(at).units]
+
+    def start(self, at: float) -> Unit:
+        """The one unit that starts now."""
+        (unit,) = self.step(at).units
+        return unit
+
+    def end(
+        self, unit: Unit, at: float, result: Result = Result.WRITTEN, *, wait: float = 0.0, absent: bool = False
+    ) -> None:
+        answers = [Answer(result, wait)] * len(unit.keys)
+        self.engine.on_answers(unit, answers, at, absent=list(unit.keys) if absent else ())
+
+    def refresh(self, at: float, *, took: float = 0.0) -> list[bytes]:
+        """Whatever is due runs and is written."""
+        keys: list[bytes] = []
+        for unit in self.step(at).units:
+            keys += unit.keys
+            self.end(unit, at + took)
+        return keys
+
+    def fail(self, unit: Unit, at: float, *, own: bool) -> None:
+        self.engine.on_failure(unit, Failure("no", own=own), at)
+
+    # --- what can be seen -------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> int:
+        return self.engine.cursor.advance()
+
+    def count(self, metric: str, reason: str) -> int:
+        """How often so far, over all namespaces."""
+        for (name, _, why), amount in self.engine.tally.drain().items():
+            self.counted[name, why] = self.counted.get((name, why), 0) + amount
+        return self.counted.get((metric, reason), 0)

@@ -1,0 +1,25 @@
+"""A pytest plugin: figures that a test records (`record_property("figure: ...", text)`) are printed at the end of the run.
+
+Works through xdist, where what a worker prints is lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+MARK = "figure: "
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Numbers of one name are added up over all tests."""
+    sums: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, value in report.user_properties:
+            if name.startswith(MARK):
+                sums[name.removeprefix(MARK)] += value
+    for name, value in sorted(sums.items()):
+        terminalreporter.write_line(f"{name}: {value:,.1f}" if value % 1 else f"{name}: {value:,.0f}")

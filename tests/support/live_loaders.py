@@ -1,0 +1,70 @@
+"""Python loaders for updaters under test. They note each call in the file that LOADER_LOG names: time and number of keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+_LOG = os.environ.get("LOADER_LOG")  # noqa: TID251  how the test tells its child
+
+
+def _note(keys):
+    if _LOG:
+        with Path(_LOG).open("a", encoding="utf-8") as log:
+            log.write(f"{time.monotonic()} {len(keys)}\n")
+
+
+async def banners(slots):
+    """Async; a slot whose name begins with `no` has no banner."""
+    _note(slots)
+    await asyncio.sleep(0)
+    return {slot: {"slot": slot, "text": f"banner of {slot}"} for slot in slots if not slot.startswith("no")}
+
+
+def prices(pairs):
+    """Ordinary; keys of two captures come as tuples."""
+    _note(pairs)
+    return {(number, country): {"price": number * len(country)} for number, country in pairs}
+
+
+def raising(keys):
+    """Fails by itself where key 13 is asked for."""
+    if 13 in keys:
+        raise ValueError("secret of key 13")
+    return {key: "fine" for key in keys}
+
+
+async def hanging(keys):
+    """Never answers where key 13 is asked for."""
+    if 13 in keys:
+        await asyncio.sleep(3600)
+    return {key: "fine" for key in keys}
+
+
+def stuck(keys):
+    """As `hanging`, in a thread that nobody can stop."""
+    if 13 in keys:
+        time.sleep(3600)
+    return {key: "fine" for key in keys}
+
+
+def leaving(keys):
+    """Tries to end the process."""
+    if 13 in keys:
+        raise SystemExit(3)
+    return {key: "fine" for key in keys}
+
+
+def nonsense(keys):
+    """What is no answer to the question, by key."""
+    if 13 in keys:
+        return ["no", "mapping"]
+    if 14 in keys:
+        return {"14": "a key of another type"}
+    if 15 in keys:
+        return {15: None}
+    if 16 in keys:
+        return {16: object()}
+    return {key: "fine" for key in keys}

@@ -1,0 +1,157 @@
+"""The wire format: records that must never change, and readers that no input can break."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from cacheupdater_client.wire import (
+    FRAME_BYTES_MAX,
+    PACK_BYTES_MAX,
+    TOUCH,
+    FrameReader,
+    Hello,
+    Mailbox,
+    Malformed,
+    Pack,
+    ReplyReader,
+    decode_pack,
+    encode_ack,
+    encode_frame,
+    encode_hello,
+    encode_pack,
+    partition_of,
+)
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = json.loads((ROOT / "tests/contract/golden/wire.json").read_text("utf-8"))
+
+
+def named(records):
+    return [pytest.param(record, id=record["name"]) for record in records]
+
+
+@pytest.mark.parametrize("record", named(GOLDEN["packs"]))
+def test_golden_pack_is_read_as_ever(record):
+    keys = [bytes.fromhex(key) for key in record["keys"]]
+    assert decode_pack(bytes.fromhex(record["hex"])) == Pack(
+        record["kind"], record["emitted_ms"], keys, record["counts"]
+    )
+
+
+@pytest.mark.parametrize("record", named(GOLDEN["packs"][:5]))
+def test_golden_pack_is_written_as_ever(record):
+    keys = [bytes.fromhex(key) for key in record["keys"]]
+    assert encode_pack(record["kind"], record["emitted_ms"], keys, record["counts"]).hex() == record["hex"]
+
+
+@pytest.mark.parametrize("record", named(GOLDEN["refused"]))
+def test_golden_refused_pack_is_refused_with_its_reason(record):
+    with pytest.raises(Malformed) as refused:
+        decode_pack(bytes.fromhex(record["hex"]))
+    assert refused.value.reason == record["reason"]
+
+
+def test_golden_stream_is_written_and_read_as_ever():
+    streams = GOLDEN["streams"]
+    for name in ("hello", "hello_every_key"):
+        record = streams[name]
+        hello = Hello(record["partitions"], [bytes.fromhex(prefix) for prefix in record["prefixes"]])
+        assert encode_hello(hello).hex() == record["hex"]
+        assert list(ReplyReader().feed(bytes.fromhex(record["hex"]))) == [hello]
+    frame, ack = streams["frame"], streams["ack"]
+    pack = bytes.fromhex(frame["pack"])
+    assert encode_frame(frame["partition"], pack).hex() == frame["hex"]
+    assert list(FrameReader().feed(bytes.fromhex(frame["hex"]))) == [(frame["partition"], pack)]
+    assert encode_ack(ack["accepted"]).hex() == ack["hex"]
+    reader = ReplyReader()
+    assert list(reader.feed(bytes.fromhex(streams["hello"]["hex"] + ack["hex"])))[1] == ack["accepted"]
+
+
+@pytest.mark.parametrize("record", GOLDEN["partitions"], ids=lambda record: record["key"])
+def test_golden_partition_of_a_key_stays(record):
+    key = bytes.fromhex(record["key"])
+    assert (partition_of(key, 12), partition_of(key, 7)) == (record["of_12"], record["of_7"])
+
+
+def test_golden_records_stand_in_the_documented_page():
+    page = (ROOT / "docs/reference/wire.md").read_text("utf-8")
+    records = [*GOLDEN["packs"][:3], *GOLDEN["streams"].values()]
+    assert [record["hex"] for record in records if record["hex"] not in page] == []
+
+
+def test_pack_over_the_limit_is_refused_unread():
+    with pytest.raises(Malformed, match="too_large"):
+        decode_pack(b"\x95" * (PACK_BYTES_MAX + 1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frame_reader_cuts_a_stream_alike_however_it_arrives(seed):
+    chance = random.Random(seed)
+    frames = [
+        (chance.randint(0, 99), encode_pack(TOUCH, 1, [chance.randbytes(chance.randint(1, 1024))])) for _ in range(50)
+    ]
+    stream = b"".join(encode_frame(partition, pack) for partition, pack in frames)
+    reader, found = FrameReader(), []
+    while stream:
+        size = chance.choice([1, 3, 8, 1000, 5000])
+        found += reader.feed(stream[:size])
+        stream = stream[size:]
+    assert found == frames
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frame_reader_and_packs_survive_any_bytes(seed):
+    """Random, truncated and damaged streams: frames, Malformed, or more to come; nothing else, and bounded memory."""
+    chance = random.Random(seed)
+    good = b"".join(encode_frame(1, encode_pack(TOUCH, 1, [b"k" * size])) for size in range(1, 60))
+    for _ in range(200):
+        damaged = bytearray(good[: chance.randint(0, len(good))])
+        for _ in range(chance.randint(0, 8)):
+            if damaged:
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        reader = FrameReader()
+        try:
+            for _, pack in reader.feed(bytes(damaged) + chance.randbytes(chance.randint(0, 40))):
+                try:
+                    decode_pack(pack)
+                except Malformed as e:
+                    assert e.reason
+        except Malformed:
+            pass
+        assert len(reader._data) <= max(FRAME_BYTES_MAX + 4, len(damaged) + 40)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pack_of_damaged_bytes_is_a_pack_or_malformed(seed):
+    chance = random.Random(seed)
+    good = encode_pack(TOUCH, 1795283558296, [b"product:%d" % number for number in range(5)], [1, 2, 3, 4, 5])
+    for _ in range(500):
+        damaged = bytearray(good)
+        for _ in range(chance.randint(1, 4)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            pack = decode_pack(bytes(damaged))
+        except Malformed:
+            continue
+        assert all(1 <= len(key) <= 1024 for key in pack.keys)
+        assert len(pack.counts) in {0, len(pack.keys)}
+
+
+def test_mailbox_gives_frames_to_the_right_partition_after_a_change_of_partitions():
+    box = Mailbox()
+    keys = [b"%d" % number for number in range(100)]
+    box.open(Hello(1, []))
+    assert box.put(0, encode_pack(TOUCH, 5, keys, list(range(1, 101))))
+    box.close()
+    assert not box.put(0, b"")
+    box.open(Hello(3, []))
+    counts = {}
+    for partition, payload in box.take():
+        pack = decode_pack(payload)
+        assert {partition_of(key, 3) for key in pack.keys} == {partition}
+        counts |= dict(zip(pack.keys, pack.counts, strict=True))
+    assert counts == {key: number + 1 for number, key in enumerate(keys)}

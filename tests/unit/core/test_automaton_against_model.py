@@ -1,0 +1,40 @@
+"""The fast automaton held to the plain one: 200,000 random stories, compared after every event.
+
+The model stands in tests/support/automaton_model.py (the design's rules, quoted), the stories in
+automaton_schedules.py. A failure prints its seed and the command that tells that story again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from automaton_model import Violation
+from automaton_schedules import play
+
+BLOCKS = 40
+PER_BLOCK = 5_000
+REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_engine_does_what_the_design_says_in_random_schedules(block, record_property):
+    begun = time.process_time()
+    for seed in range(block * PER_BLOCK, (block + 1) * PER_BLOCK):
+        try:
+            play(seed)
+        except Exception as e:
+            raise Violation(f"{e}\nTo see it happen: {REPLAY.format(seed)}") from e
+    record_property("figure: automaton schedules held to the model", PER_BLOCK)
+    record_property("figure: automaton schedules, seconds of CPU", round(time.process_time() - begun, 1))
+
+
+def test_replay_tells_the_story_of_one_seed(capsys):
+    seed = int(os.environ.get("CACHEUPDATER_SEED", "1"))
+    play(seed, tell=print)
+    told = capsys.readouterr().out
+    with capsys.disabled():
+        print(told if "CACHEUPDATER_SEED" in os.environ else "", end="")
+    assert "hints" in told
+    assert "step" in told

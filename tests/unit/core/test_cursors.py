@@ -1,0 +1,85 @@
+"""K1: `done` never passes an unfinished hint and never moves back; memory follows what is open."""
+
+from __future__ import annotations
+
+from random import Random
+
+from cacheupdater.core.cursors import Cursor
+
+
+def test_nothing_read_is_nothing_done():
+    cursor = Cursor(7)
+
+    assert (cursor.scan, cursor.advance()) == (7, 7)
+
+
+def test_pack_without_open_hints_is_done_at_once():
+    cursor = Cursor(0)
+    cursor.read(0)
+
+    assert (cursor.advance(), cursor.scan) == (1, 1)
+
+
+def test_packs_done_out_of_order_are_committed_in_order():
+    cursor = Cursor(0)
+    origins = [cursor.read(offset) for offset in range(3)]
+    for origin in origins:
+        origin.open = 1
+    origins[2].open = 0
+    origins[1].open = 0
+    assert cursor.advance() == 0
+
+    origins[0].open = 0
+    assert cursor.advance() == 3
+
+
+def test_offsets_may_have_holes():
+    cursor = Cursor(0)
+    first, second = cursor.read(10), cursor.read(20)
+    first.open = second.open = 1
+    assert cursor.advance() == 10
+    first.open = 0
+    assert cursor.advance() == 20
+    second.open = 0
+    assert cursor.advance() == 21
+
+
+def test_refresh_that_no_hint_asked_for_stops_the_cursor_where_it_began():
+    cursor = Cursor(0)
+    cursor.read(0)
+    own = cursor.here()
+    own.open = 1
+    cursor.read(1)
+
+    assert cursor.advance() == 1
+    own.open = 0
+    assert cursor.advance() == 2
+
+
+def test_one_stuck_hint_does_not_make_the_cursor_grow_with_all_that_follows():
+    cursor = Cursor(0)
+    cursor.read(0).open = 1
+    for offset in range(1, 50_000):
+        origin = cursor.read(offset)
+        origin.open = 1
+        cursor.read(offset)
+        origin.open = 0
+
+    assert len(cursor._origins) < 3_000
+    assert cursor.advance() == 0
+
+
+def test_done_is_the_lowest_unfinished_whatever_the_order():
+    for seed in range(300):
+        rng = Random(seed)
+        cursor, unfinished, before = Cursor(0), {}, 0
+        for offset in range(40):
+            origin = cursor.read(offset)
+            if rng.random() < 0.6:
+                origin.open = 1
+                unfinished[offset] = origin
+            while unfinished and rng.random() < 0.5:
+                unfinished.pop(rng.choice(list(unfinished))).open = 0
+            done = cursor.advance()
+            assert before <= done == min(unfinished, default=cursor.scan)
+            before = done
