@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 # what is installed for development is enough for the demonstration
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
-# import-linter reads the packages; workers beyond eight only wait for the servers that the tests start
+# a worker per core; beyond eight they only wait for the servers that the tests start
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
@@ -26,7 +26,7 @@ demo: $(DEMO) ## see it work: a shop, a Redis, three applications, half a minute
 	@$(BIN)/cacheupdater demo --duration $(DURATION)
 
 test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage
-	$(PYTEST) --cov --cov-branch --cov-report=term:skip-covered
+	$(PYTEST) --cov
 
 lint: $(DEV) ## style, types and the direction of imports
 	$(BIN)/ruff check .

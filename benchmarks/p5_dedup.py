@@ -16,7 +16,6 @@ import time
 from bisect import bisect
 from collections import deque
 
-from cacheupdater_client import wire
 from table import row
 
 from cacheupdater.core.answers import WRITTEN, Answer, Result
@@ -28,6 +27,7 @@ from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.ports import Message
+from cacheupdater_client import wire
 
 KEYS = 1_000_000
 PACK = 500

@@ -10,9 +10,10 @@ import gc
 import itertools
 
 import psutil
-from cacheupdater_client import wire
 from p5_dedup import PACK, STEP_PACKS, Run
 from table import row
+
+from cacheupdater_client import wire
 
 KEYS = 1_000_000
 HOLD_S = 2.0

@@ -12,6 +12,7 @@ import statistics
 import time
 
 import redis.asyncio
+from table import row
 
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.ports import Entry
@@ -77,19 +78,9 @@ def run():
         f"client CPU of token + fenced write of {BATCH} keys ({micros:.2f} us a key) / redis-py asyncio pipeline of "
         f"SET PX, {VALUE_BYTES} B values; median of {rounds} interleaved rounds of {SLICE} batches, process_time"
     )
-    ratio = round(ratio, 3)
-    return [
-        {
-            "name": "P9",
-            "ratio": ratio,
-            "goal": GOAL,
-            "better": "lower",
-            "met": ratio <= GOAL,
-            "method": method,
-        }
-    ]
+    return [row("P9", ratio, GOAL, method=method)]
 
 
 if __name__ == "__main__":
-    for row in run():
-        print(row)
+    for each in run():
+        print(each)

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cacheupdater_client import wire
-
 from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater_client import wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -23,13 +23,13 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cacheupdater_client import fence
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import ConnectionPool
 
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater_client import fence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -48,6 +48,8 @@ class AbsentMarks:
             self._marks[key] = ttl
             if key in self._marks:
                 self.keys.add(key)
+            else:  # a ttl of zero takes an older mark away
+                self.keys.discard(key)
 
     def end(self, keys: Iterable[bytes]) -> None:
         """These keys were read or changed: the marks mean nothing any more."""

@@ -10,6 +10,7 @@ One per engine. Nothing here awaits, so promotion, decline, ending and eviction 
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -58,13 +59,13 @@ class Dedup:
             return [key for key in keys if key not in seats], []
         fresh, over = [], []
         spaced = now - self._limits.gap
-        for key in keys:
-            unit = seats.get(key)
+        for key, unit in zip(keys, map(seats.get, keys), strict=True):
             if unit is None:
                 fresh.append(key)
             elif unit.late:
                 if unit.phase is Phase.HELD and unit.began <= spaced:
-                    self._vacate(unit, key)
+                    unit.gone += 1  # _vacate, written out: with short holds most heads begin here
+                    del seats[key]
                     fresh.append(key)
                 else:
                     over.append(key)
@@ -272,9 +273,13 @@ class Dedup:
         unit.parts = unit.captures = ()
 
     def _forget(self, unit: Unit) -> None:
-        forget = self.seats.__delitem__
-        for key in unit.live(self.seats):
-            forget(key)
+        seats = self.seats
+        if not unit.gone:
+            deque(map(seats.__delitem__, unit.keys), maxlen=0)
+        else:
+            for key, seat in zip(unit.keys, map(seats.get, unit.keys), strict=True):
+                if seat is unit:
+                    del seats[key]
         self._over(unit)
 
     def _over(self, unit: Unit) -> None:

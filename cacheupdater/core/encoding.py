@@ -42,19 +42,19 @@ def encoder(kind: Encoding) -> Encoder:
     return _ENCODERS[kind]
 
 
-def _json_value(value: object) -> bytes:
-    return _encoded("json", _json.encode, value)
+def _by(kind: Encoding, encode: Callable[[object], bytes]) -> Encoder:
+    """The encoder of a format that takes whole rows; one call in Python per value, for a refresh pays each of them."""
 
+    def encoded(value: object) -> bytes:
+        try:
+            spelled = encode(value)
+        except _FAILURES as e:
+            raise Faulty(f"encoding {kind} cannot express {_culprit(encode, value)}") from e
+        if len(spelled) > VALUE_BYTES_MAX:
+            raise _too_large(len(spelled))
+        return spelled
 
-def _msgpack_value(value: object) -> bytes:
-    return _encoded("msgpack", _msgpack.encode, value)
-
-
-def _encoded(kind: Encoding, encode: Callable[[object], bytes], value: object) -> bytes:
-    try:
-        return _capped(encode(value))
-    except _FAILURES as e:
-        raise Faulty(f"encoding {kind} cannot express {_culprit(encode, value)}") from e
+    return encoded
 
 
 def _culprit(encode: Callable[[object], bytes], value: object) -> str:
@@ -91,7 +91,9 @@ def _hash_value(value: object) -> Mapping[bytes, bytes]:
     }
     if not fields:
         raise Faulty("encoding hash got no column that is not NULL; Redis holds no empty hash")
-    _check_size(sum(map(len, fields)) + sum(map(len, fields.values())))
+    size = sum(map(len, fields)) + sum(map(len, fields.values()))
+    if size > VALUE_BYTES_MAX:
+        raise _too_large(size)
     return fields
 
 
@@ -126,19 +128,19 @@ def _text(kind: Encoding, what: str, value: object) -> bytes:
 
 
 def _capped(encoded: bytes) -> bytes:
-    _check_size(len(encoded))
+    if len(encoded) > VALUE_BYTES_MAX:
+        raise _too_large(len(encoded))
     return encoded
 
 
-def _check_size(size: int) -> None:
-    if size > VALUE_BYTES_MAX:
-        raise Faulty(f"the value takes {size} bytes, more than the {VALUE_BYTES_MAX} that one key may hold")
+def _too_large(size: int) -> Faulty:
+    return Faulty(f"the value takes {size} bytes, more than the {VALUE_BYTES_MAX} that one key may hold")
 
 
 _ENCODERS: dict[Encoding, Encoder] = {
-    "json": _json_value,
+    "json": _by("json", _json.encode),
     "string": _string_value,
     "hash": _hash_value,
-    "msgpack": _msgpack_value,
+    "msgpack": _by("msgpack", _msgpack.encode),
     "raw": _raw_value,
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.demo import plan
 from cacheupdater.demo.lanes import LANES, OURS, TOLD
 from cacheupdater.demo.ledger import Ledger, Tally
-from cacheupdater.demo.updater import Cost
+from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cacheupdater.demo.lanes import Application, Lane
     from cacheupdater.demo.screen import Screen
     from cacheupdater.demo.shop import BackOffice
-    from cacheupdater.demo.updater import Updater
+    from cacheupdater.demo.updater import Cost, Updater
 
 _TURN_S = 0.05  # between two looks at what has come in
 
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 class Books:
     """The tallies: of this second, of the last few, and of everything since the warm-up."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, costs: dict[str, Cost], now: float) -> None:
         self.total = _blank()
         self.began = now
         self._slice = _blank()
@@ -58,7 +58,7 @@ class Books:
             maxlen=round(plan.WINDOW_S / plan.REFRESH_S)
         )
         self._since = now
-        self._costs: dict[str, Cost] = {}
+        self._costs = costs
 
     def slice(self, lane: Lane) -> Tally:
         """Where reads are counted now."""
@@ -67,7 +67,7 @@ class Books:
     def turn_over(self, costs: dict[str, Cost], now: float) -> None:
         """The present second has ended."""
         for lane in (OURS, TOLD):
-            spent = costs[lane.name].minus(self._costs.get(lane.name, Cost()))
+            spent = costs[lane.name].minus(self._costs[lane.name])
             self._slice[lane].charge(spent.rows, spent.statements)
         for lane in LANES:
             self.total[lane].merge(self._slice[lane])
@@ -154,8 +154,8 @@ class Conductor:
     def __init__(self, stage: Stage, screen: Screen) -> None:
         self._stage = stage
         self._screen = screen
-        self._books = Books(time.monotonic())
-        self._refresh_at = 0.0
+        self._books = Books(stage.updater.cost(), time.monotonic())
+        self._refresh_at = time.monotonic() + plan.REFRESH_S
 
     def run(self, duration: float) -> Outcome:
         """Warm-up and `duration` seconds that count."""
@@ -193,7 +193,7 @@ class Conductor:
     def _collect(self) -> None:
         """What the applications have read since the last look."""
         if self._stage.office.failure is not None:
-            raise RuntimeError("the back office has failed") from self._stage.office.failure
+            raise CacheUpdaterError("the back office has failed") from self._stage.office.failure
         for application in self._stage.applications:
             tally = self._books.slice(application.lane)
             for read in application.reads():

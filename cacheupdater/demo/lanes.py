@@ -1,7 +1,8 @@
 """The three applications. Their code is one function, `product`; they differ in the Redis client it is given.
 
-Each runs in a process of its own, as in life, and so that none waits for another's interpreter lock. It reads products
-at a steady pace, in the same order as the others, and reports what it got to the conductor, which knows what is true.
+Each runs in a process of its own, as in life, and so that none waits for another's interpreter lock. Its threads read
+products at a steady pace, in the same order as the others, whether the last read has ended or not. It reports what it got
+to the conductor, which knows what is true.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import json
 import multiprocessing
 import signal
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
+from queue import SimpleQueue
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from cacheupdater.demo import plan
 from cacheupdater.demo.ledger import Read
 from cacheupdater.demo.shop import Database
+from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +68,14 @@ TOLD = Lane(
 LANES = (TTL, OURS, TOLD)
 
 
-def product(cache: Any, key: str, database: Database, number: int) -> tuple[Product, bool]:
+class Cache(Protocol):
+    """As much of a Redis client as cache-aside needs."""
+
+    def get(self, name: str) -> bytes | None: ...
+    def set(self, name: str, value: str, *, ex: int) -> object: ...
+
+
+def product(cache: Cache, key: str, database: Database, number: int) -> tuple[Product, bool]:
     """The code of all three applications: ordinary cache-aside. Says also whether the reader had to wait."""
     body = cache.get(key)
     if body is not None:
@@ -115,10 +126,10 @@ class Application:
         theirs.close()
 
     def wait_ready(self) -> None:
-        """Returns when it has its connections."""
+        """Returns when its cache is warm."""
         if not self._pipe.poll(plan.START_TIMEOUT_S):
-            raise RuntimeError(f"the application {self.lane.name!r} does not start")
-        self._pipe.recv()
+            raise CacheUpdaterError(f"the application {self.lane.name!r} does not start")
+        self._receive()
 
     def open(self, at: float) -> None:
         """Shoppers come in from `at` on."""
@@ -128,10 +139,18 @@ class Application:
         """What has been read since the last call."""
         reads: list[Read] = []
         while self._pipe.poll():
-            report: Report = self._pipe.recv()
-            reads += report.reads
-            self.delivered = report.delivered
+            report = self._receive()
+            if isinstance(report, Report):
+                reads += report.reads
+                self.delivered = report.delivered
         return reads
+
+    def _receive(self) -> Report | str:
+        try:
+            message: Report | str = self._pipe.recv()
+        except EOFError:
+            raise CacheUpdaterError(f"the application {self.lane.name!r} has ended; see above") from None
+        return message
 
     def close(self) -> None:
         """Ends it, politely at first."""
@@ -150,36 +169,64 @@ def _serve(lane: Lane, premises: Premises, pipe: Connection) -> None:
 
 
 def _read_on(lane: Lane, premises: Premises, pipe: Connection) -> None:
-    cache = _client(lane, premises)
-    database = Database(premises.database)
-    random = Random(premises.seed)
-    cache.ping()
-    pipe.send("ready")
-    due = pipe.recv()
+    cache, database = _client(lane, premises), Database(premises.database)
     for number in range(1, plan.PRODUCTS + 1):  # a shop that opens with a warm cache
         product(cache, lane.key(number), database, number)
-    batch: list[Read] = []
-    report_at = due
-    for number in popular(random):
-        due = max(due + 1 / plan.READS_PER_S, time.monotonic() - _LAG_MAX_S)
-        time.sleep(max(0.0, due - time.monotonic()))
-        began = time.monotonic()
-        value, waited = product(cache, lane.key(number), database, number)
-        batch.append(Read(number, value["id"], value["version"], began, waited))
-        if began >= report_at:
-            pipe.send(Report(batch, _delivered(lane)))
-            batch, report_at = [], began + plan.BATCH_S
+    pipe.send("ready")
+    opening = pipe.recv()
+    counter = Counter(lane, premises, cache)
+    for at in range(plan.READERS):
+        threading.Thread(target=counter.serve, args=(at, opening), daemon=True).start()
+    while True:
+        time.sleep(plan.BATCH_S)
+        pipe.send(Report(counter.taken(), _delivered(lane)))
 
 
-def _client(lane: Lane, premises: Premises) -> Any:
+class Counter:
+    """Where an application serves its shoppers, in several threads."""
+
+    def __init__(self, lane: Lane, premises: Premises, cache: Cache) -> None:
+        self._lane = lane
+        self._premises = premises
+        self._cache = cache
+        self._reads: SimpleQueue[Read | Exception] = SimpleQueue()  # emptied every BATCH_S
+
+    def serve(self, at: int, due: float) -> None:
+        """One thread: every so manieth shopper, at a steady pace. What goes wrong goes to `taken`."""
+        try:
+            self._serve(at, due + at / plan.READS_PER_S)
+        except Exception as e:
+            self._reads.put(e)
+
+    def _serve(self, at: int, due: float) -> None:
+        lane, database = self._lane, Database(self._premises.database)
+        for number in islice(popular(Random(self._premises.seed)), at, None, plan.READERS):
+            time.sleep(max(0.0, due - time.monotonic()))
+            began = time.monotonic()
+            value, waited = product(self._cache, lane.key(number), database, number)
+            self._reads.put(Read(number, value["id"], value["version"], began, waited))
+            due = max(due + plan.READERS / plan.READS_PER_S, began - _LAG_MAX_S)
+
+    def taken(self) -> list[Read]:
+        """What has been read since the last call."""
+        reads = []
+        while not self._reads.empty():
+            read = self._reads.get()
+            if isinstance(read, Exception):
+                raise read
+            reads.append(read)
+        return reads
+
+
+def _client(lane: Lane, premises: Premises) -> Cache:
     """The one difference between the applications: where `Redis` is imported from."""
-    if not lane.observed:
-        from redis import Redis as PlainRedis
+    if lane.observed:
+        from cacheupdater_client import Redis
 
-        return PlainRedis.from_url(premises.redis_url)
-    from cacheupdater_client import Redis
+        return cast("Cache", Redis.from_url(premises.redis_url, emit=premises.emit))
+    from redis import Redis as PlainRedis
 
-    return Redis.from_url(premises.redis_url, emit=premises.emit)
+    return cast("Cache", PlainRedis.from_url(premises.redis_url))
 
 
 def _delivered(lane: Lane) -> int:

@@ -21,6 +21,7 @@ from cacheupdater.demo.ledger import Ledger
 from cacheupdater.demo.screen import screen
 from cacheupdater.demo.shop import BackOffice, build
 from cacheupdater.demo.updater import Places, Updater
+from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater_client import Redis, close
 
@@ -53,7 +54,7 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
 def _set(stack: ExitStack, seed: int) -> Stage:
     """Starts everybody, at once, and returns when the shop is open."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheupdater-demo-")))
-    redis_url = stack.enter_context(RedisServer()).url
+    redis_url = stack.enter_context(_redis()).url
     database = folder / "shop.db"
     build(database)
     updater = Updater(Places(folder, redis_url, database))
@@ -76,6 +77,13 @@ def _set(stack: ExitStack, seed: int) -> Stage:
     follower.start()
     office.start()
     return Stage(ledger, office, follower, updater, applications)
+
+
+def _redis() -> RedisServer:
+    try:
+        return RedisServer()
+    except FileNotFoundError as e:
+        raise Misconfigured(str(e)) from e
 
 
 def _office(stack: ExitStack, ledger: Ledger, follower: Follower, *, premises: Premises) -> BackOffice:

@@ -123,7 +123,8 @@ def meaning(tallies: Tallies) -> Sequence[str]:
         (
             f"Losses. At equal rows a fixed interval makes no fewer stale reads than a TTL: {ours.stale_share:.2%} here,"
             f" {ttl.stale_share:.2%} with the TTL. A TTL makes the reader wait for a fresh price; ours hands out the price at"
-            " hand and fetches the fresh one for the next reader. And while the updater was dead, prices grew older."
+            " hand and fetches the fresh one for the next reader: where reads are rare, that price is old. And while the"
+            " updater was dead, all prices grew older."
         ),
         (
             f"Cure. Whoever says what has changed has both: with invalidate after each commit {told.stale_share:.2%} of the reads"

@@ -19,6 +19,7 @@ from urllib.request import urlopen
 
 from cacheupdater.demo import plan
 from cacheupdater.demo.lanes import OURS, TOLD
+from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +107,7 @@ class Updater:
         if not readable:
             return False
         if not self._process.stdout.readline().startswith(b"ready"):
-            raise RuntimeError(
+            raise CacheUpdaterError(
                 f"the updater has ended; it says:\n{self.log.read_text('utf-8', 'replace')[-2000:]}"
             )
         return True
@@ -114,7 +115,7 @@ class Updater:
     def wait_ready(self) -> None:
         """The first start."""
         if not self.ready(plan.START_TIMEOUT_S):
-            raise RuntimeError(f"the updater is not ready after {plan.START_TIMEOUT_S:g} s")
+            raise CacheUpdaterError(f"the updater is not ready after {plan.START_TIMEOUT_S:g} s")
 
     def cost(self) -> dict[str, Cost]:
         """By namespace, since the first start; as of the last time that it answered."""
@@ -126,10 +127,13 @@ class Updater:
             for lane in (OURS, TOLD)
         }
 
-    def _scrape(self) -> dict[str, Cost]:
+    def _page(self) -> str:
         with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=_SCRAPE_TIMEOUT_S) as page:
-            text = page.read().decode()
-        samples = {(name, kind): int(float(value)) for kind, name, value in _SAMPLE.findall(text)}
+            text: str = page.read().decode()
+        return text
+
+    def _scrape(self) -> dict[str, Cost]:
+        samples = {(name, kind): int(float(value)) for kind, name, value in _SAMPLE.findall(self._page())}
         return {
             lane.name: Cost(
                 samples.get((lane.name, "unit_keys_sum"), 0), samples.get((lane.name, "statements_total"), 0)

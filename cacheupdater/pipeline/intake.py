@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater_client import wire
-
 from cacheupdater.core.hints import Hints, Kind
+from cacheupdater_client import wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

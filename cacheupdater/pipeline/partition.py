@@ -11,8 +11,10 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
 from cacheupdater.core.engine import Engine, Failure, Invalidation
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.commit import Committer
@@ -21,8 +23,9 @@ from cacheupdater.pipeline.load import load
 from cacheupdater.pipeline.write import matched, prepare, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from cacheupdater.core.answers import Answer
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.unit import Unit
@@ -33,6 +36,10 @@ log = logging.getLogger(__name__)
 
 FETCH_PACKS = 32  # per turn: at most 32,000 hints, some ten milliseconds in which nothing else runs
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
+FULL_PAUSE = 0.1  # seconds until a partition at its cap looks again whether it may read on
+FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked again
+TICK = 0.001  # seconds: uvloop's clock goes by milliseconds; a shorter wait would spin until the next
+LONGEST_WAIT = 60.0  # seconds; the engine may have nothing to wait for
 REPORT_EVERY = 1.0  # seconds between two reports of totals and levels
 INVALIDATE_AGAIN = 0.5  # seconds before a removal that Redis did not acknowledge is asked for again
 
@@ -99,8 +106,13 @@ class Partition:
         clock = asyncio.get_running_loop().time
         while True:
             while self.engine.full:
-                await self._wait(clock() + COMMIT_EVERY)
-            messages = await self._around.queue.fetch(self._partition, FETCH_PACKS)
+                await asyncio.sleep(FULL_PAUSE)
+            try:
+                messages = await self._around.queue.fetch(self._partition, FETCH_PACKS)
+            except Unavailable as e:
+                log.warning("reading partition %s failed, will be tried again: %s", self.label, e)
+                await asyncio.sleep(FETCH_AGAIN)
+                continue
             if not messages:
                 return
             take_in(self.engine, messages, clock(), observer=self._around.observer)
@@ -113,20 +125,32 @@ class Partition:
             self._stirred.clear()
             units, invalidation, wake = self.engine.step(clock())
             for unit in units:
-                self._start(group, self._refresh(unit))
+                refresh = self._start(group, self._refresh(unit))
+                refresh.add_done_callback(partial(self._give_back, unit))
             if invalidation is not None:
                 self._start(group, self._invalidate(invalidation))
             await self._wait(wake)
 
     async def _wait(self, until: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until if until < float("inf") else None):
-                await self._stirred.wait()
+        """Until somebody stirs, at the latest we ourselves. No exception ends it: every unit comes by here."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(min(max(TICK, until - loop.time()), LONGEST_WAIT), self.stir)
+        try:
+            await self._stirred.wait()
+        finally:
+            timer.cancel()
 
-    def _start(self, group: asyncio.TaskGroup, work: Coroutine[None, None, None]) -> None:
+    def _start(self, group: asyncio.TaskGroup, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = group.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+        return task
+
+    def _give_back(self, unit: Unit, task: asyncio.Task[None]) -> None:
+        """A refresh that was cut off told the engine nothing, and others share its source."""
+        if task.cancelled():
+            unit.namespace.source.free += 1
+            self._stir_all()
 
     async def _commit(self) -> None:
         while True:
@@ -166,8 +190,10 @@ class Partition:
         found = matched(captures, values)
         absent = [key for key, value in zip(keys, found, strict=True) if value is None]
         braked = bool(absent) and self.engine.braked(unit, absent, clock())
-        prepared = prepare(recipe, keys, found, keep_absent=braked, random=around.random)
+        prepared = prepare(recipe, keys, found, complete=not absent, keep_absent=braked, lot=around.random())
         answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
+        if answers.count(WRITTEN) + answers.count(UNCHANGED) < len(answers):
+            _say_unwritable(name, answers)
         if braked:
             log.warning(
                 "%s: %d of %d rows are suddenly absent; nothing was deleted", name, len(absent), len(keys)
@@ -208,3 +234,11 @@ class Partition:
         )
         for metric, level in levels:
             observer.level(metric, level, label=self.label)
+
+
+def _say_unwritable(name: str, answers: Sequence[Answer]) -> None:
+    """Keys whose own fault it is: counted by the engine, but only here a person learns what is wrong with them."""
+    bad = [each for each in answers if each.result in {Result.FAILED, Result.WRONG_TYPE}]
+    if bad:
+        why = bad[0].why or bad[0].result.value
+        log.warning("%s: %d of %d values cannot be written: %s", name, len(bad), len(answers), why)

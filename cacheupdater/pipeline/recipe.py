@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.ports import Loader, Writer
 
@@ -26,6 +26,9 @@ class Recipe:
         0.1  # share of the ttl by which a value may live shorter, so that a batch does not expire at once
     )
 
-    def ttl_ms(self, lot: float) -> int:
-        """The ttl of one value; `lot` is drawn between 0 and 1."""
-        return max(1, int(self.ttl * 1000.0 * (1.0 - self.jitter * lot)))
+    def ttls_ms(self, keys: int, lot: float) -> Sequence[int]:
+        """The ttls of values that are written together, evenly spread; `lot`, drawn between 0 and 1, shifts them."""
+        longest = max(1, int(self.ttl * 1000.0))
+        step = int(longest * self.jitter) // keys
+        first = longest - int(step * lot)
+        return range(first, first - step * keys, -step) if step else [longest] * keys

@@ -30,6 +30,8 @@ class Supervisor:
         self._queue = queue
         self._make = make
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._leaving: set[int] = set()
+        self._draining = False
 
     async def run(self) -> None:
         """Until the queue is closed; raises what a partition raises."""
@@ -37,6 +39,8 @@ class Supervisor:
             async for change in self._queue.assignments():
                 await self._hand_over(change.lost, HAND_OVER)
                 change.settled()
+                if self._draining:
+                    continue  # what comes now is for the next owner; nobody would hand it over
                 for gained in change.gained:
                     partition = self._make(gained, self.stir_all)
                     self.partitions[gained.partition] = partition
@@ -49,14 +53,17 @@ class Supervisor:
             partition.stir()
 
     async def drain(self, within: float) -> None:
-        """Hand over everything, each partition within the same `within` seconds."""
+        """Hand over everything, each partition within the same `within` seconds. Nothing is gained afterwards."""
+        self._draining = True
         await self._hand_over(list(self.partitions), within)
 
     async def _hand_over(self, lost: Iterable[int], within: float) -> None:
-        leaving = [number for number in lost if number in self.partitions]
+        leaving = [number for number in lost if number in self.partitions and number not in self._leaving]
+        self._leaving.update(leaving)  # a loss and a drain may come at the same time
         await asyncio.gather(*(self.partitions[number].hand_over(within) for number in leaving))
         for number in leaving:
             task = self._tasks.pop(number)
             del self.partitions[number]
+            self._leaving.discard(number)
             await asyncio.wait([task])
             log.info("partition %d is handed over", number)

@@ -7,21 +7,31 @@ left as they are. Answers go back to the engine in the order of the unit's keys.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.answers import BRAKED, Answer, Result
 from cacheupdater.errors import Faulty
 from cacheupdater.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.pipeline.recipe import Recipe
-    from cacheupdater.ports import Observer, Value
+    from cacheupdater.ports import Observer
 
-Prepared = list[Entry | Answer]
-"""Per key of the unit: what to write, or why nothing is written."""
+
+class Prepared(NamedTuple):
+    """What to write, in the order of the unit's keys; and, by their places, why of others nothing is written."""
+
+    entries: list[Entry]
+    left: dict[int, Answer]
+
+
+def matched(captures: Sequence[Captures], values: Mapping[Captures, object]) -> list[object | None]:
+    """The value of each key in the order of the unit; None where there is no row."""
+    return list(map(values.get, captures))
 
 
 def prepare(
@@ -29,40 +39,39 @@ def prepare(
     keys: Sequence[bytes],
     found: Sequence[object | None],
     *,
+    complete: bool,
     keep_absent: bool,
-    random: Callable[[], float],
+    lot: float,
 ) -> Prepared:
     """Encode what was found; None is a row that is absent, which deletes unless the brake keeps it."""
-    encode, ttl_ms = recipe.encode, recipe.ttl_ms
-    prepared: Prepared = []
-    for key, value in zip(keys, found, strict=True):
-        if value is None:
-            prepared.append(BRAKED if keep_absent else Entry(key, None, ttl_ms(random())))
-            continue
+    ttls = recipe.ttls_ms(len(keys), lot)
+    if complete:
+        with suppress(Faulty):  # whose fault it is, is found out below
+            return Prepared(list(map(Entry, keys, map(recipe.encode, found), ttls)), {})
+    entries, left = [], {}
+    for at, (key, value, ttl_ms) in enumerate(zip(keys, found, ttls, strict=True)):
         try:
-            encoded: Value = encode(value)
+            encoded = None if value is None else recipe.encode(value)
         except Faulty as e:
-            prepared.append(Answer(Result.FAILED, why=str(e)))
+            left[at] = Answer(Result.FAILED, why=str(e))
+            continue
+        if value is None and keep_absent:
+            left[at] = BRAKED
         else:
-            prepared.append(Entry(key, encoded, ttl_ms(random())))
-    return prepared
-
-
-def matched(captures: Sequence[Captures], values: Mapping[Captures, object]) -> list[object | None]:
-    """The value of each key in the order of the unit; None where there is no row."""
-    return [values.get(each) for each in captures]
+            entries.append(Entry(key, encoded, ttl_ms))
+    return Prepared(entries, left)
 
 
 async def write(
     recipe: Recipe, token: int, prepared: Prepared, *, namespace: str, observer: Observer
 ) -> Sequence[Answer]:
-    """One answer per key."""
-    entries = [each for each in prepared if isinstance(each, Entry)]
+    """One answer per key of the unit."""
+    entries, left = prepared
     clock = asyncio.get_running_loop().time
     began = clock()
     answers = await recipe.writer.write(token, entries) if entries else ()
     observer.measure("write_seconds", clock() - began, label=namespace)
-    if len(entries) == len(prepared):
+    if not left:
         return answers
-    rest = iter(answers)
-    return [next(rest) if isinstance(each, Entry) else each for each in prepared]
+    written = iter(answers)
+    return [left[at] if at in left else next(written) for at in range(len(entries) + len(left))]

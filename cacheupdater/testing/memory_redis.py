@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cacheupdater_client import fence
-from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, Outcome, Refused
-
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
+from cacheupdater_client import fence
+from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, Outcome, Refused
 
 if TYPE_CHECKING:
     from cacheupdater.ports import Entry

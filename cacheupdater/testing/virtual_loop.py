@@ -28,15 +28,15 @@ TURNS_MAX = 100_000  # turns of the loop at one moment of virtual time; a busy s
 _BLAMED = 10  # tasks that an error message names
 
 
-class Deadlock(RuntimeError):  # noqa: N818  the word is the error
+class Deadlock(RuntimeError):
     """Nothing is ready and nothing is scheduled: whoever still waits would wait for ever."""
 
 
-class Livelock(RuntimeError):  # noqa: N818  as above
+class Livelock(RuntimeError):
     """The loop turns and turns, and its time stands still."""
 
 
-class Unreal(RuntimeError):  # noqa: N818  as above
+class Unreal(RuntimeError):
     """Something asked for a thread, a socket or a process, whose time nobody can simulate."""
 
 

@@ -61,7 +61,6 @@ class Buffer:
         "_misses",
         "_surplus",
         "_touches",
-        "drained",
         "dropped",
         "lease",
     )
@@ -69,11 +68,12 @@ class Buffer:
     def __init__(self, encoder: KeyEncoder, attendant: Attendant) -> None:
         self._encode = encoder.encode
         self._attendant = attendant
-        self._touches: deque[str | bytes] = deque(maxlen=PLACES)
-        self._misses: deque[str | bytes] = deque(maxlen=PLACES)
-        self._changes: deque[str | bytes] = deque(maxlen=PLACES)
+        # No maxlen: it would drop without counting. A thread that is interrupted between its place and its hint while
+        # the sender drains can exceed the places by that one hint.
+        self._touches: deque[str | bytes] = deque()
+        self._misses: deque[str | bytes] = deque()
+        self._changes: deque[str | bytes] = deque()
         self._surplus = 0  # places that long keys take beyond their first
-        self.drained = 0
         # Plain numbers and dict entries are changed without a lock: CPython switches threads only at calls and jumps.
         self.dropped: Counter[str] = Counter()
         self.lease: Iterator[Append] = _EMPTY
@@ -90,7 +90,7 @@ class Buffer:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
         try:
             data = bytes(self._encode(key))
-        except Exception:  # noqa: BLE001  a foreign encoder may raise anything, and the caller must not notice
+        except Exception:
             self.dropped["unencodable"] += 1
             return
         if not 0 < len(data) <= KEY_BYTES_MAX:
@@ -153,7 +153,7 @@ class Buffer:
         """After a fork: what waited is the parent's."""
         for queue in (self._touches, self._misses, self._changes):
             queue.clear()
-        self._surplus = self.drained = 0
+        self._surplus = 0
         self.dropped = Counter()
         self.chill()
 
@@ -173,10 +173,9 @@ class Buffer:
         taken = Counter(_pop(queue, len(queue)))
         counts: dict[bytes, int] = {}
         for key, count in taken.items():
-            self.drained += count
             try:
                 data = key if isinstance(key, bytes) else bytes(self._encode(key))
-            except Exception:  # noqa: BLE001  as in add
+            except Exception:
                 data = b""
             if not data:
                 self.dropped["unencodable"] += count

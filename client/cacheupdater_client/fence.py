@@ -16,9 +16,10 @@ from binascii import crc_hqx
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha1
-from itertools import product
+from itertools import product, repeat
+from operator import add
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from cacheupdater_client.wire import KEY_BYTES_MAX
 
@@ -57,6 +58,7 @@ def token_of(seconds: int, micros: int) -> int:
     return (seconds * 1_000_000 + micros) * 1000
 
 
+_CRCS = 65536
 _SLOTS = 16384
 _LETTERS = b"@ABCDEFGHIJKLMNO"
 """Letters whose four low bits are free. CRC16 is linear, so the words [@-C][@-O][@-O][@-O] hit each slot exactly once.
@@ -67,12 +69,12 @@ Every client in every language must name floors alike: these words are part of t
 
 @cache
 def _floor_prefixes() -> list[bytes]:
-    """For each slot the beginning of its floors' names. Built at first use, in some 5 ms."""
+    """For each CRC16 the beginning of its slot's floors' names. Built at first use, in some 5 ms."""
     prefixes = [b""] * _SLOTS
     for word in product(_LETTERS[:4], _LETTERS, _LETTERS, _LETTERS):
         tag = bytes(word)
         prefixes[crc_hqx(tag, 0) % _SLOTS] = b"__crs:{" + tag + b"}:"
-    return prefixes
+    return prefixes * (_CRCS // _SLOTS)  # a slot is a CRC16 modulo their number; so nobody divides
 
 
 _OPEN = ord("{")  # `int in bytes` looks for a byte; `bytes in bytes` costs ten times that
@@ -88,8 +90,9 @@ def floor_name(key: bytes) -> bytes:
 
 
 def _floor_names(keys: Sequence[bytes]) -> list[bytes]:
-    prefixes = _floor_prefixes()
-    return [prefixes[crc_hqx(_tag(key) if _OPEN in key else key, 0) % _SLOTS] + key for key in keys]
+    """A batch costs no loop in Python, unless a key has braces."""
+    tags = [_tag(key) if _OPEN in key else key for key in keys] if _OPEN in b"".join(keys) else keys
+    return list(map(add, map(_floor_prefixes().__getitem__, map(crc_hqx, tags, repeat(0))), keys))
 
 
 def _tag(key: bytes) -> bytes:
@@ -131,10 +134,9 @@ def fits(entry: tuple[bytes, Value, int]) -> bool:
 
 def chunks(entries: Entries) -> Iterator[Entries]:
     """The entries in order, cut so that each cut is one call. What does not fit at all is a cut of its own."""
-    too_big = SCRIPT_BYTES_MAX + 1
-    sizes = [size_of(value) if len(key) <= KEY_BYTES_MAX else too_big for key, value, _ in entries]
-    if entries and len(entries) <= SCRIPT_KEYS_MAX and sum(sizes) <= SCRIPT_BYTES_MAX:
-        yield entries
+    sizes = _sizes(entries)
+    if sum(sizes) <= SCRIPT_BYTES_MAX:  # nearly always
+        yield from (entries[at : at + SCRIPT_KEYS_MAX] for at in range(0, len(entries), SCRIPT_KEYS_MAX))
         return
     start = held = 0
     for at, size in enumerate(sizes):
@@ -142,8 +144,18 @@ def chunks(entries: Entries) -> Iterator[Entries]:
             yield entries[start:at]
             start, held = at, 0
         held += size
-    if entries:
-        yield entries[start:]
+    yield entries[start:]
+
+
+def _sizes(entries: Entries) -> list[int]:
+    """The bytes of each value; more than any call may carry where the key is too long."""
+    if not entries:
+        return []
+    keys, values, _ = zip(*entries, strict=True)
+    if set(map(type, values)) == {bytes} and max(map(len, keys)) <= KEY_BYTES_MAX:
+        return list(map(len, values))
+    too_big = SCRIPT_BYTES_MAX + 1
+    return [size_of(value) if len(key) <= KEY_BYTES_MAX else too_big for key, value, _ in entries]
 
 
 def key_chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -160,12 +172,10 @@ def commit_args(
     replace: bool = False,
 ) -> list[_Arg]:
     """What follows COMMIT's sha in EVALSHA. With `replace`, a value of another type gives way; else it stays."""
-    keys = [entry[0] for entry in entries]
-    values = [entry[1] for entry in entries]
-    ttls = [entry[2] for entry in entries]
+    keys, values, ttls = zip(*entries, strict=True)
     data: list[_Arg]
     if set(map(type, values)) == {bytes}:  # the usual batch: no loop in Python
-        data, kinds = _in_pairs(ttls, values), "s" * len(values)  # type: ignore[arg-type]  # all of them are bytes
+        data, kinds = _in_pairs(ttls, values), "s" * len(values)
     else:
         data, kinds = [], ""
         for value, ttl_ms in zip(values, ttls, strict=True):
@@ -244,7 +254,10 @@ Outcome: TypeAlias = int | Refused | Failed
 
 def outcomes(reply: Iterable[int | bytes | str]) -> list[Outcome]:
     """A script's reply in plain values: one of the numbers above, Refused or Failed for each key."""
-    return [each if isinstance(each, int) else _read(each) for each in reply]
+    said = list(reply)
+    if set(map(type, said)) == {int}:  # nearly always
+        return cast("list[Outcome]", said)
+    return [each if isinstance(each, int) else _read(each) for each in said]
 
 
 def _read(answer: bytes | str) -> Outcome:

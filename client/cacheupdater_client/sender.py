@@ -140,6 +140,7 @@ class Sender:
         self._closing = threading.RLock()
         self._running = False
         self._stopping = False
+        self._finalized = False
         self._stopped = threading.Event()
 
     # --- called by the application's threads ----------------------------------------------------------
@@ -163,13 +164,16 @@ class Sender:
         return self._running and not self._stopping
 
     def _start(self) -> None:
+        multiprocessing = sys.modules.get("multiprocessing.util")
+        if multiprocessing is not None and not self._finalized:  # its children end without atexit
+            self._finalized = True
+            multiprocessing.Finalize(None, self.close, (EXIT_S,), exitpriority=0)
         self._stopped.clear()
         self._running = True
         try:
             _thread.start_new_thread(self._run, ())
-        except (
-            RuntimeError
-        ):  # no more threads, or the interpreter is shutting down: `close` sends what is left
+        except RuntimeError:
+            # no more threads, or the interpreter is shutting down: `close` sends what is left
             self._running = False
 
     def hurry(self) -> None:
@@ -188,10 +192,11 @@ class Sender:
                 soon = self._turn(began)
                 self._rest(began, HURRY_S if soon else DRAIN_S)
         finally:
+            # in this order: from `_running` on another thread may start, and hints must not count on this one
+            self._stopped.set()
             self._running = False
             for target in list(self._active):
                 target.chill()
-            self._stopped.set()
 
     def _turn(self, now: float) -> bool:
         self._hurried = False
@@ -245,13 +250,6 @@ class Sender:
         self._reset()
         for target in targets:
             target.reborn()
-        if (
-            "multiprocessing.util" in sys.modules
-        ):  # its children skip atexit, and forget finalizers made before
-            util = sys.modules["multiprocessing.util"]
-            util.register_after_fork(
-                self, lambda _: util.Finalize(None, self.close, (EXIT_S,), exitpriority=0)
-            )
 
     def stats(self) -> Stats:
         """All targets together, and each."""

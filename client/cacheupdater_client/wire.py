@@ -143,7 +143,9 @@ def decode_hello(body: bytes) -> Hello:
     try:
         parts = _decode_any.decode(body)
         version = parts[0] if isinstance(parts, list) else None
-        partitions, prefixes = msgspec.convert(parts[1:3], tuple[int, list[bytes]]) if version == VERSION else (0, [])
+        partitions, prefixes = (
+            msgspec.convert(parts[1:3], tuple[int, list[bytes]]) if version == VERSION else (0, [])
+        )
     except (*_UNREADABLE, IndexError) as e:
         raise Malformed("garbage", str(e)) from e
     if version != VERSION:

@@ -6,6 +6,10 @@ import time
 
 import pytest
 import redis
+from fence_calls import commit, floor, invalidate, load_scripts, set_floor, token, write_through
+from redis.crc import key_slot
+
+from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater_client import fence
 from cacheupdater_client.fence import (
     DUPLICATE,
@@ -17,10 +21,6 @@ from cacheupdater_client.fence import (
     WRONG_TYPE,
     Refused,
 )
-from fence_calls import commit, floor, invalidate, load_scripts, set_floor, token, write_through
-from redis.crc import key_slot
-
-from cacheupdater.testing.redis_server import RedisServer
 
 SECOND = 1_000_000 * 1000  # of a token
 ODD_KEYS = [

@@ -15,12 +15,12 @@ import sys
 
 import pytest
 import uvloop
-from cacheupdater_client import wire
 
 from cacheupdater.adapters.listener_stream import Limits, StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client import wire
 
 HELLO = wire.Hello(4, [b"product:", b"basket:"])
 PACK = wire.encode_pack(wire.TOUCH, 0, [b"product:7"])
@@ -31,7 +31,7 @@ SOON = 10.0  # s: whatever should happen has happened by then, on any machine
 async def until(condition):
     """Wait for something that happens by itself."""
     async with asyncio.timeout(SOON):
-        while not condition():  # noqa: ASYNC110  # what is waited for is on the other side of a socket
+        while not condition():  # what is waited for is on the other side of a socket
             await asyncio.sleep(0.002)
 
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.core.keyspace import Pattern
@@ -60,7 +61,7 @@ def postgres_url(pg_url):
 
 async def _until(true):
     async with asyncio.timeout(5):
-        while not true():  # noqa: ASYNC110  threads and peers set no event
+        while not true():
             await asyncio.sleep(0.005)
 
 
@@ -406,3 +407,85 @@ async def test_no_error_and_no_log_quotes_a_value(source, caplog):
     assert len(told) >= 4
     assert secret not in "".join(told)
     assert secret not in caplog.text
+
+
+async def test_json_columns_of_postgres_are_values_and_numeric_stays_exact(postgres, postgres_url):
+    from cacheupdater.core.encoding import encoder
+    from cacheupdater.testing.postgres_server import run_sql
+
+    run_sql(
+        postgres_url,
+        "CREATE TABLE docs (id int, a json, b jsonb, price numeric)",
+        """INSERT INTO docs VALUES (1, '{"x": [1, null]}', '"é"', 1.10), (2, NULL, 'null', NULL)""",
+    )
+    found = await SqlLoader(postgres, "SELECT * FROM docs WHERE id IN :id", PRODUCT).load([(1,), (2,)])
+    assert found == {
+        (1,): {"id": 1, "a": {"x": [1, None]}, "b": "é", "price": Decimal("1.10")},
+        (2,): {"id": 2, "a": None, "b": None, "price": None},
+    }
+    assert encoder("json")(found[1,]) == '{"id":1,"a":{"x":[1,null]},"b":"é","price":"1.10"}'.encode()
+
+
+async def test_statement_is_compiled_once_and_stays_prepared(postgres):
+    loader = SqlLoader(postgres, "SELECT id, name FROM products WHERE id IN :id", PRODUCT)
+    for size in (1, 2, 200):
+        await loader.load([(number,) for number in range(size)])
+    assert len(postgres._engine.sync_engine._compiled_cache) == 1
+    plans = SqlLoader(
+        postgres,
+        "SELECT 1 AS id, count(*) AS n\nFROM pg_prepared_statements WHERE statement LIKE '%FROM product_%' AND 1 IN :id",
+        PRODUCT,
+        columns=["n"],
+    )
+    assert await plans.load([(1,)]) == {(1,): {"n": 1}}
+
+
+async def test_cancelled_load_does_not_wait_for_a_silent_server(postgres_url):
+    async with _Relay(make_url(postgres_url)) as relay:
+        source = SqlSource(relay.url, statement_timeout=20)
+        assert await SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT).load([(1,)])
+        relay.silent = True
+        loading = asyncio.ensure_future(SqlLoader(source, ENDLESS, PRODUCT).load([(1,)]))
+        await asyncio.wait({loading}, timeout=0.2)
+        loading.cancel()
+        done, _ = await asyncio.wait({loading}, timeout=1.5)
+        assert done, "a farewell to the server would take 2 s"
+        await source.close()
+
+
+class _Relay:
+    """Between us and a server; may fall silent without hanging up."""
+
+    def __init__(self, server):
+        self._server, self._peers, self.silent = server, [], False
+
+    async def __aenter__(self):
+        self._listener = await asyncio.start_server(self._meet, "127.0.0.1", 0)
+        port = self._listener.sockets[0].getsockname()[1]
+        self.url = self._server.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+        return self
+
+    async def __aexit__(self, *_):
+        self._listener.close()
+        for writer in self._peers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in self._peers), return_exceptions=True)
+        await self._listener.wait_closed()
+
+    async def _meet(self, reader, writer):
+        there, here = await asyncio.open_connection(self._server.host, self._server.port)
+        self._peers += [writer, here]
+        await asyncio.gather(self._pass(reader, here), self._pass(there, writer), return_exceptions=True)
+
+    async def _pass(self, reader, writer):
+        while data := await reader.read(65536):
+            if not self.silent:
+                writer.write(data)
+        writer.close()
+
+
+async def test_column_keeps_a_name_with_a_dot(source):
+    loader = SqlLoader(
+        source, 'SELECT id, name AS "p.name" FROM products WHERE id IN :id', PRODUCT, columns=["p.name"]
+    )
+    assert await loader.load([(1,)]) == {(1,): {"p.name": "one"}}

@@ -11,9 +11,9 @@ import random
 import fence_calls as real
 import pytest
 import redis
-from cacheupdater_client import fence
 
 from cacheupdater.testing.memory_redis import MemoryRedis, Other
+from cacheupdater_client import fence
 
 STEPS = 1500
 SECOND = 10**9  # of a token

@@ -175,7 +175,7 @@ def test_a_group_of_rows_follows_its_changes(application, plain, shop):
 
     shop.execute("INSERT INTO orders VALUES (2, 13, 1)")
     application.invalidate("orders:2")
-    eventually(lambda: [13] == [row["id"] for row in json.loads(plain.get("orders:2") or b"[]")][1:], FRESH_S)
+    eventually(lambda: [row["id"] for row in json.loads(plain.get("orders:2") or b"[]")][1:] == [13], FRESH_S)
 
     shop.execute("DELETE FROM orders WHERE user_id = 2")
     application.invalidate("orders:2")
@@ -243,12 +243,12 @@ async def test_the_asyncio_client_tells_the_same_story(updater, plain, session_r
 
 
 def test_the_pages_of_an_operator_answer(updater, application):
-    application.get("user:2")
+    application.hgetall("user:2")
     eventually(lambda: updater.metric("age_seconds_count", namespace="user"))
 
     assert updater.page("/livez")[0] == 200
     status, conditions = updater.page("/readyz")
-    assert (status, json.loads(conditions)) == (200, {"assigned": True, "cache": True, "accepting": True})
+    assert (status, json.loads(conditions)["ready"]) == (200, True)
     assert updater.page("/nothing")[0] == 404
     assert updater.metric("refreshes_total", namespace="user", result="written") >= 1
     assert updater.metric("pending") == 0

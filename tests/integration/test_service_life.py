@@ -56,7 +56,7 @@ def test_a_quota_bounds_the_rows_that_reach_the_database(
     assert total >= 0.7 * rate * took
 
 
-def test_sqlite_serves_as_well(updaters, redis_url, plain, tmp_path):
+def test_sqlite_serves_as_well(redis_url, plain, tmp_path, updaters):
     path = tmp_path / "shop.db"
     with closing(sqlite3.connect(path)) as own, own:
         own.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, price INTEGER)")
@@ -77,7 +77,7 @@ def test_sqlite_serves_as_well(updaters, redis_url, plain, tmp_path):
 # --- the end of an updater ------------------------------------------------------------------------------
 
 
-def test_sigterm_finishes_what_was_acknowledged(updaters, settings, redis_url, plain):
+def test_sigterm_finishes_what_was_acknowledged(settings, redis_url, plain, updaters):
     keys = [f"product:{n}" for n in range(1, 401)]
     settings["sources"]["main"]["budget"] = "200/s"  # so that it takes two seconds
     updater = updaters.start(settings)
@@ -98,7 +98,7 @@ def delivered(updater):
     return cacheupdater_client.stats()["targets"][updater.emit]["delivered"]
 
 
-def test_sigterm_waits_for_a_slow_statement(updaters, settings, shop, redis_url, plain):
+def test_sigterm_waits_for_a_slow_statement(settings, shop, redis_url, plain, updaters):
     slow = "SELECT id, name, price, pg_sleep(0.7) FROM products WHERE id IN :id"
     settings["namespaces"]["product"]["load"]["sql"] = slow
     updater = updaters.start(settings)
@@ -112,7 +112,7 @@ def test_sigterm_waits_for_a_slow_statement(updaters, settings, shop, redis_url,
         assert plain.get("product:1")
 
 
-def test_a_second_sigterm_aborts_at_once(updaters, settings, shop, redis_url):
+def test_a_second_sigterm_aborts_at_once(settings, shop, redis_url, updaters):
     settings["sources"]["main"]["statement_timeout"] = "2.5s"
     slow = "SELECT id, name, price, pg_sleep(2) FROM products WHERE id IN :id"
     settings["namespaces"]["product"]["load"]["sql"] = slow

@@ -9,12 +9,12 @@ import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "client"), str(ROOT / "tests" / "support")]
 
-from simulated import campaign  # noqa: E402  the paths must be known first
-from simulated.plan import draw  # noqa: E402
-from simulated.plants import PLANTS  # noqa: E402
+from simulated import campaign
+from simulated.plan import draw
+from simulated.plants import PLANTS
 
 
 def main():
@@ -34,7 +34,7 @@ def main():
     print(campaign.table(report.fired))
     rate = report.schedules / report.seconds
     print(f"{report.schedules} schedules, {rate:.0f} a second, {report.virtual:.0f} virtual seconds")
-    print(campaign.explain(report.failures) or "no violation")
+    print(campaign.explain(report.failures, arguments.plant) or "no violation")
     return bool(report.failures)
 
 

@@ -7,7 +7,7 @@ starts first, how long a back-off is drawn) the model does not predict: it is to
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.limits import Limits
 
-MOST_URGENT_FIRST = (Kind.MISS, Kind.CHANGE, Kind.TOUCH)  # "it queues as the most urgent, miss before change before touch"
+MOST_URGENT_FIRST = (
+    Kind.MISS,
+    Kind.CHANGE,
+    Kind.TOUCH,
+)  # "it queues as the most urgent, miss before change before touch"
 
 
 class Violation(AssertionError):
@@ -67,7 +71,9 @@ class Key:
     ended: float = -inf
     faults: int = 0
     absent_until: float = -inf
-    removals: list[int] = field(default_factory=list)  # offsets of changes that wait for Redis to forget the key
+    removals: list[int] = field(
+        default_factory=list
+    )  # offsets of changes that wait for Redis to forget the key
 
     @property
     def due(self) -> bool:
@@ -118,7 +124,9 @@ class Model:
             if now < key.absent_until:
                 return "absent"  # "A row known to be absent: the mark ... declines misses only"
         if key.ticket:  # "Later -> Block if it runs", "change while the head runs -> Block"
-            return "cover" if key.tail else "block"  # "hint -> Decline (covered by the tail; state stays Block)"
+            return (
+                "cover" if key.tail else "block"
+            )  # "hint -> Decline (covered by the tail; state stays Block)"
         return "accept"
 
     def _accept(self, name: bytes, key: Key, kind: Kind, offset: int, now: float) -> str:
@@ -144,9 +152,17 @@ class Model:
             require(key.head.not_before <= now, name, "started at", now, "before", key.head.not_before)
             siblings = key.head.siblings
             if siblings:  # "A failing unit is split: its parts become due again"
-                require(len(names) < len(siblings) or len(siblings) == 1, name, "runs with as many as failed with it")
+                require(
+                    len(names) < len(siblings) or len(siblings) == 1,
+                    name,
+                    "runs with as many as failed with it",
+                )
                 require(siblings.issuperset(names), name, "runs with keys that did not fail with it")
-            key.ticket, key.seated, key.began = ticket, True, now  # "Hold, head timeout and spacing count from there"
+            key.ticket, key.seated, key.began = (
+                ticket,
+                True,
+                now,
+            )  # "Hold, head timeout and spacing count from there"
 
     def overdue(self, now: float) -> list[bytes]:
         """ "a stuck head is evicted head_timeout after it began to run" """
@@ -269,8 +285,3 @@ class Model:
             name: Key(key.namespace, key.hold, key.missing_ttl, key.parses) for name, key in self.keys.items()
         }
         return Model(keys, self.limits, offset)
-
-
-def copied(one: Wanted) -> Wanted:
-    """For a trace."""
-    return replace(one)

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from automaton_model import Key, Model, Violation, require
+
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.cursors import Cursor, Origin
@@ -58,7 +59,11 @@ class _Log(list):
         for queue in self.schedule._lanes[dropped.namespace].queues:
             for unit in queue:
                 mine = _worth(unit.claim)
-                require(mine >= theirs or not unit.live(self.schedule._seats), unit, "should have been dropped first")
+                require(
+                    mine >= theirs or not unit.live(self.schedule._seats),
+                    unit,
+                    "should have been dropped first",
+                )
 
 
 def _worth(claim: Claim) -> tuple[int, float]:
@@ -118,9 +123,7 @@ def draw_limits(rng: Random) -> Limits:
 def draw_namespaces(rng: Random, now: float) -> list[Namespace]:
     pick = rng.choice
     limited = rng.random() < 0.3
-    source = Source(
-        "db", _limited(rng, now) if limited else _plenty(now), concurrency=pick((1, 2, 100, 100))
-    )
+    source = Source("db", _limited(rng, now) if limited else _plenty(now), concurrency=pick((1, 2, 100, 100)))
     return [
         Namespace(
             pattern.text[0],
@@ -154,7 +157,9 @@ class Play:
         self.namespaces = draw_namespaces(rng, self.now)
         self.namespace = {namespace.name: namespace for namespace in self.namespaces}
         self.keyspace = Keyspace([(namespace.pattern, namespace) for namespace in self.namespaces])
-        self.names = [b"%s:%d" % (n.name.encode(), at) for n in self.namespaces for at in range(rng.choice((1, 2, 3)))]
+        self.names = [
+            b"%s:%d" % (n.name.encode(), at) for n in self.namespaces for at in range(rng.choice((1, 2, 3)))
+        ]
         if rng.random() < 0.15:
             self.names += [b"a:x", b"z:1"]
         self.offset = 0
@@ -263,9 +268,10 @@ class Play:
         wait = self.rng.choice((0.0, 8 * TICK)) if result is Result.REFUSED else 0.0
         return Answer(result, wait)
 
-    def answer(self, running: Running, answers: list[Answer]) -> None:
+    def answer(self, running: Running, answers: list[Answer], *, absent: bool | None = None) -> None:
         unit, names, began = running
-        absent = [name for name in names if self.rng.random() < 0.3]
+        rows_lost = absent  # else drawn by lot, key by key
+        absent = [name for name in names if (self.rng.random() < 0.3 if rows_lost is None else rows_lost)]
         if self.tell:
             self.tell(f"{self.now:.5f} answers", names, [a.result.value for a in answers], "absent", absent)
         owned = self._owned(running)
@@ -395,7 +401,13 @@ class Play:
         self.last_start[name] = self.now
         require(self.now - last >= GAP - 1e-9, name, "starts", self.now - last, "after its last start")
         if kind is Kind.TOUCH and name not in self.excused:
-            require(self.now - last >= hold - 1e-9, name, "starts for a touch", self.now - last, "after its last start")
+            require(
+                self.now - last >= hold - 1e-9,
+                name,
+                "starts for a touch",
+                self.now - last,
+                "after its last start",
+            )
         self.excused.discard(name)
 
     # --- drops and delays -------------------------------------------------------------------------------
@@ -419,9 +431,13 @@ class Play:
         for name in dropped.keys:
             key = self.model.keys[name]
             if dropped.reason == "aged":
-                require(key.due and key.head.since + self.limits.backlog_age <= self.now, name, "is not so old")
+                require(
+                    key.due and key.head.since + self.limits.backlog_age <= self.now, name, "is not so old"
+                )
             self.model.dropped(name, dropped.reason)
             self.given_up[name].append(self.now)
+            if name in self.excused:  # "starts at least gap (hand-over, eviction and failure excepted)"
+                self.last_start.pop(name, None)
             self.excused.add(name)
 
     def _check_backlog(self, dropped: Dropped) -> None:
@@ -434,7 +450,7 @@ class Play:
         return {n: k for n, k in self.model.keys.items() if k.due and k.namespace == namespace.name}
 
     def _check_ages(self) -> None:
-        """ "no cursor waits longer than the age": a hint that waits is given up soon after. """
+        """ "no cursor waits longer than the age": a hint that waits is given up soon after."""
         most = self.limits.backlog_age + self.limits.prune
         for name, key in self.model.keys.items():
             if key.due:
@@ -497,14 +513,18 @@ class Play:
         engine, model, now = self.engine, self.model, self.now
         if not engine._dedup.schedule.dropped:  # else the next step will tidy up
             mine = {name: key.faults for name, key in model.keys.items() if key.faults}
-            theirs = {name: trouble.faults for name, trouble in engine._troubles._troubles.items() if trouble.faults}
+            theirs = {
+                name: trouble.faults for name, trouble in engine._troubles._troubles.items() if trouble.faults
+            }
             require(mine == theirs, "faults should be", mine, "but are", theirs)
         absent = {name for name, key in model.keys.items() if now < key.absent_until}
         if absent or engine._marks.keys:
             marked = {name for name in model.keys if name in engine._marks}
             require(absent == marked == engine._marks.keys, "absent are", absent, "but marked", marked)
         if engine.quarantine.keys or model.quarantine:
-            require(list(engine.quarantine.keys) == list(model.quarantine), "quarantine", engine.quarantine.keys)
+            require(
+                list(engine.quarantine.keys) == list(model.quarantine), "quarantine", engine.quarantine.keys
+            )
 
     def _compare_pending(self, live: int, removals: int) -> None:
         engine, model = self.engine, self.model
@@ -557,12 +577,16 @@ class Play:
         dedup, schedule = engine._dedup, engine._dedup.schedule
         left = (dedup.seats, dedup.tails, dedup._timers, dedup._running, schedule._delayed, schedule.dropped)
         require(not any(left), "left behind:", left)
-        require(engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off")
+        require(
+            engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off"
+        )
         require(not engine._troubles, "troubles are left")
         require(not engine._invalidation.keys, "an invalidation is left")
         for lane in schedule._lanes.values():
             require(not (lane.ready or lane.waiting), "a lane counts keys that are gone")
-        require(engine.cursor.advance() == self.model.scan == engine.cursor.scan, "the cursor does not catch up")
+        require(
+            engine.cursor.advance() == self.model.scan == engine.cursor.scan, "the cursor does not catch up"
+        )
         engine.step(self.now + 32 * TICK)
         require(not engine._marks.keys, "absent marks are left")
 

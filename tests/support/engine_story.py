@@ -80,7 +80,13 @@ class Story:
         return unit
 
     def end(
-        self, unit: Unit, at: float, result: Result = Result.WRITTEN, *, wait: float = 0.0, absent: bool = False
+        self,
+        unit: Unit,
+        at: float,
+        result: Result = Result.WRITTEN,
+        *,
+        wait: float = 0.0,
+        absent: bool = False,
     ) -> None:
         answers = [Answer(result, wait)] * len(unit.keys)
         self.engine.on_answers(unit, answers, at, absent=list(unit.keys) if absent else ())

@@ -17,11 +17,11 @@ _numbers = count(1)
 
 @pytest.fixture(scope="session")
 def _pg_base():
-    url = os.environ.get("PG_URL")  # noqa: TID251  the test run's own setting
+    url = os.environ.get("PG_URL")
     if url:
         yield url
         return
-    server = _started()
+    server = started_postgres()
     yield server.url()
     server.remove()
 
@@ -55,12 +55,13 @@ def _empty_database(server):
 @pytest.fixture
 def postgres_server():
     """A server of this test's own, to stop and start."""
-    server = _started()
+    server = started_postgres()
     yield server
     server.remove()
 
 
-def _started():
+def started_postgres():
+    """A server that runs; its caller ends it with `remove`."""
     try:
         from cacheupdater.testing.postgres_server import PostgresServer
 

@@ -1,10 +1,10 @@
 """Rows from a SQL database: one statement per unit, matched back to the keys by the captured names.
 
 The service makes one `SqlSource` per configured source (its pool and deadline) and one `SqlLoader` per namespace; both
-live as long as the process. What differs between PostgreSQL and SQLite is in `drivers`.
+live as long as the process. What differs between databases is in `drivers`, how the text is read in `statement`.
 
 The statement says `IN :name` (one capture) or `IN :keys` (tuples of all captures, in their order). On PostgreSQL that
-is `= ANY` of one array or a join with `unnest` of several, on SQLite a list. The result carries every captured name as
+is `= ANY` of one array or a join with `unnest` of several, elsewhere a list. The result carries every captured name as
 a column. A key's value is the row as a dict, captured columns included, or what `columns` names of it; with
 `rows="many"` a list of those in the order of the result.
 
@@ -16,38 +16,46 @@ from __future__ import annotations
 
 import asyncio
 import re
+from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from sqlalchemy import event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from cacheupdater.adapters.loader_sql.drivers import Driver, Parts, PostgreSql, Rows, Sqlite
+from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
+from cacheupdater.adapters.loader_sql.statement import statement
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sqlalchemy.pool import PoolProxiedConnection
+    from sqlalchemy import Row, TextClause
+    from sqlalchemy.engine import AdaptedConnection
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
     from cacheupdater.core.keyspace import Captures, CaptureType, Pattern
 
 GRACE_S = 0.2  # the database ends a slow statement itself and keeps the connection; we wait this much longer
+COMPILED_MAX = (
+    10_000  # statements, as SQLAlchemy would forget and compile anew: one per namespace, some KiB each
+)
 RECYCLE_S = 300  # firewalls forget idle connections; a fresh one every 5 minutes costs nothing
 
 RowsPerKey: TypeAlias = Literal["one", "many"]
-_Places: TypeAlias = "tuple[Callable[..., object], Sequence[str], Callable[..., Iterable[object]]]"
+_Places: TypeAlias = "tuple[Callable[..., object], Sequence[str], Callable[..., Iterable[object]] | None]"
 
-_DRIVERS: dict[str, type[PostgreSql | Sqlite]] = {
-    "postgresql": PostgreSql,
-    "postgres": PostgreSql,
-    "sqlite": Sqlite,
-}
-_IN = re.compile(r"\b(NOT\s+)?IN\s*(?:\(\s*:(\w+)\s*\)|:(\w+)\b)", re.IGNORECASE)
-_BIND = re.compile(r"(?<![:\w\\]):([A-Za-z_]\w*)")  # as in SQLAlchemy, `x::text` and `\:word` are none
+_Rows: TypeAlias = "tuple[Sequence[str], Sequence[Row[Any]]]"  # column names, rows by position
+
+_DRIVERS: dict[str, type[Driver]] = {"postgresql": PostgreSql, "postgres": PostgreSql, "sqlite": Sqlite}
 _TABLE = re.compile(r"\w+(\.\w+)?")
+
+
+class _Outdated(Exception):
+    """A table has changed since its statement was prepared."""
 
 
 class SqlSource:
@@ -58,28 +66,31 @@ class SqlSource:
         self._deadline = statement_timeout + GRACE_S
         try:
             address = make_url(url)
-            self._driver: Driver = _DRIVERS[address.get_backend_name()]()
+            self._driver = _DRIVERS.get(address.get_backend_name(), Driver)()
             self._engine = create_async_engine(
                 self._driver.address(address),
-                connect_args=self._driver.arguments(statement_timeout),
                 isolation_level="AUTOCOMMIT",  # one statement reads one snapshot; BEGIN would cost a round trip
+                skip_autocommit_rollback=True,  # as would the end of a transaction that there is not
                 hide_parameters=True,
+                query_cache_size=COMPILED_MAX,
                 pool_size=pool_size,
                 max_overflow=0,
                 pool_timeout=statement_timeout,
                 pool_recycle=RECYCLE_S,
                 pool_reset_on_return=None,  # reads in autocommit leave nothing to reset
+                **self._driver.arguments(statement_timeout),
             )
-        except KeyError:
-            raise Misconfigured(
-                "a source's url begins with postgresql+asyncpg:// or sqlite+aiosqlite://"
-            ) from None
         except ModuleNotFoundError as e:
             raise Misconfigured(
-                f"this source needs {e.name}: pip install 'cacheupdater[updater,postgres]'"
+                f"this source needs {e.name}: pip install 'cacheupdater[updater,postgres]', or the driver that its url names"
             ) from None
         except SQLAlchemyError as e:  # its text would show the url, and the password in it
-            raise Misconfigured(f"a source's url cannot be read ({type(e).__name__})") from None
+            raise Misconfigured(
+                f"a source's url cannot be used ({type(e).__name__}); it begins with postgresql+asyncpg://,"
+                " sqlite+aiosqlite:// or another asynchronous driver of SQLAlchemy"
+            ) from None
+        event.listen(self._engine.sync_engine, "checkout", self._refuse_dead)
+        event.listen(self._engine.sync_engine, "invalidate", self._abort)
 
     def select(self, table: str, names: Sequence[str], columns: Sequence[str] | None = None) -> str:
         """The statement that `table: products` is short for. Names come from the configuration only."""
@@ -90,54 +101,63 @@ class SqlSource:
         wanted = spelled + [quoted(name).replace(":", r"\:") for name in columns or () if name not in names]
         what = "*" if columns is None else ", ".join(wanted)
         condition = f"{spelled[0]} IN :keys" if len(names) == 1 else f"({', '.join(spelled)}) IN :keys"
-        return f"SELECT {what} FROM {'.'.join(map(quoted, table.split('.')))} WHERE {condition}"  # noqa: S608  quoted names
+        return f"SELECT {what} FROM {'.'.join(map(quoted, table.split('.')))} WHERE {condition}"
+
+    def statement(self, sql: str, names: tuple[str, ...], types: Sequence[CaptureType]) -> TextClause:
+        """The statement of one loader, for `fetch`; Misconfigured says what is wrong with its text."""
+        return statement(sql, names, types, self._driver)
 
     def bound(self, keys: Sequence[Captures]) -> Sequence[Captures]:
         """The keys as this database's columns hold them."""
         return self._driver.bound(keys)
 
-    async def fetch(self, parts: Parts, types: Sequence[CaptureType], keys: Sequence[Captures]) -> Rows:
+    async def fetch(self, asked: TextClause, keys: Sequence[Captures]) -> _Rows:
         """Runs one statement for these bound keys, within the deadline."""
+        parameters = self._driver.parameters(keys)
         try:
             async with asyncio.timeout(self._deadline):
-                return await self._run(await self._connected(), parts, types, keys)
+                try:
+                    return await self._run(asked, parameters)
+                except _Outdated:  # now it is prepared anew
+                    return await self._run(asked, parameters)
         except TimeoutError:
             raise Unavailable(f"no answer from the database within {self._deadline:.3g} s") from None
 
-    async def _connected(self) -> PoolProxiedConnection:
-        """A connection from the pool; those that died while they lay there are known without asking the server."""
+    async def _connected(self) -> AsyncConnection:
+        """A connection from the pool, which has replaced those that died while they lay there."""
         try:
-            connection = await self._engine.raw_connection()
-            while self._driver.closed(connection.driver_connection):
-                connection.invalidate()
-                connection = await self._engine.raw_connection()
+            return await self._engine.connect()
         except PoolTimeoutError:
             raise Unavailable(
                 "all connections of the source are busy: more loads at once than its pool_size"
             ) from None
-        except Exception as e:  # noqa: BLE001  no key is to blame for a connection that cannot be made, whatever the reason
+        except Exception as e:
             raise Unavailable(f"cannot connect: {self._driver.translated(e)}") from None
-        return connection
 
-    async def _run(
-        self,
-        connection: PoolProxiedConnection,
-        parts: Parts,
-        types: Sequence[CaptureType],
-        keys: Sequence[Captures],
-    ) -> Rows:
-        """The connection goes back to the pool, unless a statement may still run on it."""
-        raw = connection.driver_connection
+    async def _run(self, asked: TextClause, parameters: Mapping[str, object]) -> _Rows:
+        """The connection goes back to the pool; where a statement may still run on it, SQLAlchemy throws it away."""
+        connection = await self._connected()
         try:
-            return await self._driver.run(raw, parts, types, keys)
-        except Exception as e:  # noqa: BLE001  drivers raise more than their own errors; all are told as ours
+            result = await connection.execute(asked, parameters)
+            return tuple(result.keys()), result.all()
+        except SQLAlchemyError as e:
+            if self._driver.outdated(e):
+                raise _Outdated from None
             raise self._driver.translated(e) from None
-        except BaseException:  # our deadline or the caller's cancellation: the statement may still run
-            await self._driver.abort(raw)
-            connection.invalidate()
-            raise
+        except Exception as e:
+            await connection.invalidate()  # SQLAlchemy does not know this error, nor we what state it leaves
+            raise self._driver.translated(e) from None
         finally:
-            connection.close()
+            await connection.close()
+
+    def _refuse_dead(self, connection: AdaptedConnection, *_: object) -> None:
+        """At checkout: the pool then opens another."""
+        if not self._driver.alive(connection):
+            raise DisconnectionError
+
+    def _abort(self, connection: AdaptedConnection, *_: object) -> None:
+        """Before a connection is thrown away, after our deadline or the caller's cancellation too."""
+        self._driver.abort(connection)
 
     async def close(self) -> None:
         """Closes the connections; a load that is running is lost."""
@@ -159,10 +179,9 @@ class SqlLoader:
         """`sql` selects by `IN :name` or `IN :keys`; Misconfigured says where it does not."""
         self._source = source
         self._names = pattern.names
-        self._types = pattern.types
         self._columns = columns
         self._rows = rows
-        self._parts = _cut(sql, pattern.names)
+        self._statement = source.statement(sql, pattern.names, pattern.types)
         self._seen: Sequence[str] = ()
         self._places: _Places
 
@@ -171,7 +190,7 @@ class SqlLoader:
         if not keys:
             return {}
         bound = self._source.bound(keys)
-        names, rows = await self._source.fetch(self._parts, self._types, bound)
+        names, rows = await self._source.fetch(self._statement, bound)
         if not rows:
             return {}
         if names != self._seen:  # the first result, or the table has changed
@@ -179,13 +198,14 @@ class SqlLoader:
         locate, shown, pick = self._places
         single = len(self._names) == 1
         wanted: dict[object, Captures] = dict(
-            zip((key[0] for key in bound) if single else bound, keys, strict=True)
+            zip(map(itemgetter(0), bound) if single else bound, keys, strict=True)
         )
         try:
-            owners = [wanted[locate(row)] for row in rows]
+            owners = list(map(wanted.__getitem__, map(locate, rows)))
         except (KeyError, TypeError):  # TypeError: a column of lists
             raise self._foreign(wanted, [locate(row) for row in rows]) from None
-        values = (dict(zip(shown, pick(row), strict=True)) for row in rows)
+        picked = rows if pick is None else map(pick, rows)
+        values = map(dict, map(zip, repeat(shown), picked))  # no loop in Python: half the cost of a row
         return self._grouped(owners, values)
 
     async def close(self) -> None:
@@ -201,12 +221,10 @@ class SqlLoader:
                 raise Faulty(
                     f"the statement {fault} the column {name!r}; it returns {', '.join(names)}{hint}"
                 )
+        if shown is names:
+            return itemgetter(*map(names.index, self._names)), shown, None
         at = [names.index(name) for name in shown]
-        pick = (
-            tuple
-            if shown is names
-            else (itemgetter(*at) if len(at) > 1 else itemgetter(slice(at[0], at[0] + 1)))
-        )
+        pick = itemgetter(*at) if len(at) > 1 else itemgetter(slice(at[0], at[0] + 1))
         return itemgetter(*map(names.index, self._names)), shown, pick
 
     def _grouped(self, owners: Sequence[Captures], values: Iterable[object]) -> Mapping[Captures, object]:
@@ -236,24 +254,3 @@ class SqlLoader:
             f"{len(strange)} of {len(located)} rows are of no key that was asked for; "
             + ("; ".join(kinds) or f"compare {', '.join(self._names)} exactly, in case and blanks too")
         )
-
-
-def _cut(sql: str, names: tuple[str, ...]) -> Parts:
-    """The statement in the pieces around `IN :keys`; refuses every other bind, and a statement without any."""
-    usable = {"keys", *names} if len(names) == 1 else {"keys"}
-    advice = f"IN :{names[0]}" if len(names) == 1 else f"({', '.join(names)}) IN :keys"
-    parts, at = [], 0
-    for match in _IN.finditer(sql):
-        if (match[2] or match[3]) not in usable or match[1]:
-            continue
-        parts.append(sql[at : match.start()])
-        at = match.end()
-    parts.append(sql[at:])
-    stray = next((bind[1] for part in parts if (bind := _BIND.search(part))), None)
-    if stray is not None:
-        raise Misconfigured(
-            f"the statement cannot bind :{stray}; it selects many rows at once, by `{advice}` (\\: is a colon)"
-        )
-    if len(parts) == 1:
-        raise Misconfigured(f"the statement must select the rows of many keys at once, by `{advice}`")
-    return tuple(part.replace(r"\:", ":") for part in parts)

@@ -1,25 +1,29 @@
 """What differs between databases: how they are reached, asked for many keys at once, stopped, and how they fail.
 
-`SqlSource` picks one driver by its address. Drivers hold no state. The statement goes to asyncpg or sqlite3 as it is,
-on a connection out of SQLAlchemy's pool: half the cost per row of SQLAlchemy's own cursor and row objects.
-A driver's text may quote values of parameters or rows, so an error keeps it only where it speaks of the statement.
+`SqlSource` picks one driver by its address; a database without one of its own gets `Driver`, which asks SQLAlchemy for
+all that it can know. Drivers hold no state. A driver's text may quote values of parameters or rows, so an error keeps it
+only where it speaks of the statement.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 from uuid import UUID
+
+import msgspec
+from sqlalchemy import ARRAY, BigInteger, String, Text, TupleType, Uuid, bindparam
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, StatementError
 
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy.engine import URL
+    from sqlalchemy import BindParameter
+    from sqlalchemy.engine import URL, AdaptedConnection
 
     from cacheupdater.core.keyspace import Captures, CaptureType
 
@@ -27,51 +31,71 @@ STATEMENTS_CACHED = (
     300  # prepared per connection: one per namespace, and thousands would cost the server memory
 )
 
-Parts: TypeAlias = "tuple[str, ...]"  # the statement, cut where the condition on the keys goes
-Rows: TypeAlias = (
-    "tuple[Sequence[str], Sequence[Any]]"  # column names (may be empty if no row came), rows by position
-)
 
+class Driver:
+    """Any database that SQLAlchemy reaches without blocking."""
 
-class Driver(Protocol):
-    """One kind of database."""
+    # the widest types: a key beyond the column's range then has no row instead of failing its unit
+    _TYPES: ClassVar[dict[CaptureType, type[BigInteger | String]]] = {
+        int: BigInteger,
+        str: String,
+        UUID: String,
+    }
 
     def address(self, url: URL) -> URL:
         """The same database, for our driver."""
-        ...
+        return url
 
     def arguments(self, statement_timeout: float) -> dict[str, object]:
-        """How a connection is opened: read-only where possible, with the database's own deadline."""
-        ...
+        """What the engine is made with: read-only where possible, with the database's own deadline."""
+        return {"pool_pre_ping": True}  # one more round trip, as `alive` cannot know
+
+    def condition(self, types: Sequence[CaptureType]) -> tuple[str, Sequence[BindParameter[Any]]]:
+        """What stands in the statement for `IN :keys`, and its binds: a list that grows with the keys."""
+        kinds = [self._TYPES[kind]() for kind in types]
+        kind = kinds[0] if len(kinds) == 1 else TupleType(*kinds)
+        return "IN :keys", [bindparam("keys", expanding=True, type_=kind)]
 
     def bound(self, keys: Sequence[Captures]) -> Sequence[Captures]:
-        """The keys as the database holds them."""
-        ...
+        """The keys as the database holds and returns them: a UUID as its canonical text."""
+        if not any(isinstance(part, UUID) for part in keys[0]):  # all keys have the types of the first
+            return keys
+        return [tuple(str(part) if isinstance(part, UUID) else part for part in key) for key in keys]
 
-    async def run(
-        self, connection: Any, parts: Parts, types: Sequence[CaptureType], keys: Sequence[Captures]
-    ) -> Rows:
-        """The rows of these bound keys."""
-        ...
+    def parameters(self, keys: Sequence[Captures]) -> Mapping[str, object]:
+        """The binds' values for these bound keys."""
+        return {"keys": [key[0] for key in keys] if len(keys[0]) == 1 else keys}
 
-    def closed(self, connection: Any) -> bool:
-        """Whether the connection is known to be dead, without asking the server."""
-        ...
+    def alive(self, connection: AdaptedConnection) -> bool:
+        """Whether the connection is not known to be dead, without asking the server."""
+        return True
 
-    async def abort(self, connection: Any) -> None:
-        """Ends what runs on the connection; it is thrown away afterwards."""
-        ...
+    def abort(self, connection: AdaptedConnection) -> None:
+        """Ends what runs on the connection, before SQLAlchemy throws it away. Called inside its greenlet."""
+
+    def outdated(self, error: BaseException) -> bool:
+        """Whether the statement failed because a table has changed since it was prepared."""
+        return False
 
     def translated(self, error: BaseException) -> Unavailable | Faulty:
-        """What the caller can do about an error of the driver."""
-        ...
+        """What the caller can do about an error of the driver. The text of an unknown driver may quote anything."""
+        own = _own(error)
+        code = next((part for part in own.args[:1] if isinstance(part, int)), "")
+        what = f"{type(error).__name__} {code}".strip()
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        if lost or isinstance(error, OperationalError | InterfaceError | OSError | EOFError):
+            return Unavailable(f"the database cannot answer now: {what}")
+        return Faulty(f"the database refuses this statement or its values: {what}")
 
 
-class PostgreSql:
+class PostgreSql(Driver):
     """asyncpg."""
 
-    # the widest types: a key beyond an int4 column then has no row instead of failing its unit
-    _ARRAYS: ClassVar[dict[CaptureType, str]] = {int: "bigint[]", str: "text[]", UUID: "uuid[]"}
+    _ARRAYS: ClassVar[dict[CaptureType, type[BigInteger | Text | Uuid[UUID]]]] = {
+        int: BigInteger,
+        str: Text,
+        UUID: Uuid,
+    }
     # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
     # wrong password or database: nothing that the keys of one unit are to blame for
     _UNAVAILABLE = ("08", "53", "57", "58", "40", "55P03", "28", "3D")
@@ -94,39 +118,44 @@ class PostgreSql:
             "default_transaction_read_only": "on",
             "jit": "off",  # compiling costs more than any lookup by key
         }
-        return {"server_settings": settings, "statement_cache_size": STATEMENTS_CACHED}
+        arguments = {"server_settings": settings, "prepared_statement_cache_size": STATEMENTS_CACHED}
+        return {"connect_args": arguments, "json_deserializer": msgspec.json.decode}
+
+    def condition(self, types: Sequence[CaptureType]) -> tuple[str, Sequence[BindParameter[Any]]]:
+        """One array per capture, so that the text never varies and stays prepared."""
+        binds = [bindparam(f"key{at}", type_=ARRAY(self._ARRAYS[kind]())) for at, kind in enumerate(types)]
+        listed = ", ".join(f":{bind.key}" for bind in binds)
+        several = f"IN (SELECT * FROM unnest({listed}))"
+        return f"= ANY({listed})" if len(binds) == 1 else several, binds
 
     def bound(self, keys: Sequence[Captures]) -> Sequence[Captures]:
         return keys
 
-    async def run(
-        self, connection: Any, parts: Parts, types: Sequence[CaptureType], keys: Sequence[Captures]
-    ) -> Rows:
-        """One array per capture, so that the text never varies and stays prepared."""
-        arrays = [f"${at}::{self._ARRAYS[kind]}" for at, kind in enumerate(types, start=1)]
-        several = f"IN (SELECT * FROM unnest({', '.join(arrays)}))"  # noqa: S608  names of types only
-        text = (f"= ANY({arrays[0]})" if len(arrays) == 1 else several).join(parts)
-        rows = await connection.fetch(text, *map(list, zip(*keys, strict=True)))
-        return (tuple(rows[0].keys()) if rows else ()), rows
+    def parameters(self, keys: Sequence[Captures]) -> Mapping[str, object]:
+        return {f"key{at}": list(column) for at, column in enumerate(zip(*keys, strict=True))}
 
-    def closed(self, connection: Any) -> bool:
-        return bool(connection.is_closed())
+    def alive(self, connection: AdaptedConnection) -> bool:
+        return not connection.driver_connection.is_closed()
 
-    async def abort(self, connection: Any) -> None:
-        connection.terminate()
+    def abort(self, connection: AdaptedConnection) -> None:
+        connection.driver_connection.terminate()  # a farewell would wait 2 s for a server that is gone
+
+    def outdated(self, error: BaseException) -> bool:
+        return type(_own(error)).__name__ == "InvalidCachedStatementError"
 
     def translated(self, error: BaseException) -> Unavailable | Faulty:
-        code = str(getattr(error, "sqlstate", None) or "")
-        what = f"{type(error).__name__} {code}".strip()
+        own = _own(error)
+        code = str(getattr(own, "sqlstate", None) or "")
+        what = f"{type(own).__name__} {code}".strip()
         if code.startswith(self._SPEAKS_OF_STATEMENT):
-            what += f": {error.args[0]}"
-        broken = isinstance(error, OSError | EOFError) or "connection" in str(error).lower()
+            what += f": {own.args[0]}"
+        broken = isinstance(own, OSError | EOFError) or "connection" in str(own).lower()
         if code.startswith(self._UNAVAILABLE) or (not code and broken):
             return Unavailable(f"the database cannot answer now: {what}")
         return Faulty(f"the database refuses this statement or its values: {what}")
 
 
-class Sqlite:
+class Sqlite(Driver):
     """aiosqlite: a thread per connection."""
 
     _UNAVAILABLE = frozenset(
@@ -157,35 +186,25 @@ class Sqlite:
         return url.update_query_dict({"mode": "ro", "uri": "true"})
 
     def arguments(self, statement_timeout: float) -> dict[str, object]:
-        return {"timeout": statement_timeout}  # how long to wait for a lock
+        return {
+            "connect_args": {"timeout": statement_timeout},  # how long to wait for a lock
+            "execution_options": {"sqlite_raw_colnames": True},  # a column "a.b" keeps its whole name
+        }
 
-    def bound(self, keys: Sequence[Captures]) -> Sequence[Captures]:
-        """SQLite knows no UUID: such a column holds its canonical text."""
-        return [tuple(str(part) if isinstance(part, UUID) else part for part in key) for key in keys]
-
-    async def run(
-        self, connection: Any, parts: Parts, types: Sequence[CaptureType], keys: Sequence[Captures]
-    ) -> Rows:
-        """A list of as many values as there are keys: SQLite knows no arrays."""
-        listed = ", ".join(["?" if len(types) == 1 else f"({', '.join('?' * len(types))})"] * len(keys))
-        condition = f"IN ({listed})" if len(types) == 1 else f"IN (VALUES {listed})"
-        values = list(chain.from_iterable(keys)) * (len(parts) - 1)
-        cursor = await connection.execute(condition.join(parts), values)
-        rows = await cursor.fetchall()
-        return tuple(column[0] for column in cursor.description or ()), rows
-
-    def closed(self, connection: Any) -> bool:  # noqa: ARG002
-        return False
-
-    async def abort(self, connection: Any) -> None:
-        await connection.interrupt()
-        await connection.close()  # its thread is free again and ends; a wait for a lock ends by `timeout`
+    def abort(self, connection: AdaptedConnection) -> None:
+        connection.run_async(lambda raw: raw.interrupt())  # else its thread would run on to the end
 
     def translated(self, error: BaseException) -> Unavailable | Faulty:
-        code = getattr(error, "sqlite_errorcode", 0)  # 0: the error is the sqlite3 module's own
-        text = (
-            f"{type(error).__name__}: {error}" if isinstance(error, sqlite3.Error) else type(error).__name__
-        )
+        own = _own(error)
+        code = getattr(own, "sqlite_errorcode", 0)  # 0: the error is the sqlite3 module's own
+        text = f"{type(own).__name__}: {own}" if isinstance(own, sqlite3.Error) else type(own).__name__
         if code & 0xFF in self._UNAVAILABLE:
             return Unavailable(f"the database cannot answer now: {text}")
         return Faulty(f"the database refuses this statement or its values: {text}")
+
+
+def _own(error: BaseException) -> BaseException:
+    """The driver's own error, from under SQLAlchemy's and the one of its adapter to the driver."""
+    if isinstance(error, StatementError) and error.orig is not None:
+        return error.orig.__cause__ or error.orig
+    return error

@@ -16,6 +16,7 @@ from cacheupdater_client.fence import SET
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.sender import DRAIN_S, HURRY_S
 from cacheupdater_client.wire import CHANGE, MISS
+from simulated.broker import TICK
 from simulated.cache import Lost
 from simulated.history import CacheEvent
 
@@ -96,7 +97,7 @@ class SimClient:
         world, loop = self._world, asyncio.get_running_loop()
         connection, cut = self._connection, world.faults("client_cut")
         delay = world.slow(SLOW_S) if world.faults("client_delay") else world.latency()
-        self._arrives = max(self._arrives, loop.time() + delay)
+        self._arrives = max(self._arrives + TICK, loop.time() + delay)
         if not cut or world.random.random() < 0.5:
             loop.call_at(self._arrives, self._arrive, frame, connection)
         if cut:
@@ -111,7 +112,7 @@ class SimClient:
             world.broker.accept(partition, pack)
         if world.faults("queue_garbage"):
             world.broker.accept(partition, world.random.choice((b"", b"\xc1", pack[:-1], b"\x95" + pack)))
-        self._acks_arrive = max(self._acks_arrive, loop.time() + world.latency())
+        self._acks_arrive = max(self._acks_arrive + TICK, loop.time() + world.latency())
         loop.call_at(self._acks_arrive, self._acknowledge, connection)
 
     def _acknowledge(self, connection):
@@ -136,22 +137,23 @@ class Application:
             await asyncio.sleep(random.expovariate(1.0 / world.plan.pause))
             if not world.busy:
                 return
-            key = random.choice(world.keys)
             if random.random() < world.plan.share_of_changes:
-                await self._change(key)
+                await self._change(random.choice(world.keys))
             else:
-                await self._read(key)
+                await self._read(random.sample(world.keys, random.randint(1, min(3, len(world.keys)))))
 
-    async def _read(self, key):
-        cache = self._world.cache
+    async def _read(self, keys):
+        """MGET."""
+        server, buffer = self._world.cache.server, self.client.buffer
         try:
-            value = await cache.call(lambda: cache.server.get(key), kind="get")
+            values = await self._world.cache.call(lambda: [server.get(key) for key in keys], kind="mget")
         except Lost:
             return
-        if value is None:
-            self.client.buffer.add(MISS, key)
-        else:
-            self.client.buffer.touch(key.decode())
+        for key, value in zip(keys, values, strict=True):
+            if value is None:
+                buffer.add(MISS, key)
+            else:
+                buffer.touch(key.decode())
 
     async def _change(self, key):
         world = self._world

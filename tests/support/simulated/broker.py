@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 
-from cacheupdater_client import wire
-from simulated.history import OWNED, CommitCall, Hint, Intake, Owner
-
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained, Message
+from cacheupdater_client import wire
+from simulated.history import OWNED, CommitCall, Hint, Intake, Owner
 
 SETTLE_S = 6.0  # an owner that lives may take so long to hand over: longer than the supervisor wants
 SESSION_S = 0.4  # a silent one is given up after this
 SLOW_S = (0.05, 0.6)
+TICK = 1e-6  # what keeps two things in order that travel on one connection
 
 
 class Broker:
@@ -161,6 +161,7 @@ class Consumer:
         """As the port says. Whoever has lost the partition waits for ever."""
         world, broker = self._world, self._broker
         epoch = self._epochs[partition]
+        world.check_room(self, partition)
         if world.faults("queue_fetch_error"):
             await asyncio.sleep(world.latency())
             raise Unavailable("the broker does not answer")
@@ -192,7 +193,7 @@ class Consumer:
             await asyncio.sleep(world.latency())
             raise Unavailable("the broker does not answer")
         delay = world.slow(SLOW_S) if world.faults("queue_commit_delay") else world.latency()
-        self._commits_arrive = max(called + delay, self._commits_arrive)
+        self._commits_arrive = max(called + delay, self._commits_arrive + TICK)
         loop, arrived = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
         loop.call_at(self._commits_arrive, self._commit, partition, epoch, done, called, arrived)
         await arrived

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
-from simulated.history import CacheEvent, Removal
-
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Unavailable
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
+from simulated.history import CacheEvent, Removal
 
 CALL_S = 0.2  # as the real writer's second, in the scale of these schedules
 LATE_S = (0.2, 1.5)
@@ -23,7 +22,7 @@ EPOCH = 1_000.0  # Redis' clock, when ours is at zero
 SESSIONS = 3  # connections per writer
 
 
-class Lost(Exception):  # noqa: N818  as redis-py would raise to an application
+class Lost(Exception):
     """The connection failed; whether the command has happened is unknown."""
 
 
@@ -62,6 +61,7 @@ class Cache:
                 fail(f"{kind}: connection refused")
             elif self.paused:
                 self._queued.append(arrive)
+                loop.call_at(gives_up_at, fail, f"{kind}: timeout")
             else:
                 result = effect()
                 if cut:
@@ -69,12 +69,11 @@ class Cache:
                 else:
                     loop.call_later(back, answer, result)
 
+        gives_up_at = loop.time() + CALL_S
         loop.call_later(there, arrive)
-        giving_up = loop.call_later(CALL_S, fail, f"{kind}: timeout")
-        try:
-            return await reply
-        finally:
-            giving_up.cancel()
+        if there + back >= CALL_S:
+            loop.call_at(gives_up_at, fail, f"{kind}: timeout")
+        return await reply
 
     # --- what happens to the server ---------------------------------------------------------------------
 

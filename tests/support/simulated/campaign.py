@@ -43,17 +43,20 @@ def run_block(seeds, plant="", *, most_failures=5):
     return report
 
 
-def first_failure(seeds, plant):
-    """The first seed at which this plant shows, with what it shows; None if at none of them."""
-    report = run_block(seeds, plant, most_failures=1)
-    return report.failures[0] if report.failures else None
+def first_failure(seeds, plant, breaks):
+    """The first seed at which this plant breaks this promise, and how. AssertionError if it never does."""
+    for seed in seeds:
+        violations = [each for each in run_seed(seed, plant).violations if each.startswith(breaks)]
+        if violations:
+            return seed, violations
+    raise AssertionError(f"{plant!r} has broken {breaks} in none of {len(seeds)} schedules")
 
 
-def explain(failures):
+def explain(failures, plant=""):
     """For people: what was broken, and the command that shows it again."""
-    lines = []
+    lines, planted = [], f" --plant '{plant}'" if plant else ""
     for seed, violations in failures:
-        lines.append(f"seed {seed}: python tests/simulation/replay.py --seed {seed} --trace")
+        lines.append(f"seed {seed}: python tests/simulation/replay.py --seed {seed}{planted} --trace")
         lines += [f"    {each}" for each in violations[:5]]
     return "\n".join(lines)
 

@@ -10,9 +10,8 @@ import asyncio
 from bisect import bisect_right
 from math import inf
 
-from simulated.history import RowCommit
-
 from cacheupdater.errors import Faulty, Unavailable
+from simulated.history import RowCommit
 
 STATEMENT_S = 0.25  # the deadline of a statement, in the scale of these schedules
 SLOW_S = (0.02, 0.24)

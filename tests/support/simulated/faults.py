@@ -13,25 +13,25 @@ AT_PORTS = {  # per call
     "redis_error": 0.10,  # it fails and nothing has happened
     "redis_cut": 0.10,  # it has happened, and the answer is an error
     "redis_late": 0.05,  # it happens after its caller has given up
-    "redis_partial": 0.15,  # a write in two parts, the second of which fails
-    "redis_key_failed": 0.05,  # one key's write is refused by the server
+    "redis_partial": 0.60,  # a write in two parts, the second of which fails
+    "redis_key_failed": 0.20,  # one key's write is refused by the server
     "db_delay": 0.20,
     "db_error": 0.15,  # the connection is lost
-    "db_timeout": 0.10,  # the statement's deadline passes
-    "db_faulty": 0.10,  # the statement itself fails
-    "db_raises": 0.05,  # a loader raises what no port may raise
+    "db_timeout": 0.15,  # the statement's deadline passes
+    "db_faulty": 0.15,  # the statement itself fails
+    "db_raises": 0.15,  # a loader raises what no port may raise
     "db_slow": 0.10,  # the answer takes longer than a head may run
     "db_poison": 1.00,  # one key makes every statement fail that it is in
     "queue_fetch_delay": 0.10,
-    "queue_fetch_error": 0.05,
-    "queue_commit_delay": 0.10,
-    "queue_commit_error": 0.10,
-    "queue_commit_cut": 0.10,  # committed, and the answer is an error
+    "queue_fetch_error": 0.10,
+    "queue_commit_delay": 0.30,
+    "queue_commit_error": 0.30,
+    "queue_commit_cut": 0.30,  # committed, and the answer is an error
     "queue_duplicate": 0.10,  # a pack arrives twice
-    "queue_garbage": 0.05,  # a message that is no pack
+    "queue_garbage": 0.10,  # a message that is no pack
     "client_delay": 0.10,  # frames or acknowledgements take a long time
     "client_cut": 0.10,  # the connection is lost, with what is under way
-    "app_crash_between": 0.05,  # after the commit in the database, before Redis and the updater hear of it
+    "app_crash_between": 0.25,  # after the commit in the database, before Redis and the updater hear of it
 }
 
 FROM_OUTSIDE = {  # how often per schedule, at the most likely
@@ -72,7 +72,7 @@ class Faults:
 
 def draw_rates(random):
     """Some of the kinds, rarely or often; now and then a schedule without any."""
-    share = random.choice((0.0, 0.15, 0.3, 0.3, 0.6))
+    share = random.choice((0.0, 0.15, 0.15, 0.3, 0.3, 0.3, 0.6))
     rates = {}
     for kind, most in AT_PORTS.items():
         if random.random() < share:

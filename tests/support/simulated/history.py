@@ -72,6 +72,10 @@ class Flight:
         at, result = self.landed.get(key, (inf, None))
         return at if result in FINISHING else inf
 
+    def is_finished(self, key, by=inf):
+        """Whether it was, by then."""
+        return self.finished(key) <= by and self.finished(key) < inf
+
 
 class Drop(NamedTuple):
     """Hints of one key that the service has given up, with a counted reason."""
@@ -89,6 +93,10 @@ class Removal:
     keys: tuple
     at: float = inf  # it happened
     acked: float = inf
+
+    def is_acked(self, by=inf):
+        """Whether Redis' answer had come by then."""
+        return self.acked <= by and self.acked < inf
 
 
 class RowCommit(NamedTuple):
@@ -112,8 +120,9 @@ class CacheEvent:
 class Seen:
     """The history of one schedule."""
 
-    def __init__(self, clock, trace=None):
+    def __init__(self, clock, trace=None, *, lag=0.0):
         self.clock = clock
+        self.lag = lag  # seconds by which loads read behind the primary
         self.trace = trace
         self.hints = []
         self.intakes = []

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulated.cache import SimWriter
-from simulated.world import Plant
-
 from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
+from simulated.cache import SimWriter
+from simulated.world import Plant, SimEngine
 
 
 class NaiveWriter(SimWriter):
@@ -105,4 +104,36 @@ class Careless(Plant):
         engine._invalidate = forget
 
 
-PLANTS = {each.name: each for each in (Plant, Naive, LateToken, Content, CommitScan, DeafMarks, NoHoldOff, Careless)}
+class Greedy(Plant):
+    name = "permits are not given back"
+
+    def partition(self, partition):
+        partition._give_back = lambda unit, task: None
+
+
+class Insatiable(Plant):
+    name = "reads on while full"
+
+    def engine(self, engine):
+        engine.__class__ = _NeverFull
+
+
+class _NeverFull(SimEngine):
+    full = False
+
+
+PLANTS = {
+    each.name: each
+    for each in (
+        Plant,
+        Naive,
+        LateToken,
+        Content,
+        CommitScan,
+        DeafMarks,
+        NoHoldOff,
+        Careless,
+        Greedy,
+        Insatiable,
+    )
+}

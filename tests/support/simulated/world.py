@@ -11,15 +11,6 @@ import logging
 from dataclasses import dataclass, field
 from random import Random
 
-from simulated import invariants
-from simulated.application import Application
-from simulated.broker import SESSION_S, Broker, Consumer, own
-from simulated.cache import Cache, SimWriter
-from simulated.database import Database, SimLoader
-from simulated.faults import FROM_OUTSIDE, Faults
-from simulated.history import OWNED, Drop, Seen
-from simulated.process import Process, task_factory
-
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace, Pattern
@@ -30,6 +21,14 @@ from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater.testing.virtual_loop import VirtualLoop
+from simulated import invariants
+from simulated.application import Application
+from simulated.broker import SESSION_S, Broker, Consumer, own
+from simulated.cache import Cache, SimWriter
+from simulated.database import Database, SimLoader
+from simulated.faults import FROM_OUTSIDE, Faults
+from simulated.history import OWNED, Drop, Seen
+from simulated.process import Process, task_factory
 
 IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; the longest pause alone is shorter
 LOOK_EVERY = 0.1
@@ -121,14 +120,16 @@ class Updater:
         )
         engine.seen = self._world.seen
         self._world.plant.engine(engine)
-        return Partition(gained, engine, around=self.around, stir_all=stir_all)
+        partition = Partition(gained, engine, around=self.around, stir_all=stir_all)
+        self._world.plant.partition(partition)
+        return partition
 
     async def _run(self):
         try:
             await self.supervisor.run()
         except asyncio.CancelledError:
             raise
-        except BaseException as e:  # noqa: BLE001  whatever it is, it is a finding
+        except BaseException as e:
             if not self.process.dead:
                 self._world.seen.died.append((self._world.seen.clock(), self.process.name, _flat(e)))
 
@@ -144,7 +145,9 @@ class Updater:
 
     @property
     def idle(self):
-        return all(not engine.pending and not engine.tracked for engine in self.engines)
+        engines = self.engines
+        permits = self.source.free == self._world.plan.concurrency  # else a late refresh is still under way
+        return permits and not any(engine.pending or engine.tracked for engine in engines)
 
 
 def _flat(error):
@@ -163,6 +166,9 @@ class Plant:
 
     def engine(self, engine):
         """Change it before it begins."""
+
+    def partition(self, partition):
+        """As above."""
 
     def plan(self, plan):
         return plan
@@ -187,7 +193,7 @@ class World:
         self.plant = plant
         self.random = Random(f"world {plan.seed}")
         self.faults = Faults(plan.rates, self.random)
-        self.seen = Seen(asyncio.get_running_loop().time, trace)
+        self.seen = Seen(asyncio.get_running_loop().time, trace, lag=plan.lag)
         self.keys = [b"%s%d" % (prefix, n) for prefix in PATTERNS for n in range(plan.keys)]
         self.broker = Broker(plan.partitions, self)
         self.cache = Cache(self)
@@ -233,6 +239,13 @@ class World:
 
     def _application(self):
         return Application(Process(self._name("app")), self)
+
+    def check_room(self, consumer, partition):
+        """M1: a partition at its cap reads no further."""
+        for updater in self.updaters:
+            held = updater.supervisor.partitions.get(partition)
+            if updater.consumer is consumer and held is not None:
+                self.seen.over_caps += invariants.reads_on(held.engine.pending, self.plan.limits.pending)
 
     # --- what goes wrong from outside -------------------------------------------------------------------
 

@@ -6,13 +6,13 @@ import asyncio
 import threading
 
 import pytest
-from cacheupdater_client import wire
 
 from cacheupdater.adapters import listener_memory
 from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client import wire
 
 HELLO = wire.Hello(2, [b"product:"])
 SOON = 10.0  # s: whatever should happen has happened by then, on any machine

@@ -61,7 +61,9 @@ def test_command_is_known_however_it_is_written(name):
     assert hints(name, "k") == {(MISS, "k")}
 
 
-@pytest.mark.parametrize("words", [("PING",), ("TTL", "k"), ("PUBLISH", "c", "m"), ("EVALSHA", "s", 1, "k"), ("TYPE", "k")])
+@pytest.mark.parametrize(
+    "words", [("PING",), ("TTL", "k"), ("PUBLISH", "c", "m"), ("EVALSHA", "s", 1, "k"), ("TYPE", "k")]
+)
 def test_command_about_no_value_leaves_nothing(words):
     assert hints(*words) == set()
 

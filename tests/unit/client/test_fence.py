@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from cacheupdater_client import fence
 from redis.crc import key_slot
+
+from cacheupdater_client import fence
 
 
 def test_floor_name_lies_in_the_slot_of_its_key_for_any_bytes():

@@ -300,7 +300,9 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
     for _ in range(200):
         match chance.choice(["add", "add", "add", "send", "ack", "greet", "lose"]):
             case "add":
-                keys = {b"%s:%d" % (chance.choice([b"p", b"q"]), chance.randint(0, 200)): chance.randint(1, 3)}
+                keys = {
+                    b"%s:%d" % (chance.choice([b"p", b"q"]), chance.randint(0, 200)): chance.randint(1, 3)
+                }
                 keys |= {b"p:%d" % chance.randint(0, 10**6): 1 for _ in range(chance.choice([1, 5, 120]))}
                 entered += sum(keys.values())
                 outbox.add(chance.choice([TOUCH, MISS, CHANGE]), keys)

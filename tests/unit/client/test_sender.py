@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 import redis
 from hint_server import HintServer
 
 from cacheupdater_client.sender import DRAIN_S, Sender
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH, Hello, mailbox
+from cacheupdater_client.wire import CHANGE, MISS, Hello, mailbox
 
 ENCODER = redis.Redis().get_encoder()
 
@@ -67,7 +68,7 @@ def test_sender_does_not_spin_when_changes_never_cease(buffer_to, sender, reques
     until = time.monotonic() + 0.3
     while time.monotonic() < until:
         buffer.add(CHANGE, "p:1")
-    assert all(later - earlier >= 0.0099 for earlier, later in zip(turns, turns[1:], strict=False))
+    assert all(later - earlier >= 0.0099 for earlier, later in pairwise(turns))
 
 
 def test_sender_has_one_thread_for_all_targets(buffer_to, tmp_path):

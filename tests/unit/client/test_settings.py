@@ -37,7 +37,9 @@ def test_an_argument_is_stronger_than_the_environment(monkeypatch):
     assert settings.target_of("none") is None
 
 
-@pytest.mark.parametrize(("value", "disabled"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
+@pytest.mark.parametrize(
+    ("value", "disabled"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)]
+)
 def test_disabled_is_stronger_than_everything(monkeypatch, value, disabled):
     monkeypatch.setenv("CACHEUPDATER_DISABLED", value)
     assert settings.target_of("unix:///x") == (None if disabled else "unix:///x")

@@ -11,7 +11,16 @@ from hint_server import HintServer
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.transports import link_to
 from cacheupdater_client.transports.stream import BACKOFF_MAX_S, HELLO_S, SILENCE_S
-from cacheupdater_client.wire import CHANGE, MAILBOX_FRAMES, TOUCH, Hello, decode_pack, encode_ack, encode_hello, mailbox
+from cacheupdater_client.wire import (
+    CHANGE,
+    MAILBOX_FRAMES,
+    TOUCH,
+    Hello,
+    decode_pack,
+    encode_ack,
+    encode_hello,
+    mailbox,
+)
 
 
 class Clock:
@@ -203,7 +212,11 @@ def test_stream_stops_at_a_peer_that_does_not_read(tmp_path, links, clock):
 
 
 def test_memory_delivers_to_an_updater_in_this_process(links, clock, request):
-    outbox, link, box = outbox_with(b"p:1", b"secret"), links(f"memory://{request.node.name}"), mailbox(request.node.name)
+    outbox, link, box = (
+        outbox_with(b"p:1", b"secret"),
+        links(f"memory://{request.node.name}"),
+        mailbox(request.node.name),
+    )
     assert link.turn(outbox, clock.now, 1) is False
     assert outbox.waiting == 2
     box.open(Hello(4, [b"p:"]))
@@ -238,8 +251,21 @@ def test_memory_greets_anew_when_another_updater_opens_the_mailbox(links, clock,
 
 
 @pytest.mark.parametrize(
-    "url", ["http://x", "/run/x.sock", "unix://", "unix://host/x", "tcp://host", "tcp://:1", "tcp://h:99999", "x", "kafka://h:1/t"]
+    "url",
+    [
+        "http://x",
+        "/run/x.sock",
+        "unix://",
+        "unix://host/x",
+        "tcp://host",
+        "tcp://:1",
+        "tcp://h:99999",
+        "x",
+        "kafka://h:1/t",
+    ],
 )
 def test_target_that_cannot_be_one_is_refused_with_the_list_of_those_that_can(url):
-    with pytest.raises(ValueError, match="unix:///path/to/socket, tcp://host:port, memory://name, none or auto"):
+    with pytest.raises(
+        ValueError, match="unix:///path/to/socket, tcp://host:port, memory://name, none or auto"
+    ):
         link_to(url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from pathlib import Path
@@ -92,7 +93,8 @@ def test_pack_over_the_limit_is_refused_unread():
 def test_frame_reader_cuts_a_stream_alike_however_it_arrives(seed):
     chance = random.Random(seed)
     frames = [
-        (chance.randint(0, 99), encode_pack(TOUCH, 1, [chance.randbytes(chance.randint(1, 1024))])) for _ in range(50)
+        (chance.randint(0, 99), encode_pack(TOUCH, 1, [chance.randbytes(chance.randint(1, 1024))]))
+        for _ in range(50)
     ]
     stream = b"".join(encode_frame(partition, pack) for partition, pack in frames)
     reader, found = FrameReader(), []
@@ -116,10 +118,8 @@ def test_frame_reader_and_packs_survive_any_bytes(seed):
         reader = FrameReader()
         try:
             for _, pack in reader.feed(bytes(damaged) + chance.randbytes(chance.randint(0, 40))):
-                try:
+                with contextlib.suppress(Malformed):
                     decode_pack(pack)
-                except Malformed as e:
-                    assert e.reason
         except Malformed:
             pass
         assert len(reader._data) <= max(FRAME_BYTES_MAX + 4, len(damaged) + 40)

@@ -8,16 +8,17 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from engine_story import Story, namespace
+
 from cacheupdater.core.automaton import TABLE, Action, Event, State
 from cacheupdater.core.hints import Kind
-from engine_story import Story, namespace
 
 ROOT = Path(__file__).parents[3]
 HINTS = (Event.TOUCH, Event.MISS, Event.CHANGE)
 A = b"p:1"
 
 
-@pytest.mark.parametrize(("state", "event"), product(State, HINTS))
+@pytest.mark.parametrize(("state", "event"), list(product(State, HINTS)))
 def test_every_state_knows_what_to_do_with_every_hint(state, event):
     assert (state, event) in TABLE
 
@@ -30,14 +31,16 @@ def test_running_head_can_end_either_way_and_holds_touches(state, event):
 
 def test_only_an_end_that_wrote_keeps_the_seat():
     assert {after for (_, event), (after, _) in TABLE.items() if event is Event.FAILED} == {State.DUE}
-    assert {state for state, (after, _) in TABLE.items() if after is State.HELD and state[0] is not State.HELD} == {
-        (State.PROCESS, Event.FINISHED)
-    }
+    assert {
+        state for state, (after, _) in TABLE.items() if after is State.HELD and state[0] is not State.HELD
+    } == {(State.PROCESS, Event.FINISHED)}
 
 
 def test_no_hint_takes_a_waiting_key_back_to_init():
     assert not [
-        (state, event) for (state, event), (after, _) in TABLE.items() if after is State.INIT and state in (State.PROCESS, State.BLOCK)
+        (state, event)
+        for (state, event), (after, _) in TABLE.items()
+        if after is State.INIT and state in (State.PROCESS, State.BLOCK)
     ]
 
 
@@ -100,7 +103,11 @@ def test_hint_that_the_table_does_not_know_changes_nothing(monkeypatch):
 
 def test_page_in_docs_is_what_the_module_prints():
     printed = subprocess.run(
-        [sys.executable, "-m", "cacheupdater.core.automaton"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "cacheupdater.core.automaton"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert (ROOT / "docs" / "automaton.md").read_text() == printed.stdout, "make diagram"

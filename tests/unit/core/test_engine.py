@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from engine_story import Story, namespace, plenty
+
 from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.unit import Phase
-from engine_story import Story, namespace, plenty
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 

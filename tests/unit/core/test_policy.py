@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cacheupdater.core.policy import Fixed
 from engine_story import namespace
+
+from cacheupdater.core.policy import Fixed
 
 
 def test_fixed_holds_for_what_the_namespace_says():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cacheupdater.core.retry import Quarantine, Troubles
 from engine_story import limits
+
+from cacheupdater.core.retry import Quarantine, Troubles
 
 A, B = b"p:1", b"p:2"
 

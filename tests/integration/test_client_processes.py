@@ -1,0 +1,312 @@
+"""Processes of all kinds: whatever starts, forks and ends them, each hint arrives or is counted."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+
+import pytest
+from hint_server import HintServer
+
+from cacheupdater_client.wire import CHANGE
+
+BEGIN = """
+import asyncio, os, signal, sys, threading, time
+import cacheupdater_client as cu
+from cacheupdater_client import Redis
+from cacheupdater_client.asyncio import Redis as AsyncRedis
+redis_url, emit = sys.argv[1:3]
+"""
+
+
+WARNINGS = [
+    "-Werror",
+    "-Wignore::ResourceWarning",  # redis-py leaves the parent's sockets to the collector in a forked child
+    "-Wignore:This process:DeprecationWarning",  # Python 3.12 and later at any fork beside threads, ours for one
+]
+
+
+@pytest.fixture
+def ear(tmp_path):
+    with HintServer(tmp_path / "hints.sock") as server:
+        yield server
+
+
+def run(program, *arguments, timeout=30):
+    """Runs a program in a clean interpreter; its output."""
+    source = BEGIN + textwrap.dedent(program)
+    done = subprocess.run(
+        [sys.executable, *WARNINGS, "-c", source, *arguments],
+        capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def heard(ear, expected):
+    assert ear.wait_until(lambda it: it.hints() == expected), (ear.hints(), expected)
+
+
+def names(*groups, size=100):
+    return {f"p:{group}:{number}".encode(): 1 for group in groups for number in range(size)}
+
+
+def test_exit_delivers_what_waits(ear, redis_url):
+    run(
+        "r = Redis.from_url(redis_url, emit=emit)\nfor n in range(100): r.get(f'p:main:{n}')",
+        redis_url,
+        ear.url,
+    )
+    heard(ear, names("main"))
+
+
+def test_exit_delivers_what_an_exit_handler_reads(ear, redis_url):
+    run(
+        """
+        import atexit
+        r = Redis.from_url(redis_url, emit=emit)
+        atexit.register(lambda: [r.get(f'p:exit:{n}') for n in range(100)])
+        """,
+        redis_url, ear.url,
+    )  # fmt: skip
+    heard(ear, names("exit"))
+
+
+def test_exit_after_an_exception_delivers(ear, redis_url):
+    run(
+        """
+        r = Redis.from_url(redis_url, emit=emit)
+        for n in range(100): r.get(f'p:main:{n}')
+        sys.exit(0)
+        """,
+        redis_url, ear.url,
+    )  # fmt: skip
+    heard(ear, names("main"))
+
+
+def test_exit_is_not_delayed_when_nobody_listens(redis_url, tmp_path):
+    began = time.monotonic()
+    run("Redis.from_url(redis_url, emit=emit).get('p:1')", redis_url, f"unix://{tmp_path}/nobody")
+    alone = time.monotonic() - began
+    began = time.monotonic()
+    run("Redis.from_url(redis_url, emit='none').get('p:1')", redis_url, "none")
+    assert alone < time.monotonic() - began + 0.8
+
+
+def test_threads_deliver_all(ear, redis_url):
+    run(
+        """
+        r = Redis.from_url(redis_url, emit=emit)
+        def work(name):
+            for n in range(100): r.get(f'p:{name}:{n}')
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        """,
+        redis_url, ear.url,
+    )  # fmt: skip
+    heard(ear, names(*range(8)))
+
+
+@pytest.mark.parametrize("loops", ["asyncio.run", "uvloop.run"])
+def test_event_loops_deliver_all(ear, redis_url, loops):
+    run(
+        f"""
+        import {loops.removesuffix(".run")}
+        async def main(name):
+            async with AsyncRedis.from_url(redis_url, emit=emit) as r:
+                await asyncio.gather(*(r.get(f'p:{{name}}:{{n}}') for n in range(100)))
+        other = threading.Thread(target=lambda: {loops}(main('thread')))
+        other.start()
+        {loops}(main('first'))
+        {loops}(main('second'))
+        other.join()
+        """,
+        redis_url, ear.url,
+    )  # fmt: skip
+    heard(ear, names("thread", "first", "second"))
+
+
+def test_fork_in_the_middle_delivers_parents_and_childs_hints_once(ear, redis_url):
+    """The parent's buffer is full of hints at the moment of the fork, and its sender is at work."""
+    run(
+        """
+        r = Redis.from_url(redis_url, emit=emit)
+        for n in range(50): r.get(f'p:parent:{n}')
+        children = []
+        for child in range(4):
+            pid = os.fork()
+            if not pid:
+                assert cu.stats()['emitted'] == 0
+                for n in range(100): r.get(f'p:child{child}:{n}')
+                sys.exit(0)
+            children.append(pid)
+        for n in range(50, 100): r.get(f'p:parent:{n}')
+        for pid in children: assert os.waitpid(pid, 0)[1] == 0
+        """,
+        redis_url, ear.url,
+    )  # fmt: skip
+    heard(ear, names("parent", "child0", "child1", "child2", "child3"))
+
+
+def test_fork_of_a_fork_delivers(ear, redis_url):
+    run(
+        """
+        r = Redis.from_url(redis_url, emit=emit)
+        def generation(number):
+            for n in range(100): r.get(f'p:{number}:{n}')
+            if number < 3:
+                pid = os.fork()
+                if not pid: generation(number + 1)
+                else: assert os.waitpid(pid, 0)[1] == 0
+            sys.exit(0)
+        generation(0)
+        """,
+        redis_url, ear.url,
+    )  # fmt: skip
+    heard(ear, names(*range(4)))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_children_deliver(ear, redis_url, tmp_path, method):
+    program = tmp_path / "program.py"
+    program.write_text(
+        BEGIN
+        + textwrap.dedent("""
+        import multiprocessing
+        def work(name):
+            r = Redis.from_url(redis_url, emit=emit)
+            for n in range(100): r.get(f'p:{name}:{n}')
+        if __name__ == '__main__':
+            work('parent')
+            context = multiprocessing.get_context(sys.argv[3])
+            children = [context.Process(target=work, args=(n,)) for n in range(3)]
+            for c in children: c.start()
+            for c in children: c.join()
+            assert [c.exitcode for c in children] == [0, 0, 0]
+        """)
+    )
+    subprocess.run([sys.executable, program, redis_url, ear.url, method], check=True, timeout=60)
+    heard(ear, names("parent", *range(3)))
+
+
+def test_gunicorn_with_preload_and_four_workers_delivers_all(ear, redis_url, tmp_path):
+    (tmp_path / "app.py").write_text(
+        textwrap.dedent(f"""
+        import os
+        from cacheupdater_client import Redis
+        r = Redis.from_url({redis_url!r}, emit={ear.url!r})
+        r.get("p:preloaded")            # before the fork: the master's sender runs
+        def app(environ, start_response):
+            r.get("p:" + environ["QUERY_STRING"])
+            r.set("p:worker", os.getpid())
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return [str(os.getpid()).encode()]
+        """)
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        "-m",
+        "gunicorn",
+        "--preload",
+        "-w",
+        "4",
+        "-b",
+        f"127.0.0.1:{port}",
+        "--no-control-socket",
+        "app:app",
+    ]
+    gunicorn = subprocess.Popen([sys.executable, *command], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        workers = set()
+        for number in range(200):
+            workers.add(ask(f"http://127.0.0.1:{port}/?{number}"))
+        assert len(workers) > 1
+    finally:
+        gunicorn.send_signal(signal.SIGTERM)
+        _, errors = gunicorn.communicate(timeout=30)
+    assert gunicorn.returncode == 0, errors.decode()
+    expected = {f"p:{number}".encode(): 1 for number in range(200)} | {b"p:preloaded": 1, b"p:worker": 200}
+    heard(ear, expected)
+    assert ear.hints(CHANGE) == {b"p:worker": 200}
+
+
+def ask(url, timeout=20.0):
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def test_killed_updater_gets_the_waiting_hints_when_it_is_back(redis_url, tmp_path):
+    path = tmp_path / "hints.sock"
+    program = """
+        r = Redis.from_url(redis_url, emit=emit)
+        r.get('p:before')
+        sys.stdout.write('read\\n'); sys.stdout.flush()
+        sys.stdin.readline()
+        for n in range(100): r.get(f'p:during:{n}')
+        sys.stdout.write('read\\n'); sys.stdout.flush()
+        sys.stdin.readline()
+        """
+    with HintServer(path) as first:
+        process = subprocess.Popen(
+            [sys.executable, "-c", BEGIN + textwrap.dedent(program), redis_url, first.url],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        process.stdout.readline()
+        heard(first, {b"p:before": 1})
+    process.stdin.write("\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    time.sleep(0.5)  # the outage itself: attempts fail, and the back-off grows
+    with HintServer(path) as second:
+        back = time.monotonic()
+        heard(second, names("during"))
+        assert time.monotonic() - back < 1.5
+        process.communicate("\n", timeout=10)
+    assert process.returncode == 0
+
+
+def test_nothing_listening_shows_neither_exception_nor_wait_nor_growth(redis_url, tmp_path):
+    out = run(
+        """
+        import resource
+        r = Redis.from_url(redis_url, emit=emit)
+        keys = [f'p:{n}' for n in range(1000)]
+        slowest = 0
+        hints = r._hints
+        for n in range(400_000):
+            hints.touch(f'p:{n}')
+        r.get('p:1')
+        for key in keys:
+            began = time.perf_counter(); r.get(key); slowest = max(slowest, time.perf_counter() - began)
+        time.sleep(0.3)
+        stats = cu.stats()
+        assert stats['emitted'] == 401_001 == stats['waiting'] + stats['dropped']['full'], stats
+        assert stats['waiting'] <= 200_000
+        print(slowest)
+        """,
+        redis_url, f"unix://{tmp_path}/nobody",
+    )  # fmt: skip
+    assert float(out) < 1
+
+
+def test_clean_interpreter_loads_nothing_heavy():
+    heavy = "{'sqlalchemy', 'aiokafka', 'prometheus_client', 'pydantic', 'uvloop', 'cacheupdater', 'orjson', 'starlette'}"
+    code = f"import cacheupdater_client, cacheupdater_client.asyncio, sys; print({heavy} & {{m.split('.')[0] for m in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,282 @@
+"""What the application and the cache go through when Redis, the database or the updater is gone for a while, under load.
+
+Three promises: the client raises what redis-py raises and nothing else; everything comes back by itself; and what is read
+afterwards is fresh within hold + 5 s. OUTAGE_S is how long each outage lasts (5 s here; a release is tested with 30).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis
+from live_database import Database
+from postgres_fixture import started_postgres
+from updater_process import Updaters, config, eventually
+
+import cacheupdater_client
+from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater_client import Redis
+
+OUTAGE_S = float(os.environ.get("OUTAGE_S", "5"))
+LOAD_S = 1.0  # of reads before an outage
+HOLD_S = 1.0
+FRESH_S = HOLD_S + 5.0  # after the end of an outage
+RECONNECT_S = 1.5  # the second that is promised, and half of one for a busy machine
+ROWS = 100
+KEYS = [f"item:{n}" for n in range(1, ROWS + 1)]
+
+pytestmark = pytest.mark.timeout(120 + 3 * OUTAGE_S)
+
+
+@pytest.fixture(scope="module")
+def redis_server():
+    """A Redis of these tests' own, to stop."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pg_server():
+    """A PostgreSQL to stop, with a table."""
+    server = started_postgres()
+    rows = f"INSERT INTO items SELECT n, 1 FROM generate_series(1, {ROWS}) n"
+    server.execute("CREATE TABLE items (id bigint PRIMARY KEY, version bigint NOT NULL)", rows)
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="module")
+def updater(redis_server, pg_server):
+    """One process for all outages: it must survive each, and the next one too."""
+    source = {"url": pg_server.url(), "budget": "2000/s"}
+    namespace = {"key": "item:{id:int}", "load": {"source": "main", "table": "items"}}
+    settings = config(redis_server.url, {"main": source}, {"item": namespace}, every=f"{HOLD_S:g}s")
+    with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
+        updaters = Updaters(Path(folder))
+        yield updaters.start(settings)
+        updaters.close()
+
+
+def client_of(kind, url, **options):
+    return kind.from_url(url, socket_timeout=0.5, socket_connect_timeout=0.5, **options)
+
+
+class Reads(threading.Thread):
+    """One application's reads, and what they raised."""
+
+    def __init__(self, client):
+        super().__init__(daemon=True)
+        self.client = client
+        self.count = 0
+        self.raised = {}
+        self.longest = 0.0
+        self._ended = threading.Event()
+
+    def run(self):
+        draw = random.Random(1)
+        while not self._ended.wait(0.002):
+            began = time.monotonic()
+            try:
+                self.client.get(draw.choice(KEYS))
+            except Exception as e:
+                self.raised.setdefault(type(e), str(e))
+            self.longest = max(self.longest, time.monotonic() - began)
+            self.count += 1
+
+    def end(self):
+        self._ended.set()
+        self.join(10)
+
+
+class Load:
+    """An application with our client, and one with redis-py beside it, both reading all the time."""
+
+    def __init__(self, updater, redis_url):
+        self.ours = Reads(client_of(Redis, redis_url, emit=updater.emit))
+        self.theirs = Reads(client_of(redis.Redis, redis_url))
+
+    def __enter__(self):
+        self.ours.start()
+        self.theirs.start()
+        time.sleep(LOAD_S)
+        return self
+
+    def __exit__(self, *_):
+        for each in (self.ours, self.theirs):
+            each.end()
+            each.client.close()
+
+    def assert_alike(self):
+        """Ours raised nothing that redis-py did not raise, and did not wait longer."""
+        assert set(self.ours.raised) <= set(self.theirs.raised), (self.ours.raised, self.theirs.raised)
+        assert self.ours.longest <= self.theirs.longest + 1.0
+
+
+def change_all(server):
+    with Database(server.url()) as database:
+        database.execute("UPDATE items SET version = version + 1")
+
+
+def versions(server):
+    with Database(server.url()) as database:
+        return {f"item:{n}": version for n, version in database.rows("SELECT id, version FROM items")}
+
+
+def fresh_after(client, expected, healed):
+    """Seconds from the end of the outage until every key, read again and again, holds its row."""
+    while True:
+        asked = time.monotonic()
+        values = client.mget(KEYS)
+        wrong = [
+            key
+            for key, value in zip(KEYS, values, strict=True)
+            if value is None or json.loads(value)["version"] != expected[key]
+        ]
+        if not wrong:
+            return asked - healed
+        assert asked - healed < FRESH_S, f"{len(wrong)} of {ROWS} keys are not fresh: {wrong[:5]}"
+        time.sleep(0.05)
+
+
+def fill(updater, redis_server):
+    with client_of(Redis, redis_server.url, emit=updater.emit) as application:
+        application.mget(KEYS)
+        eventually(lambda: all(application.mget(KEYS)))
+
+
+def test_redis_is_gone_and_comes_back_empty(updater, redis_server, pg_server):
+    fill(updater, redis_server)
+    with Load(updater, redis_server.url) as load:
+        redis_server.kill()
+        time.sleep(OUTAGE_S / 2)
+        change_all(pg_server)
+        with pytest.raises(redis.exceptions.ConnectionError):
+            load.ours.client.invalidate(*KEYS)
+        time.sleep(OUTAGE_S / 2)
+        assert updater.page("/livez")[0] == 200
+        assert updater.page("/readyz")[0] == 503 or OUTAGE_S < 6  # it looks every 5 s
+
+        redis_server.start()
+        took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+
+        load.assert_alike()
+        assert load.theirs.raised
+    print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads; raised {load.ours.raised}")
+    eventually(lambda: updater.metric("pending") == 0)
+    assert updater.running
+
+
+def test_redis_hangs_and_goes_on(updater, redis_server, pg_server):
+    fill(updater, redis_server)
+    with Load(updater, redis_server.url) as load:
+        redis_server.pause()
+        time.sleep(OUTAGE_S / 2)
+        change_all(pg_server)
+        with pytest.raises(redis.exceptions.TimeoutError):
+            load.ours.client.invalidate(*KEYS)
+        time.sleep(OUTAGE_S / 2)
+
+        redis_server.resume()
+        took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+
+        load.assert_alike()
+        assert load.theirs.raised
+    print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads; raised {load.ours.raised}")
+
+
+def test_the_database_is_gone_and_comes_back(updater, redis_server, pg_server):
+    fill(updater, redis_server)
+    failed_before = updater.metric("errors_total", reason="unavailable")
+    with Load(updater, redis_server.url) as load:
+        pg_server.stop()
+        time.sleep(OUTAGE_S)
+        assert all(load.ours.client.mget(KEYS))  # what was cached is served
+        assert updater.page("/livez")[0] == 200
+
+        pg_server.start()
+        change_all(pg_server)  # nobody is told: reads alone must find out
+        took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+
+        load.assert_alike()
+        assert load.ours.raised == {}
+    print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads")
+    assert updater.metric("errors_total", reason="unavailable") > failed_before
+    assert updater.metric("quarantined") == 0  # no key is to blame for an outage
+    assert any("the database" in message or "cannot connect" in message for message in updater.messages)
+
+
+def test_changes_told_while_the_database_is_gone_leave_no_old_value(updater, redis_server, pg_server):
+    fill(updater, redis_server)
+    with client_of(Redis, redis_server.url, emit=updater.emit) as application:
+        pg_server.stop()
+        failed_before = updater.metric("errors_total", reason="unavailable")
+        application.invalidate(*KEYS)
+        eventually(lambda: updater.metric("errors_total", reason="unavailable") > failed_before)
+
+        assert not any(application.mget(KEYS))
+
+        pg_server.start()
+        fresh_after(application, versions(pg_server), time.monotonic())
+
+
+def test_an_updater_that_was_killed_gets_the_hints_of_its_absence(updater, redis_server, pg_server):
+    fill(updater, redis_server)
+
+    def target():
+        return cacheupdater_client.stats()["targets"][updater.emit]
+
+    with Load(updater, redis_server.url) as load:
+        dropped_before = target()["dropped"]
+        updater.kill()
+        eventually(lambda: not target()["connected"])
+        change_all(pg_server)
+        load.ours.client.invalidate(*KEYS)
+        time.sleep(OUTAGE_S / 2)
+        assert target()["waiting"] >= ROWS
+
+        updater.start()
+        healed = time.monotonic()
+        eventually(lambda: target()["connected"], RECONNECT_S)
+        reconnected = time.monotonic() - healed
+        took = fresh_after(load.ours.client, versions(pg_server), healed)
+        load.assert_alike()
+        assert load.ours.raised == {}
+
+        load.ours.end()
+        eventually(lambda: target()["waiting"] == 0)
+        final = target()
+    assert final["dropped"] == dropped_before
+    assert final["emitted"] == final["delivered"] + sum(final["dropped"].values())
+    eventually(lambda: updater.metric("hints_total", kind="change") >= ROWS)  # reported once a second
+    print(f"reconnected {reconnected:.3f} s after ready, fresh after {took:.2f} s; {final}")
+
+
+def test_an_updater_that_was_away_longer_than_the_buffer_lasts_gets_what_it_holds(updater, redis_server):
+    """100,000 keys wait at the most; what is beyond is counted, not kept, and the application never notices."""
+    wanted = 120_000
+    # a target of its own, so that the ledger begins at zero
+    with client_of(Redis, redis_server.url, emit=updater.emit, only=["item:"]) as application:
+
+        def target():
+            return cacheupdater_client.stats()["targets"][f"{updater.emit} only item:"]
+
+        application.get(KEYS[0])
+        eventually(lambda: target()["delivered"] == 1)
+        updater.kill()
+        for at in range(0, wanted, 10_000):
+            application.mget([f"item:{n}" for n in range(1_000_000 + at, 1_000_000 + at + 10_000)])
+            time.sleep(0.15)  # so that the sender takes them out of the buffer
+
+        updater.start()
+        eventually(lambda: target()["waiting"] == 0, 20)
+        counted = target()
+
+    assert counted["emitted"] == wanted + 1 == counted["delivered"] + sum(counted["dropped"].values())
+    assert counted["delivered"] >= 100_000

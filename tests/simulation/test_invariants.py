@@ -1,0 +1,353 @@
+"""Each checker of the simulation is shown a history that is in order and one that is not.
+
+A history here is what the fakes would have recorded, written by hand: one key, one owner, few events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from simulated import invariants
+from simulated.application import Change
+from simulated.history import (
+    CacheEvent,
+    CommitCall,
+    Drop,
+    Flight,
+    Hint,
+    Intake,
+    Owner,
+    Removal,
+    RowCommit,
+    Seen,
+)
+from simulated.plan import draw
+
+from cacheupdater.core.answers import Result
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+
+KEY = b"a:1"
+OWNER = Owner("updater1", 0, 1)
+OTHER = Owner("updater2", 0, 3)
+PLAN = replace(draw(0), every=1.0, missing_ttl=2.0, budget=10.0, quota=0.0, concurrency=2, lag=0.0)
+GAP = PLAN.limits.gap
+HEAD_TIMEOUT = PLAN.limits.head_timeout
+
+
+@pytest.fixture
+def seen():
+    history = Seen(lambda: 0.0)
+    history.starts_of_processes["updater1"] = 0.0
+    return history
+
+
+def refresh(seen, began, *, owner=OWNER, keys=(KEY,), version=1, result=Result.WRITTEN, takes=0.03):
+    """A flight whose token, read, write and answer lie a few milliseconds apart."""
+    flight = Flight(owner, began, began + 0.001, tuple(keys), began + 0.002)
+    flight.found = dict.fromkeys(keys, version)
+    flight.landed = dict.fromkeys(keys, (began + takes - 0.001, result))
+    flight.answers = dict.fromkeys(keys, result)
+    flight.ended = began + takes
+    seen.flights.append(flight)
+    return flight
+
+
+def hint(seen, at, kind):
+    """A pack on the queue that its owner has read at once."""
+    one = Hint(at, 0, len(seen.hints), kind, (KEY,))
+    seen.hints.append(one)
+    seen.intakes.append(Intake(at, OWNER, one))
+
+
+def rows(seen, *commits):
+    seen.rows[KEY] = [RowCommit(*commit) for commit in commits]
+
+
+def l1(seen):
+    return invariants.l1_no_hint_is_lost(seen, invariants.Served(seen, PLAN))
+
+
+# --- L1 -------------------------------------------------------------------------------------------------
+
+
+def test_l1_wants_a_read_after_each_change(seen):
+    hint(seen, 1.0, CHANGE)
+    refresh(seen, 0.99)
+    assert l1(seen)
+    refresh(seen, 1.01)
+    assert not l1(seen)
+
+
+def test_l1_takes_no_refused_write_for_a_refresh(seen):
+    hint(seen, 1.0, CHANGE)
+    refresh(seen, 1.01, result=Result.REFUSED)
+    assert l1(seen)
+
+
+def test_l1_wants_a_dropped_change_to_remove_its_value(seen):
+    hint(seen, 1.0, CHANGE)
+    seen.drops.append(Drop(1.1, OWNER, KEY, "aged"))
+    seen.removals.append(Removal((KEY,), at=1.1))
+    assert l1(seen)
+    seen.removals[0].acked = 1.2
+    assert not l1(seen)
+
+
+def test_l1_wants_a_refresh_that_finished_around_a_miss(seen):
+    hint(seen, 1.0, MISS)
+    refresh(seen, 0.9)
+    assert l1(seen)
+    refresh(seen, 0.96)
+    assert not l1(seen)
+
+
+def test_l1_lets_a_live_absent_mark_answer_misses(seen):
+    hint(seen, 1.5, MISS)
+    refresh(seen, 0.5, version=None)
+    assert not l1(seen)
+
+
+@pytest.mark.parametrize("kind", [TOUCH, CHANGE])
+def test_l1_ends_an_absent_mark_at_a_touch_or_change(seen, kind):
+    refresh(seen, 0.5, version=None)
+    hint(seen, 0.6, kind)
+    refresh(seen, 0.61, result=Result.FAILED)
+    hint(seen, 1.5, MISS)
+    assert any("miss" in violation for violation in l1(seen))
+
+
+def test_l1_ends_an_absent_mark_with_its_ttl_and_its_owner(seen):
+    refresh(seen, 0.5, version=None, owner=OTHER)
+    refresh(seen, 0.5, version=None)
+    hint(seen, 2.6, MISS)
+    assert l1(seen)
+    seen.flights.pop()
+    seen.hints.clear()
+    hint(seen, 1.0, MISS)
+    assert l1(seen)
+
+
+def test_l1_wants_a_refresh_within_the_hold_of_a_touch(seen):
+    hint(seen, 2.0, TOUCH)
+    refresh(seen, 0.99)
+    assert l1(seen)
+    refresh(seen, 1.01)
+    assert not l1(seen)
+
+
+def test_l1_takes_a_counted_drop_of_a_touch(seen):
+    hint(seen, 2.0, TOUCH)
+    seen.drops.append(Drop(1.9, OWNER, KEY, "backlog"))
+    assert l1(seen)
+    seen.drops.append(Drop(2.1, OWNER, KEY, "backlog"))
+    assert not l1(seen)
+
+
+# --- L2 -------------------------------------------------------------------------------------------------
+
+
+def test_l2_sees_two_heads_of_one_key(seen):
+    refresh(seen, 1.0, takes=0.2)
+    refresh(seen, 1.1, owner=OTHER)
+    assert not invariants.l2_one_head_per_key_and_owner(seen, PLAN)
+    refresh(seen, 1.1)
+    assert invariants.l2_one_head_per_key_and_owner(seen, PLAN)
+
+
+def test_l2_forgives_what_comes_after_an_eviction(seen):
+    refresh(seen, 1.0, takes=5.0)
+    refresh(seen, 1.0 + HEAD_TIMEOUT)
+    assert not invariants.l2_one_head_per_key_and_owner(seen, PLAN)
+
+
+# --- S1, S2, S3 -----------------------------------------------------------------------------------------
+
+
+def stale_set(seen, *, acked):
+    """Read version 1; it is replaced and invalidated; write version 1."""
+    rows(seen, (0.0, 1), (1.0, 2))
+    seen.cache.append(CacheEvent(1.1, KEY, "invalidate", covers=1.1, acked=acked))
+    seen.cache.append(CacheEvent(1.2, KEY, "write", 1, begun=0.9))
+
+
+def test_s1_sees_a_value_older_than_an_invalidation(seen):
+    stale_set(seen, acked=True)
+    assert invariants.s1_nothing_older_than_an_invalidation(seen)
+
+
+def test_s1_promises_nothing_before_the_acknowledgement(seen):
+    stale_set(seen, acked=False)
+    assert not invariants.s1_nothing_older_than_an_invalidation(seen)
+
+
+def test_s1_excepts_what_began_before_a_data_loss(seen):
+    stale_set(seen, acked=True)
+    seen.cache.insert(1, CacheEvent(1.15, KEY, "loss"))
+    assert not invariants.s1_nothing_older_than_an_invalidation(seen)
+    seen.cache[-1].begun = 1.16
+    assert invariants.s1_nothing_older_than_an_invalidation(seen)
+
+
+def test_s1_takes_a_write_through_for_an_invalidation_of_what_was_before(seen):
+    rows(seen, (0.0, 1), (1.0, 2))
+    seen.cache.append(CacheEvent(1.1, KEY, "set_through", 2, begun=0.9, covers=1.0, acked=True))
+    assert not invariants.s1_nothing_older_than_an_invalidation(seen)
+    seen.cache.append(CacheEvent(1.2, KEY, "write", 1, begun=0.9))
+    assert invariants.s1_nothing_older_than_an_invalidation(seen)
+
+
+def at_rest(seen, value):
+    """A world of one key, which holds this at the end."""
+    server = SimpleNamespace(get=lambda key: value)
+    return SimpleNamespace(
+        seen=seen, plan=PLAN, keys=[KEY], changes=[], cache=SimpleNamespace(server=server)
+    )
+
+
+def test_s2_sees_an_announced_change_that_the_cache_has_not(seen):
+    rows(seen, (0.0, 1), (1.0, 2))
+    seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
+    world = at_rest(seen, b"1")
+    assert not invariants.s2_at_rest_empty_or_equal(world)
+    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1))
+    assert invariants.s2_at_rest_empty_or_equal(world)
+    for fine in (None, b"2"):
+        world.cache.server.get = lambda key, fine=fine: fine
+        assert not invariants.s2_at_rest_empty_or_equal(world)
+
+
+def test_s2_takes_a_queued_hint_for_an_announcement(seen):
+    rows(seen, (0.0, 1), (1.0, 2))
+    seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
+    hint(seen, 1.1, CHANGE)
+    assert invariants.s2_at_rest_empty_or_equal(at_rest(seen, b"1"))
+
+
+def test_s2_holds_for_unannounced_changes_from_the_next_refresh_on(seen):
+    rows(seen, (0.0, 1), (1.0, 2))
+    seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
+    refresh(seen, 1.1, version=2)
+    assert invariants.s2_at_rest_empty_or_equal(at_rest(seen, b"1"))
+
+
+def test_s3_sees_a_deleted_row_come_back(seen):
+    rows(seen, (0.0, 1), (1.0, None), (2.0, 3))
+    world = at_rest(seen, None)
+    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1))
+    seen.cache.append(CacheEvent(1.05, KEY, "write", 1, begun=0.9))
+    seen.cache.append(CacheEvent(2.1, KEY, "write", 3, begun=2.0))
+    assert not invariants.s3_deletes_stay_deleted(world)
+    seen.cache.append(CacheEvent(1.2, KEY, "write", 1, begun=0.9))
+    assert invariants.s3_deletes_stay_deleted(world)
+
+
+# --- K1 -------------------------------------------------------------------------------------------------
+
+
+def k1(seen):
+    return invariants.k1_done_passes_only_what_is_finished(seen, invariants.Served(seen, PLAN))
+
+
+def test_k1_sees_a_commit_past_what_is_not_finished(seen):
+    hint(seen, 1.0, CHANGE)
+    refresh(seen, 1.01)
+    seen.commits.append(CommitCall(1.2, OWNER, 1, True))
+    assert not k1(seen)
+    seen.commits[0] = CommitCall(1.02, OWNER, 1, True)
+    assert k1(seen)
+    seen.commits[0] = CommitCall(1.02, OWNER, 1, False)
+    assert not k1(seen)
+
+
+def test_k1_sees_done_move_back_within_an_epoch(seen):
+    seen.commits += [CommitCall(1.0, OWNER, 5, True), CommitCall(1.1, OTHER, 3, True)]
+    assert not k1(seen)
+    seen.commits.append(CommitCall(1.2, OWNER, 4, True))
+    assert k1(seen)
+
+
+# --- Q1 -------------------------------------------------------------------------------------------------
+
+
+def test_q1_sees_rows_beyond_the_budget(seen):
+    refresh(seen, 0.5, keys=[b"a:%d" % n for n in range(5)])
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+    refresh(seen, 0.6, keys=[b"a:%d" % n for n in range(5, 9)])
+    assert any("budget" in each for each in invariants.q1_budget_hold_and_gap(seen, PLAN))
+
+
+def test_q1_sees_touches_less_than_a_hold_apart(seen):
+    refresh(seen, 1.0)
+    refresh(seen, 2.01)
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+    refresh(seen, 2.5)
+    assert invariants.q1_budget_hold_and_gap(seen, PLAN)
+    hint(seen, 2.4, CHANGE)
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+
+
+def test_q1_sees_starts_less_than_a_gap_apart_whatever_was_asked(seen):
+    refresh(seen, 1.0)
+    hint(seen, 1.01, CHANGE)
+    refresh(seen, 1.0 + GAP / 2)
+    assert invariants.q1_budget_hold_and_gap(seen, PLAN)
+
+
+def test_q1_excepts_what_follows_a_failure(seen):
+    refresh(seen, 1.0, result=Result.FAILED)
+    refresh(seen, 1.0 + GAP / 2)
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+
+
+# --- M1, I1 ---------------------------------------------------------------------------------------------
+
+
+class FakeEngine:
+    """An engine at rest, as far as the checkers look into it."""
+
+    def __init__(self):
+        lane = SimpleNamespace(waiting=0, namespace=SimpleNamespace(max_backlog=10))
+        schedule = SimpleNamespace(waiting=0, _lanes={"a": lane})
+        self._dedup = SimpleNamespace(tails={}, running_keys=0, schedule=schedule, _running={}, _late=0)
+        self._marks, self.quarantine, self._troubles = [], [], []
+        self.pending = self.tracked = 0
+        self.lane = lane
+
+
+def world_of(engine):
+    source = SimpleNamespace(free=PLAN.concurrency)
+    process = SimpleNamespace(name="updater1")
+    updater = SimpleNamespace(engines=[engine], source=source, process=process)
+    outbox = SimpleNamespace(_keys=0, _bytes=0)
+    application = SimpleNamespace(client=SimpleNamespace(outbox=outbox))
+    broker = SimpleNamespace(done=[0], logs=[[]])
+    return SimpleNamespace(
+        plan=PLAN, keys=[KEY], updaters=[updater], applications=[application], broker=broker
+    )
+
+
+def test_m1_sees_a_table_beyond_its_cap():
+    engine = FakeEngine()
+    assert not invariants.over_caps(world_of(engine))
+    engine.lane.waiting = 11
+    engine.tracked = 2
+    engine._marks = range(PLAN.limits.absent + 1)
+    assert len(invariants.over_caps(world_of(engine))) == 3
+    assert invariants.reads_on(5, 5)
+    assert not invariants.reads_on(4, 5)
+
+
+def test_i1_sees_what_is_left_and_who_never_came_to_rest():
+    engine = FakeEngine()
+    assert not invariants.i1_every_key_ends_idle(world_of(engine), idle=True)
+    assert invariants.i1_every_key_ends_idle(world_of(engine), idle=False)
+    engine._troubles = [KEY]
+    assert invariants.i1_every_key_ends_idle(world_of(engine), idle=True)
+
+
+def test_died_names_the_process(seen):
+    assert not invariants.died(seen)
+    seen.died.append((1.0, "updater1", "KeyError(0)"))
+    assert invariants.died(seen)

@@ -1,0 +1,79 @@
+"""The whole service under every fault, 20,000 times: nothing that the design promises is ever broken.
+
+And the other way round: faults of the service put in on purpose are found within few schedules, or all of this would
+prove nothing. `docs/explanation/simulation.md` tells what runs and what is fake.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from simulated import campaign
+from simulated.faults import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = 1_000
+BLOCKS = 20
+LEAST = 500  # how often each kind of fault must have happened in all blocks together
+PLANTED_WITHIN = 400  # schedules
+
+pytestmark = pytest.mark.timeout(600)  # a block takes some 15 s of one core
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_service_keeps_every_promise_under_every_fault(block):
+    report = campaign.run_block(range(block * BLOCK, (block + 1) * BLOCK))
+    rate = report.schedules / report.seconds
+    print(f"{report.schedules} schedules, {rate:.0f}/s\n{campaign.table(report.fired)}")
+    assert not report.failures, campaign.explain(report.failures)
+    assert not [kind for kind in KINDS if report.fired[kind] < LEAST // BLOCKS]
+
+
+@pytest.mark.parametrize(
+    ("plant", "breaks"),
+    [
+        ("naive", "S1"),
+        ("naive", "S2"),
+        ("token after the read", "S1"),
+        ("no refresh after a refusal", "K1"),
+        ("no refresh after a refusal", "L1"),
+        ("commits scan", "K1"),
+        ("absent marks outlive changes", "K1"),
+        ("no hold-off", "S1"),
+        ("dropped changes leave the value", "L1"),
+        ("permits are not given back", "I1"),
+        ("reads on while full", "M1"),
+    ],
+)
+def test_simulation_finds_a_planted_fault(plant, breaks):
+    seed, violations = campaign.first_failure(range(PLANTED_WITHIN), plant, breaks)
+    print(f"seed {seed}: {violations[0]}")
+
+
+def trace_of(seed, hash_seed):
+    command = [sys.executable, str(ROOT / "tests/simulation/replay.py"), "--seed", str(seed), "--trace"]
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+def test_seed_makes_the_same_trace_whatever_the_hashes():
+    seeds = (3, 12, 29)
+    first, second = ([trace_of(seed, hash_seed) for seed in seeds] for hash_seed in (0, 4711))
+    assert first == second
+    assert all(trace.count("\n") > 50 for trace in first)
+    assert len(set(first)) == len(seeds)
+
+
+def test_failure_prints_the_command_that_shows_it_again():
+    seed, violations = campaign.first_failure(range(PLANTED_WITHIN), "commits scan", "K1")
+    text = campaign.explain([(seed, violations)], "commits scan")
+    command = text.splitlines()[0].split(": ", 1)[1].split(maxsplit=1)[1]
+    again = subprocess.run(
+        f"{sys.executable} {command}", shell=True, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 1
+    assert violations[0] in again.stdout
