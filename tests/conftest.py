@@ -1,3 +1,3 @@
-"""Fixtures for every test: real servers, started by the run itself."""
+"""Fixtures for every test: real servers, started by the run itself; and figures that tests want on the screen."""
 
-pytest_plugins = ["redis_fixture", "postgres_fixture"]
+pytest_plugins = ["figures", "redis_fixture", "postgres_fixture"]

@@ -160,7 +160,6 @@ class Engine:
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
-        self._report_ages(unit, now)
         if self._count_results(unit, answers) < len(answers):
             bad = {
                 key: answer
@@ -168,6 +167,7 @@ class Engine:
                 if answer.result not in FINISHING
             }
             self._settle(unit, bad, now)
+        self._report_ages(unit, now)
         self._finish(unit, answers, absent, now)
 
     def on_failure(self, unit: Unit, failure: Failure, now: float) -> None:
@@ -261,7 +261,6 @@ class Engine:
             unit.namespace.source.free += 1
             return False
         self._dedup.run(unit, self._policy.hold(unit.namespace), now)
-        self.tally.add("rows", len(unit.keys), unit.namespace.name)
         return True
 
     def _remove(self, unit: Unit, bad: set[bytes]) -> None:
@@ -309,7 +308,8 @@ class Engine:
                     self._dedup.again(unit, [key], refused, now)
                 else:
                     own = answer.result is not Result.TOO_OLD
-                    self._retry(unit, key, claim, Failure(answer.why or answer.result.value, own), now)
+                    failure = Failure(answer.why or answer.result.value, own)
+                    self._retry(unit, key, claim, failure=failure, now=now)
 
     def _fail(self, unit: Unit, failure: Failure, now: float) -> None:
         """The whole unit leaves: cut smaller when the fault is its own, as it was when it is not."""
@@ -322,7 +322,7 @@ class Engine:
                     if half:
                         self._dedup.again(unit, half, claim._replace(alone=True), now)
             elif failure.own:
-                self._retry(unit, keys[0], claim, failure, now)
+                self._retry(unit, keys[0], claim, failure=failure, now=now)
             else:
                 for key in keys:
                     self._troubles.failed(key, own=False)
@@ -331,7 +331,7 @@ class Engine:
                 )
         self._dedup.close(unit)
 
-    def _retry(self, unit: Unit, key: bytes, claim: Claim, failure: Failure, now: float) -> None:
+    def _retry(self, unit: Unit, key: bytes, claim: Claim, *, failure: Failure, now: float) -> None:
         """One key failed by its own fault: later again, or never again."""
         if not self._troubles.failed(key, own=failure.own):
             self._dedup.again(unit, [key], claim._replace(not_before=now + self._troubles.delay(key)), now)
@@ -390,5 +390,6 @@ class Engine:
         return written + unchanged
 
     def _report_ages(self, unit: Unit, now: float) -> None:
-        for claim, keys in unit.parts:
-            self.ages.append((unit.namespace.name, now - claim.since, len(keys)))
+        for claim, keys in unit.live_parts(self._dedup.seats):
+            if keys:
+                self.ages.append((unit.namespace.name, now - claim.since, len(keys)))

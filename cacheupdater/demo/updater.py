@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCRAPE_TIMEOUT_S = 1.0  # it takes 5 ms
-# rows as the keys of each statement: counted when it is sent, whereas rows_total follows once a second
 _SAMPLE = re.compile(
-    r'^cacheupdater_(unit_keys_sum|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE
+    r'^cacheupdater_(rows_total|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE
 )
 # Linux: the child asks to be killed with its parent, then becomes the updater; so no orphan stays, however we end
 _DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
@@ -136,7 +135,7 @@ class Updater:
         samples = {(name, kind): int(float(value)) for kind, name, value in _SAMPLE.findall(self._page())}
         return {
             lane.name: Cost(
-                samples.get((lane.name, "unit_keys_sum"), 0), samples.get((lane.name, "statements_total"), 0)
+                samples.get((lane.name, "rows_total"), 0), samples.get((lane.name, "statements_total"), 0)
             )
             for lane in (OURS, TOLD)
         }

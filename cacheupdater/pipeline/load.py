@@ -24,6 +24,7 @@ async def load(
     clock = asyncio.get_running_loop().time
     began = clock()
     observer.count("statements", 1, label=namespace)
+    observer.count("rows", len(captures), label=namespace)
     observer.measure("unit_keys", len(captures), label=namespace)
     values = await recipe.loader.load(captures)
     observer.measure("load_seconds", clock() - began, label=namespace)

@@ -105,8 +105,9 @@ class Partition:
     async def _read(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
-            while self.engine.full:
+            if self.engine.full:
                 await asyncio.sleep(FULL_PAUSE)
+                continue
             try:
                 messages = await self._around.queue.fetch(self._partition, FETCH_PACKS)
             except Unavailable as e:

@@ -12,12 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "client"), str(ROOT / "tests" / "support")]
 
-from simulated import campaign
-from simulated.plan import draw
-from simulated.plants import PLANTS
-
 
 def main():
+    from simulated import campaign
+    from simulated.plan import draw
+    from simulated.plants import PLANTS
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1, help="so many seeds from there on")

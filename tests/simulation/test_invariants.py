@@ -201,9 +201,7 @@ def test_s1_takes_a_write_through_for_an_invalidation_of_what_was_before(seen):
 def at_rest(seen, value):
     """A world of one key, which holds this at the end."""
     server = SimpleNamespace(get=lambda key: value)
-    return SimpleNamespace(
-        seen=seen, plan=PLAN, keys=[KEY], changes=[], cache=SimpleNamespace(server=server)
-    )
+    return SimpleNamespace(seen=seen, plan=PLAN, keys=[KEY], changes=[], cache=SimpleNamespace(server=server))
 
 
 def test_s2_sees_an_announced_change_that_the_cache_has_not(seen):

@@ -6,7 +6,6 @@ prove nothing. `docs/explanation/simulation.md` tells what runs and what is fake
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,9 +54,9 @@ def test_simulation_finds_a_planted_fault(plant, breaks):
 
 
 def trace_of(seed, hash_seed):
-    command = [sys.executable, str(ROOT / "tests/simulation/replay.py"), "--seed", str(seed), "--trace"]
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    replay = [sys.executable, str(ROOT / "tests/simulation/replay.py"), "--seed", str(seed), "--trace"]
+    command = ["env", f"PYTHONHASHSEED={hash_seed}", *replay]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_seed_makes_the_same_trace_whatever_the_hashes():

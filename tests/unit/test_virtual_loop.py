@@ -50,7 +50,7 @@ def test_loop_names_who_waits_when_nothing_will_ever_happen():
 
 
 async def spin():
-    while True:
+    while True:  # noqa: ASYNC110  that is the point
         await asyncio.sleep(0)
 
 

@@ -157,7 +157,9 @@ class SimWriter:
             if session not in self._sessions:
                 said = [answers.TOO_OLD] * len(entries)
             elif len(entries) > 1 and world.faults("redis_partial"):
-                await self._call(lambda: self._land(flight, token, entries[:1]), kind="write", session=session)
+                await self._call(
+                    lambda: self._land(flight, token, entries[:1]), kind="write", session=session
+                )
                 raise Unavailable("the connection was lost between two parts")
             else:
                 said, _ = await self._call(

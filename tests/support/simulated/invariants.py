@@ -195,7 +195,9 @@ def s2_at_rest_empty_or_equal(world):
             continue
         if _is_excepted(*last[key], seen.lag):
             continue
-        if is_announced(world, key, commits[-1].at) or _is_refreshed(seen, key, commits[-1].at + world.plan.lag):
+        if is_announced(world, key, commits[-1].at) or _is_refreshed(
+            seen, key, commits[-1].at + world.plan.lag
+        ):
             violations.append(
                 f"S2: {key!r} holds {value!r} at rest, the database {commits[-1].version} since"
                 f" {commits[-1].at:.4f}"

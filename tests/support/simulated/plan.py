@@ -58,7 +58,9 @@ def draw(seed):
         ways |= {"delete": 3, "hint": 1, "silence": 1}
     rates = draw_rates(random)
     if lags:
-        rates.pop("redis_clock_ahead", None)  # a hold-off is counted by Redis' clock: a jump would end it early
+        rates.pop(
+            "redis_clock_ahead", None
+        )  # a hold-off is counted by Redis' clock: a jump would end it early
     return Plan(
         seed=seed,
         rates=rates,

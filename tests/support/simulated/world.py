@@ -76,9 +76,7 @@ class Updater:
     def _build(self):
         world, plan = self._world, self._world.plan
         now = world.seen.clock()
-        self.source = Source(
-            "main", Bucket(plan.budget, plan.budget, now=now), concurrency=plan.concurrency
-        )
+        self.source = Source("main", Bucket(plan.budget, plan.budget, now=now), concurrency=plan.concurrency)
         writer = world.plant.writer(world.cache, self.process, world)
         quota = Bucket(plan.quota, plan.quota, now=now) if plan.quota else None
         self.namespaces = [
@@ -103,9 +101,7 @@ class Updater:
             for each in self.namespaces
         }
         self.observer = RecordingObserver()
-        self.around = Surroundings(
-            self.consumer, recipes, writer, self.observer, world.random.random
-        )
+        self.around = Surroundings(self.consumer, recipes, writer, self.observer, world.random.random)
         self.supervisor = Supervisor(self.consumer, self._make)
         self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
 
@@ -129,7 +125,7 @@ class Updater:
             await self.supervisor.run()
         except asyncio.CancelledError:
             raise
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001  whatever it is, it is a finding
             if not self.process.dead:
                 self._world.seen.died.append((self._world.seen.clock(), self.process.name, _flat(e)))
 

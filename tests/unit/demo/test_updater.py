@@ -12,7 +12,7 @@ cacheupdater_statements_total{namespace="ours"} 3.0
 cacheupdater_statements_total{namespace="inv"} 2.0
 cacheupdater_unit_keys_bucket{le="+Inf",namespace="ours"} 3.0
 cacheupdater_unit_keys_count{namespace="ours"} 3.0
-cacheupdater_unit_keys_sum{namespace="ours"} 120.0
+cacheupdater_rows_total{namespace="ours"} 120.0
 """
 
 
