@@ -126,11 +126,15 @@ def added(plain, ours, measure):
     deadline = time.perf_counter() + BUDGET_S
     for number in range(ROUNDS):
         for reply, seen in rounds.items():
-            refilled(ours)
-            order = (plain, ours, plain) if number % 2 else (ours, plain, plain)
+            order = (plain, ours, ours, plain) if number % 2 else (ours, plain, plain, ours)
             took = [measure(each, reply) for each in order]
-            first, second = (took[at] for at, each in enumerate(order) if each is plain)
-            seen.append((first + second, took[order.index(ours)] - (first + second) / 2, first - second))
+            ours_took, plain_took = (
+                [cost for cost, each in zip(took, order, strict=True) if each is one] for one in (ours, plain)
+            )
+            seen.append(
+                (sum(plain_took), (sum(ours_took) - sum(plain_took)) / 2, plain_took[0] - plain_took[1])
+            )
+            refilled(ours)
         if time.perf_counter() > deadline:
             break
     quiet = {reply: sorted(seen)[: len(seen) // 4 + 1] for reply, seen in rounds.items()}

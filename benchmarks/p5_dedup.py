@@ -20,7 +20,8 @@ from table import row
 
 from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.engine import Engine, Failure
+from cacheupdater.core.endings import Failure
+from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
@@ -114,7 +115,7 @@ class Run:
         while self.heads and self.heads[0][0] <= now:
             self.end(self.heads.popleft()[1], now)
         self.engine.cursor.advance()
-        self.engine.ages.clear()
+        self.engine.take_ages()
 
     def end(self, unit, now):
         lot = self.rng.random()

@@ -127,7 +127,7 @@ class Service:
         clock = asyncio.get_running_loop().time
         deadline = clock() + DRAIN
         partitions = range(self._config.queue.partitions)
-        while any(map(queue.backlog, partitions)) and clock() < deadline:
+        while any(map(queue.backlog, partitions)) and clock() < deadline:  # noqa: ASYNC110  no event says "all done"
             await asyncio.sleep(0.02)
         left = sum(map(queue.backlog, partitions))
         if left:

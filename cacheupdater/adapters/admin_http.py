@@ -134,7 +134,7 @@ class AdminServer:
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
             return await self._page(request)
-        except Exception as e:  # whatever fails inside is ours: logged by type, never shown
+        except Exception as e:  # noqa: BLE001  whatever fails inside is ours: logged by type, never shown
             _log.error("admin: %s failed: %s", request.path, type(e).__name__)  # its text may carry keys
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 

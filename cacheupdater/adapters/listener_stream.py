@@ -143,7 +143,7 @@ class StreamListener:
 
     async def _listen_unix(self, path: Path) -> None:
         sock = _bind_unix(path)
-        self._files.append((path, path.stat().st_ino))  # once, at the start, on a local path
+        self._files.append((path, path.stat().st_ino))  # noqa: ASYNC240  once, at the start, on a local path
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_unix_server(lambda: _Peer(self), sock=sock, backlog=BACKLOG))
         self.addresses.append(f"unix://{path}")
@@ -198,7 +198,7 @@ class _Peer(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._transport.write(self._listener.hello)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # the size is ours
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the size is ours
         return self._listener.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -210,7 +210,7 @@ class _Peer(asyncio.BufferedProtocol):
             self._transport.pause_reading()
             self.waiting = asyncio.get_running_loop().create_task(self._wait(refused, frames))
 
-    def connection_lost(self, exc: Exception | None) -> None:  # how it went is all the same
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  how it went is all the same
         self._gone = True
         if self.waiting:
             return  # keeps its place among the peers until the queue has what it sent
@@ -250,7 +250,7 @@ class _Peer(asyncio.BufferedProtocol):
         try:
             for partition, pack in frames:
                 if partition >= partitions:
-                    raise wire.Malformed("partition_out_of_range", str(partition))  # as any broken frame
+                    raise wire.Malformed("partition_out_of_range", str(partition))  # noqa: TRY301  as any broken frame
                 self._rest -= len(pack) + wire.FRAME_HEAD_BYTES
                 if not offer(partition, pack):
                     refused = partition, pack

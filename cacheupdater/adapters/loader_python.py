@@ -54,7 +54,7 @@ class PythonLoader:
             return self._checked(answer, dict(zip(wanted, keys, strict=True)))
         except CacheUpdaterError:
             raise
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001  a user's function may raise anything
             if limit.expired():
                 busy = ", as all its threads are busy" if self._free.locked() else ""
                 raise Unavailable(
@@ -130,7 +130,7 @@ def _attempted(target: str, function: Function, wanted: Wanted) -> Callable[[], 
     """Calls the function here; what is returned returns or raises its result elsewhere."""
     try:
         answer = function(wanted)
-    except BaseException as e:
+    except BaseException as e:  # noqa: BLE001  SystemExit in a user's function must not end a thread silently
         error = e if isinstance(e, Exception) else Faulty(f"{target} ended its thread by {type(e).__name__}")
 
         def again() -> object:

@@ -32,7 +32,7 @@ _EXTRAS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 2 (bad usage), 70 (internal failure, restart me) or 78 (bad configuration)."""
-    environ = os.environ
+    environ = os.environ  # noqa: TID251  the one place where the process' environment enters
     parser = _parser(environ)
     try:
         args = parser.parse_args(argv)

@@ -37,7 +37,7 @@ def serve(service: Runnable) -> int:
             return runner.run(_serve(service))
     except CacheUpdaterError:
         raise
-    except Exception:
+    except Exception:  # noqa: BLE001  the last line of defence: logged with passwords hidden, and an exit code
         _log.exception("stopped by an error that nobody expected")
         return exits.SOFTWARE
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from cacheupdater.config import units
 from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
 from cacheupdater.config.secrets import Url
-from cacheupdater.core.encoding import Encoding
+from cacheupdater.core.encoding import Encoding  # noqa: TC001  pydantic reads it
 
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
 _JITTER_MAX = 0.5  # more than half would make the ttl a lottery

@@ -85,7 +85,7 @@ def printable(text: str) -> str:
 
 def _text(value: object, form: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"must be {form}")
+        raise ValueError(f"must be {form}")  # noqa: TRY004  pydantic collects ValueError, a TypeError would pass through it
     return value.strip()
 
 

@@ -5,48 +5,35 @@ failed, an invalidation was acknowledged; and `step` whenever something may be d
 is atomic; it lives from the gain of a partition to its hand-over and is then forgotten as a whole.
 
 What to do when is decided by its parts: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may
-be committed), `retry` (failures), `absent` (rows that are not there), `brake` (rows that cannot be gone).
+be committed), `endings` (what becomes of a unit that has run), `removals` (changes that could not be served),
+`absent` (rows that are not there).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.absent import AbsentMarks
-from cacheupdater.core.answers import FINISHING, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.automaton import Action
-from cacheupdater.core.brake import Brake
 from cacheupdater.core.cursors import Cursor, Origin
 from cacheupdater.core.dedup import Dedup
+from cacheupdater.core.endings import Endings, Failure
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
-from cacheupdater.core.retry import Quarantine, Troubles
+from cacheupdater.core.removals import Removals
+from cacheupdater.core.retry import Troubles
 from cacheupdater.core.unit import URGENCY, Claim, Phase, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from cacheupdater.core.answers import Answer
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.policy import Policy
-
-
-class Failure(NamedTuple):
-    """Why a unit came to nothing. `own` means the fault of its keys or statement: cut it smaller and count it."""
-
-    error: str
-    own: bool
-
-
-@dataclass(slots=True)
-class Invalidation:
-    """Keys whose change could not be served: they must leave Redis before their hints are finished."""
-
-    keys: list[bytes] = field(default_factory=list)
-    origins: list[Origin] = field(default_factory=list)
+    from cacheupdater.core.removals import Invalidation
 
 
 class Work(NamedTuple):
@@ -71,17 +58,22 @@ class Engine:
     ) -> None:
         self.cursor = Cursor(offset)
         self.tally = Tally()
-        self.ages: list[tuple[str, float, int]] = []  # (namespace, seconds from hint to value, keys)
-        self.quarantine = Quarantine(limits)
         self._keyspace = keyspace
         self._policy = policy
         self._limits = limits
         self._marks = AbsentMarks(limits.absent)
         self._dedup = Dedup(limits, self._marks)
+        self._removals = Removals()
         self._troubles = Troubles(limits, random)
-        self._brakes: dict[Namespace, Brake] = {}
-        self._invalidation = Invalidation()
-        self._invalidating = 0
+        self.quarantine = self._troubles.quarantine
+        self._endings = Endings(
+            self._dedup,
+            self._marks,
+            policy=policy,
+            troubles=self._troubles,
+            removals=self._removals,
+            tally=self.tally,
+        )
         self._pruned = -inf
 
     # --- what can be asked ------------------------------------------------------------------------------
@@ -90,7 +82,7 @@ class Engine:
     def pending(self) -> int:
         """Live heads, tails and invalidations."""
         dedup = self._dedup
-        return dedup.schedule.waiting + dedup.running_keys + len(dedup.tails) + self._invalidating
+        return dedup.schedule.waiting + dedup.running_keys + len(dedup.tails) + self._removals.open
 
     @property
     def full(self) -> bool:
@@ -132,24 +124,22 @@ class Engine:
             self._touches(asked, self.cursor.here(), now)
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
-            self._fail(unit, Failure("evicted", own=False), now)
+            self._endings.failed(unit, Failure("evicted", own=False), now)
         if self._pruned + self._limits.prune <= now:
             self._pruned = now
             self._dedup.schedule.drop_aged(now)
         units = self._start(now)
         self._account_for_drops()
-        return Work(units, self._take_invalidation(), self._wake())
+        return Work(units, self._removals.take(), self._wake())
 
     def braked(self, unit: Unit, absent: Sequence[bytes], now: float) -> bool:
-        """Whether so many rows of this unit are suddenly absent that nothing may be deleted.
+        """Whether so many rows of this unit are suddenly absent that nothing may be deleted."""
+        return self._endings.braked(unit, absent, now)
 
-        Of a late unit nobody knows any more which keys were touched: its successor will tell.
-        """
-        if unit.phase is not Phase.RUNNING:
-            return bool(absent)
-        touched = {k for claim, keys in unit.parts if claim.kind is Kind.TOUCH for k in keys}
-        brake = self._brakes.setdefault(unit.namespace, Brake())
-        return brake.trips(len(touched), sum(key in touched for key in absent), now)
+    def take_ages(self) -> list[tuple[str, float, int]]:
+        """Since the last call: (namespace, seconds from a hint to its written value, keys)."""
+        ages, self._endings.ages = self._endings.ages, []
+        return ages
 
     def on_answers(
         self, unit: Unit, answers: Sequence[Answer], now: float, *, absent: Sequence[bytes] = ()
@@ -160,15 +150,7 @@ class Engine:
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
-        if self._count_results(unit, answers) < len(answers):
-            bad = {
-                key: answer
-                for key, answer in zip(unit.keys, answers, strict=True)
-                if answer.result not in FINISHING
-            }
-            self._settle(unit, bad, now)
-        self._report_ages(unit, now)
-        self._finish(unit, answers, absent, now)
+        self._endings.answered(unit, answers, now, absent=absent)
 
     def on_failure(self, unit: Unit, failure: Failure, now: float) -> None:
         """The unit came to nothing: its load failed, or Redis could not be reached."""
@@ -176,19 +158,13 @@ class Engine:
         unit.namespace.source.free += 1
         if unit.phase is Phase.RUNNING:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
-            self._fail(unit, failure, now)
+            self._endings.failed(unit, failure, now)
         else:
             self.tally.add("refreshes", 1, unit.namespace.name, reason="late")
 
     def on_invalidated(self, invalidation: Invalidation, *, done: bool) -> None:
         """Redis has acknowledged these removals, or they must be asked for again."""
-        if done:
-            self._invalidating -= len(invalidation.keys)
-            for origin in invalidation.origins:
-                origin.open -= 1
-        else:
-            self._invalidation.keys += invalidation.keys
-            self._invalidation.origins += invalidation.origins
+        self._removals.answered(invalidation, done=done)
 
     # --- hints ------------------------------------------------------------------------------------------
 
@@ -234,7 +210,7 @@ class Engine:
         self.tally.add("dropped", len(barred), reason="quarantined")
         if kind is Kind.CHANGE:
             origin.open += len(barred)
-            self._invalidate(barred, [origin] * len(barred))
+            self._removals.ask(barred, [origin] * len(barred))
         out = set(barred)
         return [key for key in keys if key not in out]
 
@@ -276,120 +252,17 @@ class Engine:
         for key in bad:
             del self._dedup.seats[key]
 
-    def _finish(self, unit: Unit, answers: Sequence[Answer], absent: Sequence[bytes], now: float) -> None:
-        """Whoever is still in the unit has written."""
-        seats = self._dedup.seats
-        gone = unit.gone
-        keys = unit.live(seats)
-        self._troubles.over(keys)
-        if absent:
-            tails = (
-                self._dedup.tails
-            )  # a tail is a change or touch since the head began: it ends the mark at once
-            known = [key for key in absent if seats.get(key) is unit and key not in tails]
-            self._marks.mark(known, unit.namespace.missing_ttl)
-        if self._policy.learns:
-            changed = [a.result is Result.WRITTEN for a in answers if not gone or a.result in FINISHING]
-            self._policy.on_loaded(keys, changed, now)
-        if len(unit.keys) == gone:
-            self._dedup.close(unit)
-        else:
-            self._dedup.finish(unit, now)
-
-    def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
-        """Keys whose write was not accepted leave the unit, each by its own rule."""
-        for claim, keys in unit.parts:
-            for key in keys:
-                answer = failed.get(key)
-                if answer is None:
-                    continue
-                if answer.result is Result.REFUSED:
-                    refused = claim.covering(Kind.CHANGE)._replace(not_before=now + answer.wait)
-                    self._dedup.again(unit, [key], refused, now)
-                else:
-                    own = answer.result is not Result.TOO_OLD
-                    failure = Failure(answer.why or answer.result.value, own)
-                    self._retry(unit, key, claim, failure=failure, now=now)
-
-    def _fail(self, unit: Unit, failure: Failure, now: float) -> None:
-        """The whole unit leaves: cut smaller when the fault is its own, as it was when it is not."""
-        parts = list(unit.parts)
-        cut = failure.own and len(unit.keys) > 1
-        for claim, keys in parts:
-            if cut:
-                middle = len(keys) // 2 if len(parts) == 1 else len(keys)
-                for half in (keys[:middle], keys[middle:]):
-                    if half:
-                        self._dedup.again(unit, half, claim._replace(alone=True), now)
-            elif failure.own:
-                self._retry(unit, keys[0], claim, failure=failure, now=now)
-            else:
-                for key in keys:
-                    self._troubles.failed(key, own=False)
-                self._dedup.again(
-                    unit, keys, claim._replace(not_before=now + self._troubles.delay(keys[0])), now
-                )
-        self._dedup.close(unit)
-
-    def _retry(self, unit: Unit, key: bytes, claim: Claim, *, failure: Failure, now: float) -> None:
-        """One key failed by its own fault: later again, or never again."""
-        if not self._troubles.failed(key, own=failure.own):
-            self._dedup.again(unit, [key], claim._replace(not_before=now + self._troubles.delay(key)), now)
-            return
-        tail = self._dedup.give_up(unit, key)
-        self._troubles.over([key])
-        self.quarantine.put(key, failure.error, now)
-        self.tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
-        if tail is not None:
-            tail.origin.open -= 1
-        if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
-            self._invalidate([key], [claim.origin])
-        else:
-            claim.origin.open -= 1
-
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""
         for namespace, keys, claim, reason in self._dedup.schedule.dropped:
             self.tally.add("dropped", len(keys), namespace.name, reason=reason)
             self._troubles.over(keys)
             if claim.kind is Kind.CHANGE:
-                self._invalidate(keys, [claim.origin] * len(keys))
+                self._removals.ask(keys, [claim.origin] * len(keys))
             else:
                 claim.origin.open -= len(keys)
         self._dedup.schedule.dropped.clear()
 
-    # --- small change -----------------------------------------------------------------------------------
-
-    def _invalidate(self, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
-        """The origins stay open until Redis has acknowledged."""
-        self._invalidating += len(keys)
-        self._invalidation.keys.extend(keys)
-        self._invalidation.origins.extend(origins)
-        self.tally.add("invalidations", len(keys))
-
-    def _take_invalidation(self) -> Invalidation | None:
-        if not self._invalidation.keys:
-            return None
-        taken, self._invalidation = self._invalidation, Invalidation()
-        return taken
-
     def _wake(self) -> float:
         waits = self._dedup.schedule.waiting > 0
         return min(self._dedup.wake(), self._pruned + self._limits.prune if waits else inf)
-
-    def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
-        """How many are plain successes: for almost every unit all of them, told without a look at each."""
-        written, unchanged = answers.count(WRITTEN), answers.count(UNCHANGED)
-        name = unit.namespace.name
-        self.tally.add("refreshes", written, name, reason=Result.WRITTEN.value)
-        self.tally.add("refreshes", unchanged, name, reason=Result.UNCHANGED.value)
-        if written + unchanged < len(answers):
-            for answer in answers:
-                if answer.result not in (Result.WRITTEN, Result.UNCHANGED):
-                    self.tally.add("refreshes", 1, name, reason=answer.result.value)
-        return written + unchanged
-
-    def _report_ages(self, unit: Unit, now: float) -> None:
-        for claim, keys in unit.live_parts(self._dedup.seats):
-            if keys:
-                self.ages.append((unit.namespace.name, now - claim.since, len(keys)))

@@ -45,11 +45,11 @@ class Fixed:
     def hold(self, namespace: Namespace) -> float:
         return namespace.every
 
-    def on_hints(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> Sequence[bytes]:
+    def on_hints(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> Sequence[bytes]:  # noqa: ARG002  the seam's signature
         return keys
 
     def on_loaded(self, keys: Sequence[bytes], changed: Sequence[bool], now: float) -> None:
         """Nothing to learn."""
 
-    def tick(self, now: float) -> Sequence[bytes]:
+    def tick(self, now: float) -> Sequence[bytes]:  # noqa: ARG002  the seam's signature
         return ()

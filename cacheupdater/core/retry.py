@@ -17,46 +17,6 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
 
 
-@dataclass(slots=True)
-class Trouble:
-    """`tries` make the delay longer, whatever failed; only `faults` (its own errors) count towards quarantine."""
-
-    tries: int = 0
-    faults: int = 0
-
-
-class Troubles:
-    """Keys that failed and have not succeeded since."""
-
-    def __init__(self, limits: Limits, random: Callable[[], float]) -> None:
-        self._limits = limits
-        self._random = random
-        self._troubles: dict[bytes, Trouble] = {}
-
-    def __len__(self) -> int:
-        return len(self._troubles)
-
-    def failed(self, key: bytes, *, own: bool) -> bool:
-        """One more failure; True when the key has used up its attempts."""
-        trouble = self._troubles.setdefault(key, Trouble())
-        trouble.tries += 1
-        trouble.faults += own
-        return trouble.faults >= self._limits.max_attempts
-
-    def delay(self, key: bytes) -> float:
-        """Seconds until the next try: doubling, at most `backoff_max`, half of it drawn by lot."""
-        trouble = self._troubles.get(key)
-        tries = min(trouble.tries, 16) if trouble else 1
-        full: float = min(self._limits.backoff * 2.0 ** (tries - 1), self._limits.backoff_max)
-        return full * (0.5 + 0.5 * self._random())
-
-    def over(self, keys: Iterable[bytes]) -> None:
-        """These keys succeeded, or were given up."""
-        if self._troubles:
-            for key in keys:
-                self._troubles.pop(key, None)
-
-
 @dataclass(frozen=True, slots=True)
 class Quarantined:
     """Why a key is not tried, and from when it is again."""
@@ -92,3 +52,44 @@ class Quarantine:
             return True
         del self.keys[key]
         return False
+
+
+@dataclass(slots=True)
+class Trouble:
+    """`tries` make the delay longer, whatever failed; only `faults` (its own errors) count towards quarantine."""
+
+    tries: int = 0
+    faults: int = 0
+
+
+class Troubles:
+    """Keys that failed and have not succeeded since."""
+
+    def __init__(self, limits: Limits, random: Callable[[], float]) -> None:
+        self.quarantine = Quarantine(limits)
+        self._limits = limits
+        self._random = random
+        self._troubles: dict[bytes, Trouble] = {}
+
+    def __len__(self) -> int:
+        return len(self._troubles)
+
+    def failed(self, key: bytes, *, own: bool) -> bool:
+        """One more failure; True when the key has used up its attempts."""
+        trouble = self._troubles.setdefault(key, Trouble())
+        trouble.tries += 1
+        trouble.faults += own
+        return trouble.faults >= self._limits.max_attempts
+
+    def delay(self, key: bytes) -> float:
+        """Seconds until the next try: doubling, at most `backoff_max`, half of it drawn by lot."""
+        trouble = self._troubles.get(key)
+        tries = min(trouble.tries, 16) if trouble else 1
+        full: float = min(self._limits.backoff * 2.0 ** (tries - 1), self._limits.backoff_max)
+        return full * (0.5 + 0.5 * self._random())
+
+    def over(self, keys: Iterable[bytes]) -> None:
+        """These keys succeeded, or were given up."""
+        if self._troubles:
+            for key in keys:
+                self._troubles.pop(key, None)

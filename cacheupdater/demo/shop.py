@@ -89,7 +89,7 @@ class BackOffice(threading.Thread):
                 connection.execute("PRAGMA synchronous = OFF")  # this shop need not survive a power cut
                 while not self._stopping.wait(self._random.expovariate(plan.CHANGES_PER_S)):
                     self._change(connection)
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001  told to the conductor, which ends with it
             self.failure = e
 
     def _change(self, connection: sqlite3.Connection) -> None:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCRAPE_TIMEOUT_S = 1.0  # it takes 5 ms
-_SAMPLE = re.compile(
-    r'^cacheupdater_(rows_total|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE
-)
+_SAMPLE = re.compile(r'^cacheupdater_(rows_total|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE)
 # Linux: the child asks to be killed with its parent, then becomes the updater; so no orphan stays, however we end
 _DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
-from cacheupdater.core.engine import Engine, Failure, Invalidation
+from cacheupdater.core.endings import Failure
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from cacheupdater.core.answers import Answer
+    from cacheupdater.core.engine import Engine
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.removals import Invalidation
     from cacheupdater.core.unit import Unit
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
@@ -223,8 +225,7 @@ class Partition:
         observer, engine = self._around.observer, self.engine
         for (metric, label, reason), amount in engine.tally.drain().items():
             observer.count(metric, amount, label=label, reason=reason)
-        ages, engine.ages = engine.ages, []
-        for name, seconds, _ in ages:
+        for name, seconds, _ in engine.take_ages():
             observer.measure("age_seconds", seconds, label=name)
         levels: tuple[tuple[Metric, int], ...] = (
             ("pending", engine.pending),

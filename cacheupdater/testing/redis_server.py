@@ -49,7 +49,7 @@ def executables() -> tuple[Path, ...]:
 @cache
 def version(executable: Path) -> str:
     """What the executable says of itself, such as "6.2.14"."""
-    said = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True)
+    said = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True)  # noqa: S603  found above
     return said.stdout.partition("v=")[2].split()[0]
 
 
@@ -108,7 +108,7 @@ class RedisServer:
         if sys.platform == "linux":
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *command]
         with Path(folder, "redis.log").open("wb") as log:
-            return subprocess.Popen(
+            return subprocess.Popen(  # noqa: S603  our own command line
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )  # a session of its own: Ctrl-C in the terminal is for the program, which then stops its server
 

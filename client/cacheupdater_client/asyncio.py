@@ -185,7 +185,7 @@ class ObservedPipeline(Pipeline):
         returned(self._hints, args, reply)
         return reply
 
-    async def execute(self, raise_on_error: bool = True) -> Any:
+    async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002  redis-py's signature
         """As redis-py's."""
         queued = self._queued
         try:

@@ -90,7 +90,7 @@ class Buffer:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
         try:
             data = bytes(self._encode(key))
-        except Exception:
+        except Exception:  # noqa: BLE001  a foreign encoder may raise anything, and the caller must not notice
             self.dropped["unencodable"] += 1
             return
         if not 0 < len(data) <= KEY_BYTES_MAX:
@@ -175,7 +175,7 @@ class Buffer:
         for key, count in taken.items():
             try:
                 data = key if isinstance(key, bytes) else bytes(self._encode(key))
-            except Exception:
+            except Exception:  # noqa: BLE001  as in add
                 data = b""
             if not data:
                 self.dropped["unencodable"] += count

@@ -186,7 +186,7 @@ class ObservedPipeline(Pipeline):
             returned(self._hints, args, reply)
         return reply
 
-    def execute(self, raise_on_error: bool = True) -> Any:
+    def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002  redis-py's signature
         """As redis-py's."""
         queued = self._queued
         try:
@@ -226,7 +226,7 @@ def wrap(client: Any, *, emit: str | None = "auto", only: Sequence[str | bytes] 
     if isinstance(client, Pipeline):
         raise TypeError("wrap the client that makes the pipelines")
     if not isinstance(client, redis.Redis):
-        from cacheupdater_client.asyncio import wrap as wrap_asyncio
+        from cacheupdater_client.asyncio import wrap as wrap_asyncio  # noqa: PLC0415  it imports this module
 
         return wrap_asyncio(client, emit=emit, only=only)
     if not isinstance(client, Observed):

@@ -16,7 +16,7 @@ SECONDS = 8  # the shortest with time for the kill in the middle
 def demo(tmp_path, seconds):
     """Its temporary files in a place of the test's."""
     command = [sys.executable, "-m", "cacheupdater", "demo", "--plain", "--duration", str(seconds)]
-    environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}  # noqa: TID251  handed on to a child
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -28,7 +28,7 @@ class Shop:
 
     def environ(self):
         ours = {"REDIS_URL": self.redis_url, "SHOP_DB": self.database, "HINTS": self.socket}
-        return {**os.environ, **ours, "CACHEUPDATER_EMIT": self.emit}
+        return {**os.environ, **ours, "CACHEUPDATER_EMIT": self.emit}  # noqa: TID251  handed on to a child
 
     def run(self, program, *args):
         command = [sys.executable, FIRST / program, *args]

@@ -31,7 +31,7 @@ SOON = 10.0  # s: whatever should happen has happened by then, on any machine
 async def until(condition):
     """Wait for something that happens by itself."""
     async with asyncio.timeout(SOON):
-        while not condition():  # what is waited for is on the other side of a socket
+        while not condition():  # noqa: ASYNC110  what is waited for is on the other side of a socket
             await asyncio.sleep(0.002)
 
 

@@ -61,7 +61,7 @@ def postgres_url(pg_url):
 
 async def _until(true):
     async with asyncio.timeout(5):
-        while not true():
+        while not true():  # noqa: ASYNC110  threads and peers set no event
             await asyncio.sleep(0.005)
 
 
@@ -337,6 +337,9 @@ async def test_server_that_goes_away_is_unavailable_and_comes_back_by_itself(pos
     postgres_server.start()
     for _ in range(10):
         assert await loader.load([(1,)]), "no connection of before is tried again"
+    await asyncio.to_thread(postgres_server.stop)
+    await asyncio.to_thread(postgres_server.start)
+    assert await loader.load([(1,)]), "a connection that was closed meanwhile fails nobody"
     await source.close()
 
 
@@ -433,7 +436,7 @@ async def test_statement_is_compiled_once_and_stays_prepared(postgres):
     assert len(postgres._engine.sync_engine._compiled_cache) == 1
     plans = SqlLoader(
         postgres,
-        "SELECT 1 AS id, count(*) AS n\nFROM pg_prepared_statements WHERE statement LIKE '%FROM product_%' AND 1 IN :id",
+        "SELECT 1 AS id, count(*) AS n FROM pg_prepared_statements WHERE statement LIKE '%products%' AND statement NOT LIKE '%pg_prepared%' AND 1 IN :id",
         PRODUCT,
         columns=["n"],
     )
@@ -482,10 +485,3 @@ class _Relay:
             if not self.silent:
                 writer.write(data)
         writer.close()
-
-
-async def test_column_keeps_a_name_with_a_dot(source):
-    loader = SqlLoader(
-        source, 'SELECT id, name AS "p.name" FROM products WHERE id IN :id', PRODUCT, columns=["p.name"]
-    )
-    assert await loader.load([(1,)]) == {(1,): {"p.name": "one"}}

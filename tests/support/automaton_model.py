@@ -111,7 +111,7 @@ class Model:
         self.counts[said] = self.counts.get(said, 0) + 1
         return said
 
-    def _decide(self, key: Key, kind: Kind, now: float) -> str:
+    def _decide(self, key: Key, kind: Kind, now: float) -> str:  # noqa: PLR0911  one return per rule
         if key.due:
             return "merge"  # "A head is due from acceptance ...; hints that arrive meanwhile merge into it."
         if kind is Kind.TOUCH and key.seated and now < key.began + key.hold:

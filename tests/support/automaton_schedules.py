@@ -17,7 +17,8 @@ from automaton_model import Key, Model, Violation, require
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.cursors import Cursor, Origin
-from cacheupdater.core.engine import Engine, Failure, Invalidation
+from cacheupdater.core.endings import Failure
+from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
@@ -28,6 +29,7 @@ from cacheupdater.core.unit import Phase, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cacheupdater.core.removals import Invalidation
     from cacheupdater.core.schedule import Dropped, Schedule
     from cacheupdater.core.unit import Claim, Tail
 
@@ -532,8 +534,8 @@ class Play:
         for _, names, claim, _ in engine._dedup.schedule.dropped:  # the next step will account for them
             lost += len(names) if claim.kind is Kind.CHANGE else 0
             expected = min(expected, claim.origin.offset)
-        require(engine._invalidating + lost == removals, "invalidations", engine._invalidating, removals)
-        require(engine.pending == live + engine._invalidating, "pending", engine.pending, live)
+        require(engine._removals.open + lost == removals, "invalidations", engine._removals.open, removals)
+        require(engine.pending == live + engine._removals.open, "pending", engine.pending, live)
         before, done = engine.cursor.done, engine.cursor.advance()
         require(before <= done == expected, "done is", done, "after", before, "and should be", expected)
 
@@ -581,7 +583,7 @@ class Play:
             engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off"
         )
         require(not engine._troubles, "troubles are left")
-        require(not engine._invalidation.keys, "an invalidation is left")
+        require(not engine._removals._next.keys, "an invalidation is left")
         for lane in schedule._lanes.values():
             require(not (lane.ready or lane.waiting), "a lane counts keys that are gone")
         require(

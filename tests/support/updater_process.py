@@ -76,7 +76,7 @@ class Updater:
         imports = {
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "client"), str(Path(__file__).parent)))
         }
-        self._environment = {**os.environ, **imports, **(environment or {})}
+        self._environment = {**os.environ, **imports, **(environment or {})}  # noqa: TID251  a child inherits it
         self._process = None
 
     @property
@@ -109,7 +109,7 @@ class Updater:
         readable, _, _ = select.select([out], [], [], READY_S)
         line = out.readline() if readable else b""
         assert line.startswith(b"ready"), (
-            f"no ready line within {READY_S:g} s, but {line!r}; log:\n{self.log}"
+            f"no ready line, but {line!r} (waited for at most {READY_S:g} s); log:\n{self.log}"
         )
         return line.decode().split()[1:]
 

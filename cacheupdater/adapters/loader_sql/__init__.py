@@ -18,7 +18,7 @@ import asyncio
 import re
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from sqlalchemy import event
 from sqlalchemy.engine import make_url
@@ -101,7 +101,7 @@ class SqlSource:
         wanted = spelled + [quoted(name).replace(":", r"\:") for name in columns or () if name not in names]
         what = "*" if columns is None else ", ".join(wanted)
         condition = f"{spelled[0]} IN :keys" if len(names) == 1 else f"({', '.join(spelled)}) IN :keys"
-        return f"SELECT {what} FROM {'.'.join(map(quoted, table.split('.')))} WHERE {condition}"
+        return f"SELECT {what} FROM {'.'.join(map(quoted, table.split('.')))} WHERE {condition}"  # noqa: S608  quoted names
 
     def statement(self, sql: str, names: tuple[str, ...], types: Sequence[CaptureType]) -> TextClause:
         """The statement of one loader, for `fetch`; Misconfigured says what is wrong with its text."""
@@ -131,7 +131,7 @@ class SqlSource:
             raise Unavailable(
                 "all connections of the source are busy: more loads at once than its pool_size"
             ) from None
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001  no key is to blame for a connection that cannot be made, whatever the reason
             raise Unavailable(f"cannot connect: {self._driver.translated(e)}") from None
 
     async def _run(self, asked: TextClause, parameters: Mapping[str, object]) -> _Rows:
@@ -144,9 +144,11 @@ class SqlSource:
             if self._driver.outdated(e):
                 raise _Outdated from None
             raise self._driver.translated(e) from None
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001  drivers raise more than their own errors; all are told as ours
+            raw = (await connection.get_raw_connection()).dbapi_connection
+            lost = not self._driver.alive(cast("AdaptedConnection", raw))
             await connection.invalidate()  # SQLAlchemy does not know this error, nor we what state it leaves
-            raise self._driver.translated(e) from None
+            raise Unavailable("the connection was lost") if lost else self._driver.translated(e) from None
         finally:
             await connection.close()
 

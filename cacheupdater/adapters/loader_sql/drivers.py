@@ -46,7 +46,7 @@ class Driver:
         """The same database, for our driver."""
         return url
 
-    def arguments(self, statement_timeout: float) -> dict[str, object]:
+    def arguments(self, statement_timeout: float) -> dict[str, object]:  # noqa: ARG002  others have one
         """What the engine is made with: read-only where possible, with the database's own deadline."""
         return {"pool_pre_ping": True}  # one more round trip, as `alive` cannot know
 
@@ -66,14 +66,14 @@ class Driver:
         """The binds' values for these bound keys."""
         return {"keys": [key[0] for key in keys] if len(keys[0]) == 1 else keys}
 
-    def alive(self, connection: AdaptedConnection) -> bool:
+    def alive(self, connection: AdaptedConnection) -> bool:  # noqa: ARG002  others know
         """Whether the connection is not known to be dead, without asking the server."""
         return True
 
     def abort(self, connection: AdaptedConnection) -> None:
         """Ends what runs on the connection, before SQLAlchemy throws it away. Called inside its greenlet."""
 
-    def outdated(self, error: BaseException) -> bool:
+    def outdated(self, error: BaseException) -> bool:  # noqa: ARG002  others know
         """Whether the statement failed because a table has changed since it was prepared."""
         return False
 
@@ -125,7 +125,7 @@ class PostgreSql(Driver):
         """One array per capture, so that the text never varies and stays prepared."""
         binds = [bindparam(f"key{at}", type_=ARRAY(self._ARRAYS[kind]())) for at, kind in enumerate(types)]
         listed = ", ".join(f":{bind.key}" for bind in binds)
-        several = f"IN (SELECT * FROM unnest({listed}))"
+        several = f"IN (SELECT * FROM unnest({listed}))"  # noqa: S608  names of binds only
         return f"= ANY({listed})" if len(binds) == 1 else several, binds
 
     def bound(self, keys: Sequence[Captures]) -> Sequence[Captures]:
@@ -186,10 +186,7 @@ class Sqlite(Driver):
         return url.update_query_dict({"mode": "ro", "uri": "true"})
 
     def arguments(self, statement_timeout: float) -> dict[str, object]:
-        return {
-            "connect_args": {"timeout": statement_timeout},  # how long to wait for a lock
-            "execution_options": {"sqlite_raw_colnames": True},  # a column "a.b" keeps its whole name
-        }
+        return {"connect_args": {"timeout": statement_timeout}}  # how long to wait for a lock
 
     def abort(self, connection: AdaptedConnection) -> None:
         connection.run_async(lambda raw: raw.interrupt())  # else its thread would run on to the end

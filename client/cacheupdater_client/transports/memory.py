@@ -23,7 +23,7 @@ class MemoryLink:
         self._put = 0
         self.connected = False
 
-    def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
+    def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:  # noqa: ARG002  as every link: no time needed here
         """Puts what there is room for."""
         hello = self._box.hello
         self.connected = hello is not None

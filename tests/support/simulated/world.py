@@ -46,14 +46,14 @@ class SimEngine(Engine):
             self._note_drops(dropped.keys, dropped.reason)
         super()._account_for_drops()
 
-    def _outside_quarantine(self, keys, *rest):
-        outside = super()._outside_quarantine(keys, *rest)
+    def _outside_quarantine(self, keys, *rest, **named):
+        outside = super()._outside_quarantine(keys, *rest, **named)
         self._note_drops(sorted(set(keys) - set(outside)), "quarantined")
         return outside
 
-    def _retry(self, unit, key, *rest):
+    def _retry(self, unit, key, *rest, **named):
         before = self.quarantine.keys.get(key)
-        super()._retry(unit, key, *rest)
+        super()._retry(unit, key, *rest, **named)
         if self.quarantine.keys.get(key) is not before:
             self._note_drops([key], "quarantined")
 

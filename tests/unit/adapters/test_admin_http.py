@@ -50,7 +50,7 @@ async def server(service):
 async def until(condition):
     """Wait for something that happens by itself."""
     async with asyncio.timeout(SOON):
-        while not condition():  # what is waited for is on the other side of a socket
+        while not condition():  # noqa: ASYNC110  what is waited for is on the other side of a socket
             await asyncio.sleep(0.001)
 
 

@@ -16,8 +16,10 @@ from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.budget import Bucket
 from cacheupdater.core.cursors import Cursor
 from cacheupdater.core.dedup import Dedup
+from cacheupdater.core.endings import Endings
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.unit import URGENCY, Claim, Phase, Tail
@@ -39,7 +41,7 @@ def ticket_ignored(patch):
         for key in keys_of.get(unit, ()):
             other = self._dedup.seats.get(key)
             if unit.phase is Phase.OVER and other is not None and other.phase is Phase.RUNNING:
-                self._finish(other, [Answer(Result.WRITTEN)] * len(other.keys), (), now)
+                self._endings._finish(other, [Answer(Result.WRITTEN)] * len(other.keys), (), now)
 
     patch(Dedup, "run", remember)
     patch(Engine, "on_answers", end_anyone)
@@ -63,11 +65,11 @@ def tail_timed_from_its_enqueue(patch):
 
 
 def failed_head_keeps_its_seat(patch):
-    patch(Engine, "_settle", lambda self, unit, failed, now: None)
+    patch(Endings, "_settle", lambda self, unit, failed, now: None)
 
 
 def no_refresh_after_a_refused_write(patch):
-    settle = Engine._settle
+    settle = Endings._settle
 
     def forget_refused(self, unit, failed, now):
         for claim, keys in unit.parts:
@@ -79,7 +81,7 @@ def no_refresh_after_a_refused_write(patch):
                         tail.origin.open -= 1
         settle(self, unit, {k: a for k, a in failed.items() if a.result is not Result.REFUSED}, now)
 
-    patch(Engine, "_settle", forget_refused)
+    patch(Endings, "_settle", forget_refused)
 
 
 def cursor_past_an_unfinished_hint(patch):
@@ -95,7 +97,7 @@ def dropped_change_without_invalidation(patch):
         for origin in origins:
             origin.open -= 1
 
-    patch(Engine, "_invalidate", forget)
+    patch(Removals, "ask", forget)
 
 
 def hold_counted_from_acceptance(patch):
@@ -175,16 +177,16 @@ def eviction_passes_nothing_on(patch):
                     tail.origin.open -= 1
         self._dedup.close(unit)
 
-    patch(Engine, "_fail", close_all)
+    patch(Endings, "failed", close_all)
 
 
 def refused_head_is_due_as_it_was(patch):
-    settle = Engine._settle
+    settle = Endings._settle
 
     def as_touch(self, unit, failed, now):
         settle(self, unit, {k: a._replace(wait=0.0) for k, a in failed.items()}, now)
 
-    patch(Engine, "_settle", as_touch)
+    patch(Endings, "_settle", as_touch)
 
 
 def own_errors_never_count(patch):
@@ -202,14 +204,14 @@ def absent_mark_outlives_a_change(patch):
 
 
 def absent_mark_hides_what_came_while_it_ran(patch):
-    finish = Engine._finish
+    finish = Endings._finish
 
     def mark_all(self, unit, answers, absent, now):
         marked = [key for key in absent if self._dedup.seats.get(key) is unit]
         finish(self, unit, answers, absent, now)
         self._marks.mark(marked, unit.namespace.missing_ttl)
 
-    patch(Engine, "_finish", mark_all)
+    patch(Endings, "_finish", mark_all)
 
 
 def bucket_begins_full(patch):
@@ -305,7 +307,7 @@ def first_seed_that_finds_it() -> int | None:
             return None
         try:
             play(seed)
-        except Exception:
+        except Exception:  # noqa: BLE001  a planted fault may end in anything but silence
             return seed
     return None
 

@@ -1,0 +1,166 @@
+"""What becomes of a unit that has run: finished, due again, cut smaller, or never again.
+
+Called by the engine with the answers to a unit's writes, or with its failure; only its ticket's holder gets here.
+Keys leave the unit one by one, each by its own rule; whoever is left has written. Lives as long as its engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.answers import FINISHING, UNCHANGED, WRITTEN, Answer, Result
+from cacheupdater.core.brake import Brake
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.unit import Claim, Phase, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.core.absent import AbsentMarks
+    from cacheupdater.core.dedup import Dedup
+    from cacheupdater.core.metrics import Tally
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.policy import Policy
+    from cacheupdater.core.removals import Removals
+    from cacheupdater.core.retry import Troubles
+
+
+class Failure(NamedTuple):
+    """Why a unit came to nothing. `own` means the fault of its keys or statement: cut it smaller and count it."""
+
+    error: str
+    own: bool
+
+
+class Endings:
+    """The rules for the end of a head."""
+
+    def __init__(
+        self,
+        dedup: Dedup,
+        marks: AbsentMarks,
+        *,
+        policy: Policy,
+        troubles: Troubles,
+        removals: Removals,
+        tally: Tally,
+    ) -> None:
+        self.ages: list[tuple[str, float, int]] = []  # (namespace, seconds from hint to value, keys)
+        self.troubles = troubles
+        self._dedup = dedup
+        self._marks = marks
+        self._policy = policy
+        self._removals = removals
+        self._tally = tally
+        self._brakes: dict[Namespace, Brake] = {}
+
+    def braked(self, unit: Unit, absent: Sequence[bytes], now: float) -> bool:
+        """Whether so many rows of this unit are suddenly absent that nothing may be deleted.
+
+        Of a late unit nobody knows any more which keys were touched: its successor will tell.
+        """
+        if unit.phase is not Phase.RUNNING:
+            return bool(absent)
+        touched = {k for claim, keys in unit.parts if claim.kind is Kind.TOUCH for k in keys}
+        brake = self._brakes.setdefault(unit.namespace, Brake())
+        return brake.trips(len(touched), sum(key in touched for key in absent), now)
+
+    def answered(self, unit: Unit, answers: Sequence[Answer], now: float, *, absent: Sequence[bytes]) -> None:
+        """The writes of a running unit were answered, in the order of its keys."""
+        if self._count_results(unit, answers) < len(answers):
+            bad = {
+                key: answer
+                for key, answer in zip(unit.keys, answers, strict=True)
+                if answer.result not in FINISHING
+            }
+            self._settle(unit, bad, now)
+        self._report_ages(unit, now)
+        self._finish(unit, answers, absent, now)
+
+    def failed(self, unit: Unit, failure: Failure, now: float) -> None:
+        """The whole unit leaves: cut smaller when the fault is its own, as it was when it is not."""
+        parts = list(unit.parts)
+        cut = failure.own and len(unit.keys) > 1
+        for claim, keys in parts:
+            if cut:
+                middle = len(keys) // 2 if len(parts) == 1 else len(keys)
+                for half in (keys[:middle], keys[middle:]):
+                    if half:
+                        self._dedup.again(unit, half, claim._replace(alone=True), now)
+            elif failure.own:
+                self._retry(unit, keys[0], claim, failure=failure, now=now)
+            else:
+                for key in keys:
+                    self.troubles.failed(key, own=False)
+                self._dedup.again(
+                    unit, keys, claim._replace(not_before=now + self.troubles.delay(keys[0])), now
+                )
+        self._dedup.close(unit)
+
+    def _finish(self, unit: Unit, answers: Sequence[Answer], absent: Sequence[bytes], now: float) -> None:
+        """Whoever is still in the unit has written."""
+        seats = self._dedup.seats
+        gone = unit.gone
+        keys = unit.live(seats)
+        self.troubles.over(keys)
+        if absent:
+            tails = (
+                self._dedup.tails
+            )  # a tail is a change or touch since the head began: it ends the mark at once
+            known = [key for key in absent if seats.get(key) is unit and key not in tails]
+            self._marks.mark(known, unit.namespace.missing_ttl)
+        if self._policy.learns:
+            changed = [a.result is Result.WRITTEN for a in answers if not gone or a.result in FINISHING]
+            self._policy.on_loaded(keys, changed, now)
+        if len(unit.keys) == gone:
+            self._dedup.close(unit)
+        else:
+            self._dedup.finish(unit, now)
+
+    def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
+        """Keys whose write was not accepted leave the unit, each by its own rule."""
+        for claim, keys in unit.parts:
+            for key in keys:
+                answer = failed.get(key)
+                if answer is None:
+                    continue
+                if answer.result is Result.REFUSED:
+                    refused = claim.covering(Kind.CHANGE)._replace(not_before=now + answer.wait)
+                    self._dedup.again(unit, [key], refused, now)
+                else:
+                    own = answer.result is not Result.TOO_OLD
+                    failure = Failure(answer.why or answer.result.value, own)
+                    self._retry(unit, key, claim, failure=failure, now=now)
+
+    def _retry(self, unit: Unit, key: bytes, claim: Claim, *, failure: Failure, now: float) -> None:
+        """One key failed by its own fault: later again, or never again."""
+        if not self.troubles.failed(key, own=failure.own):
+            self._dedup.again(unit, [key], claim._replace(not_before=now + self.troubles.delay(key)), now)
+            return
+        tail = self._dedup.give_up(unit, key)
+        self.troubles.over([key])
+        self.troubles.quarantine.put(key, failure.error, now)
+        self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
+        if tail is not None:
+            tail.origin.open -= 1
+        if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
+            self._removals.ask([key], [claim.origin])
+        else:
+            claim.origin.open -= 1
+
+    def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
+        """How many are plain successes: for almost every unit all of them, told without a look at each."""
+        written, unchanged = answers.count(WRITTEN), answers.count(UNCHANGED)
+        name = unit.namespace.name
+        self._tally.add("refreshes", written, name, reason=Result.WRITTEN.value)
+        self._tally.add("refreshes", unchanged, name, reason=Result.UNCHANGED.value)
+        if written + unchanged < len(answers):
+            for answer in answers:
+                if answer.result not in (Result.WRITTEN, Result.UNCHANGED):
+                    self._tally.add("refreshes", 1, name, reason=answer.result.value)
+        return written + unchanged
+
+    def _report_ages(self, unit: Unit, now: float) -> None:
+        for claim, keys in unit.live_parts(self._dedup.seats):
+            if keys:
+                self.ages.append((unit.namespace.name, now - claim.since, len(keys)))

@@ -1,0 +1,54 @@
+"""Keys that must leave Redis because a change of theirs was dropped or quarantined: dropping never leaves an old value.
+
+The engine collects them, the partition asks Redis for them, and their packs are not done before Redis has
+acknowledged. Lives as long as its engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.cursors import Origin
+
+
+@dataclass(slots=True)
+class Invalidation:
+    """One request to Redis; the origins are parallel to the keys and stay open meanwhile."""
+
+    keys: list[bytes] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+
+
+class Removals:
+    """What Redis has been, or must be, asked to remove."""
+
+    def __init__(self) -> None:
+        self.open = 0  # keys that Redis has not acknowledged
+        self._next = Invalidation()
+
+    def ask(self, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
+        """These shall go with the next request. Their origins are open already."""
+        self.open += len(keys)
+        self._next.keys.extend(keys)
+        self._next.origins.extend(origins)
+
+    def take(self) -> Invalidation | None:
+        """The next request, if there is anything in it."""
+        if not self._next.keys:
+            return None
+        taken, self._next = self._next, Invalidation()
+        return taken
+
+    def answered(self, invalidation: Invalidation, *, done: bool) -> None:
+        """Acknowledged, or to be asked for again."""
+        if not done:
+            self._next.keys += invalidation.keys
+            self._next.origins += invalidation.origins
+            return
+        self.open -= len(invalidation.keys)
+        for origin in invalidation.origins:
+            origin.open -= 1

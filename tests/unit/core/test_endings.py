@@ -1,0 +1,204 @@
+"""How heads end: refused, failed, cut smaller, quarantined, evicted; and what their neighbours notice."""
+
+from __future__ import annotations
+
+import pytest
+from engine_story import Story, namespace, plenty
+
+from cacheupdater.core.answers import BRAKED, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
+from cacheupdater.core.budget import Source
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.unit import Phase
+
+A, B, C = b"p:1", b"p:2", b"p:3"
+
+
+# --- a touch ---------------------------------------------------------------------------------------------
+
+
+# --- ends that did not write -----------------------------------------------------------------------------
+
+
+def test_refused_write_is_loaded_again_as_a_change_not_before_the_floor():
+    story = Story()
+    story.touch(A, at=0.0)
+    story.end(story.start(0.0), 0.1, Result.REFUSED, wait=0.5)
+
+    assert story.starts(0.59) == []
+    ((claim, _),) = story.start(0.6).parts
+    assert claim.kind is Kind.CHANGE
+
+
+@pytest.mark.parametrize("answer", [WRONG_TYPE, BRAKED, Answer(Result.FAILED)])
+def test_key_with_five_errors_of_its_own_is_quarantined(answer):
+    story = Story()
+    story.touch(A, at=0.0)
+    now, tries = 0.0, 0
+    while not story.engine.quarantine.keys:
+        work = story.step(now)
+        for unit in work.units:
+            tries += 1
+            story.engine.on_answers(unit, [answer], now)
+        now = work.wake if not work.units else now
+
+    assert tries == 5
+    record = story.engine.quarantine.keys[A]
+    assert (record.error, record.until - record.since) == (answer.result.value, 60.0)
+    story.touch(A, at=now + 59.0)
+    assert story.starts(now + 59.0) == []
+    story.touch(A, at=now + 60.0)
+    assert story.starts(now + 60.0) == [[A]]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda story, unit, at: story.end(unit, at, Result.REFUSED),
+        lambda story, unit, at: story.end(unit, at, Result.TOO_OLD),
+        lambda story, unit, at: story.fail(unit, at, own=False),
+        lambda story, unit, at: story.step(at + 3.0),
+    ],
+    ids=["refused", "too old", "timeout or connection", "evicted"],
+)
+def test_what_is_not_a_fault_of_the_key_never_quarantines_it(end):
+    story = Story(backlog_age=1000.0)
+    story.change(A, at=0.0)
+    now = 0.0
+    for _ in range(40):
+        work = story.step(now)
+        for unit in work.units:
+            end(story, unit, now)
+        now = max(now, story.step(now).wake)
+
+    assert len(story.engine.quarantine) == 0
+    assert story.engine.pending == 1
+
+
+def test_retries_wait_longer_and_longer_but_never_more_than_two_seconds():
+    story = Story(max_attempts=9)
+    story.touch(A, at=0.0)
+    now, waits = 0.0, []
+    for _ in range(8):
+        story.engine.on_answers(story.start(now), [WRONG_TYPE], now)
+        again = story.engine._dedup.seats[A].claim.not_before
+        waits.append(again - now)
+        now = again
+
+    assert waits[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert max(waits) <= 2.0 + 1e-9
+
+
+def test_hints_of_a_failed_head_pass_to_the_tail_with_its_delay():
+    story = Story()
+    story.touch(A, at=0.0)
+    unit = story.start(0.0)
+    story.change(A, at=0.1)
+    story.end(unit, 0.2, Result.REFUSED, wait=1.0)
+
+    assert story.engine._dedup.tails == {}
+    assert story.starts(1.19) == []
+    ((claim, _),) = story.start(1.2).parts
+    assert (claim.kind, claim.origin.offset, claim.since) == (Kind.CHANGE, 0, 0.0)
+
+
+def test_neighbours_of_a_failed_key_are_finished():
+    story = Story()
+    story.touch(A, B, C, at=0.0)
+    unit = story.start(0.0)
+    story.engine.on_answers(unit, [WRITTEN, WRONG_TYPE, UNCHANGED], 0.1)
+
+    assert story.starts(1.0) == [[B]]
+    assert story.count("refreshes", "written") == story.count("refreshes", "unchanged") == 1
+
+
+def test_failing_unit_is_split_down_to_the_poison_key():
+    keys = [b"p:%d" % n for n in range(16)]
+    story = Story(max_attempts=2)
+    story.touch(*keys, at=0.0)
+    now, sizes = 0.0, []
+    while story.engine.pending:
+        work = story.step(now)
+        for unit in work.units:
+            sizes.append(len(unit.keys))
+            if keys[5] in unit.keys:
+                story.fail(unit, now, own=True)
+            else:
+                story.end(unit, now)
+        now = work.wake if not work.units else now
+
+    assert sorted(sizes, reverse=True) == [16, 8, 8, 4, 4, 2, 2, 1, 1, 1]
+    assert list(story.engine.quarantine.keys) == [keys[5]]
+
+
+def test_unit_that_timed_out_is_never_split():
+    story = Story()
+    story.touch(A, B, C, at=0.0)
+    story.fail(story.start(0.0), 0.1, own=False)
+
+    assert story.starts(0.3) == [[A, B, C]]
+
+
+def test_unit_with_a_key_of_nobody_fails_as_any_other():
+    """A key that begins like ours but does not parse leaves its unit before the load."""
+    story = Story()
+    story.touch(b"p:x", at=0.0)
+    story.miss(A, at=0.0)
+    story.touch(B, at=0.0)
+    unit = story.start(0.0)
+    assert sorted(unit.keys) == [A, B]
+
+    story.fail(unit, 0.1, own=True)
+    assert sorted(story.starts(0.3)) == [[A], [B]]
+    assert story.count("dropped", "unknown") == 1
+
+
+# --- eviction and late ends ------------------------------------------------------------------------------
+
+
+def test_stuck_head_is_evicted_and_its_late_end_changes_nothing():
+    story = Story()
+    story.change(A, at=0.0)
+    stuck = story.start(0.0)
+    assert story.step(2.9).wake == 3.0
+    story.step(3.0)
+    assert stuck.phase is Phase.OVER
+    second = story.start(3.2)
+
+    story.engine.on_answers(stuck, [WRITTEN], 3.3)
+    assert story.count("refreshes", "late") == 1
+    assert second.phase is Phase.RUNNING
+    assert story.done == 0
+    story.end(second, 3.4)
+    assert story.done == 1
+
+
+def test_late_failure_is_counted_and_gives_its_slot_back():
+    source = Source("db", plenty(), concurrency=1)
+    story = Story(namespace(source=source))
+    story.touch(A, at=0.0)
+    stuck = story.start(0.0)
+    story.step(3.0)
+    assert story.starts(3.5) == []
+
+    story.fail(stuck, 4.0, own=True)
+    assert story.count("refreshes", "late") == 1
+    assert story.starts(4.0) == [[A]]
+
+
+def test_late_unit_may_not_delete_rows_behind_the_brakes_back():
+    story = Story()
+    story.touch(A, at=0.0)
+    stuck = story.start(0.0)
+    story.step(3.0)
+
+    assert story.engine.braked(stuck, [A], 3.1)
+    assert not story.engine.braked(stuck, [], 3.1)
+
+
+def test_brake_judges_touched_keys_only():
+    touched, missed = ([b"p:%d" % n for n in range(first, first + 50)] for first in (0, 100))
+    for absent, judged in ((missed, False), (touched, True)):
+        story = Story()
+        story.touch(*touched, at=0.0)
+        story.miss(*missed, at=0.0)
+        assert story.engine.braked(story.start(0.0), absent, 0.0) is judged
