@@ -46,17 +46,20 @@ def _cache_url(value: object) -> Url:
 
 
 _SOURCES = {
-    "postgresql": "postgresql+asyncpg",
-    "postgres": "postgresql+asyncpg",
-    "sqlite": "sqlite+aiosqlite",
+    "postgresql": ("postgresql+asyncpg",),
+    "postgres": ("postgresql+asyncpg",),
+    "sqlite": ("sqlite+aiosqlite",),
+    "mysql": ("mysql+aiomysql", "mysql+asyncmy"),
+    "mariadb": ("mariadb+aiomysql", "mariadb+asyncmy"),
 }
+"""Databases and the drivers that can ask them without stopping the event loop, the recommended one first."""
 
 
 def _source_url(value: object) -> Url:
     url = _url(value)
-    if url.scheme not in _SOURCES.values():
-        better = _SOURCES.get(url.scheme.partition("+")[0])
-        advice = f"write {better}://" if better else f"use {' or '.join(sorted(set(_SOURCES.values())))}"
+    drivers = _SOURCES.get(url.scheme.partition("+")[0], ())
+    if url.scheme not in drivers:
+        advice = f"write {drivers[0]}://" if drivers else "use postgresql+asyncpg or sqlite+aiosqlite"
         raise ValueError(f"{units.shown(url.scheme)} is no database and driver that can be asked; {advice}")
     return url
 

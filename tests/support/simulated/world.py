@@ -306,6 +306,9 @@ class World:
         leaving = updater.process.start(updater.leave(self.random.choice((0.2, 1.0))))
         if self.random.random() < 0.5:
             self.updaters.append(self._updater())
+        if self.random.random() < 0.5:  # a rebalance at the worst of times
+            await asyncio.sleep(self.random.uniform(0.0, 0.2))
+            self.broker.move()
         await asyncio.wait([leaving])
         _, late = await asyncio.wait([updater.main], timeout=10.0)
         if late:

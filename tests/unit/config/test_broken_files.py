@@ -173,7 +173,12 @@ CASES = [
     (
         "sqlite+aiosqlite:",
         "mysql:",
-        '7:15: sources.main.url: "mysql" is no database and driver that can be asked; use postgresql+asyncpg or sqlite+aiosqlite',
+        '7:15: sources.main.url: "mysql" is no database and driver that can be asked; write mysql+aiomysql://',
+    ),
+    (
+        "sqlite+aiosqlite:",
+        "mongodb:",
+        '7:15: sources.main.url: "mongodb" is no database and driver that can be asked; use postgresql+asyncpg or sqlite+aiosqlite',
     ),
     # later versions
     (

@@ -9,12 +9,6 @@ from cacheupdater.core.answers import Result
 A, B, C = b"p:1", b"p:2", b"p:3"
 
 
-# --- a touch ---------------------------------------------------------------------------------------------
-
-
-# --- changes that cannot be served -----------------------------------------------------------------------
-
-
 def test_dropped_change_leaves_redis_and_is_finished_when_redis_says_so():
     story = Story(namespace(max_backlog=1))
     story.change(A, at=0.0)
