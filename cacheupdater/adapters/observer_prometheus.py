@@ -40,10 +40,10 @@ _ACTIONS = (
     Action.DECLINE,
     Action.ABSENT,
 )
-_DECISIONS = tuple(action.name.lower() for action in _ACTIONS)
+_DECISIONS = (*(action.name.lower() for action in _ACTIONS), "policy")
 _KINDS = tuple(kind.name.lower() for kind in Kind)
 _RESULTS = (*(result.value for result in Result), "evicted", "error", "late")
-_DROPS = ("unknown", "backlog", "aged", "quarantined", "hand_over")
+_DROPS = ("unknown", "backlog", "aged", "quarantined")
 _ERRORS = ("unavailable", "faulty", "timeout", "breaker", "unencodable", "value_too_large", "foreign_rows")
 _REJECTS = (
     *("garbage", "too_large", "unknown_version"),  # packs

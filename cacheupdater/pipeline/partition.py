@@ -20,6 +20,7 @@ from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.load import load
+from cacheupdater.pipeline.sparing import Sparing
 from cacheupdater.pipeline.write import matched, prepare, write
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Partition:
         self._stir_all = stir_all
         self._committer = Committer(around.queue, gained, engine.cursor)
         self._stirred = asyncio.Event()
+        self._sparing = Sparing()
         self._reading: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -219,7 +221,11 @@ class Partition:
     def _say_failure(self, unit: Unit, error: CacheUpdaterError) -> None:
         reason = "faulty" if isinstance(error, Faulty) else "unavailable"
         self._around.observer.count("errors", 1, label=unit.namespace.name, reason=reason)
-        log.warning("refresh of %d keys of %s failed: %s", len(unit.keys), unit.namespace.name, error)
+        now = asyncio.get_running_loop().time()
+        more = self._sparing.repeats((unit.namespace.name, reason), now)
+        if more is not None:
+            what = "refresh of %d keys of %s failed (and %d units before it): %s"
+            log.warning(what, len(unit.keys), unit.namespace.name, more, error)
 
     def _say_totals(self) -> None:
         observer, engine = self._around.observer, self.engine

@@ -28,7 +28,7 @@ OUTAGE_S = float(os.environ.get("OUTAGE_S", "5"))  # noqa: TID251  the tester's 
 LOAD_S = 1.0  # of reads before an outage
 HOLD_S = 1.0
 FRESH_S = HOLD_S + 5.0  # after the end of an outage
-RECONNECT_S = 1.5  # the second that is promised, and half of one for a busy machine
+RECONNECT_S = 1.2  # the second that is promised, and a fifth of one for a busy machine
 ROWS = 100
 KEYS = [f"item:{n}" for n in range(1, ROWS + 1)]
 

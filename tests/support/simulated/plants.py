@@ -101,7 +101,7 @@ class Careless(Plant):
             for origin in origins:
                 origin.open -= 1
 
-        engine._invalidate = forget
+        engine._removals.ask = forget
 
 
 class Greedy(Plant):

@@ -41,6 +41,16 @@ class SimEngine(Engine):
 
     seen = None
 
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        put = self.quarantine.put
+
+        def put_and_note(key, error, now):
+            put(key, error, now)
+            self._note_drops([key], "quarantined")
+
+        self.quarantine.put = put_and_note
+
     def _account_for_drops(self):
         for dropped in self._dedup.schedule.dropped:
             self._note_drops(dropped.keys, dropped.reason)
@@ -50,12 +60,6 @@ class SimEngine(Engine):
         outside = super()._outside_quarantine(keys, *rest, **named)
         self._note_drops(sorted(set(keys) - set(outside)), "quarantined")
         return outside
-
-    def _retry(self, unit, key, *rest, **named):
-        before = self.quarantine.keys.get(key)
-        super()._retry(unit, key, *rest, **named)
-        if self.quarantine.keys.get(key) is not before:
-            self._note_drops([key], "quarantined")
 
     def _note_drops(self, keys, reason):
         self.seen.drops += [Drop(self.seen.clock(), OWNED.get(), key, reason) for key in keys]
