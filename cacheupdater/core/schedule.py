@@ -81,9 +81,8 @@ class Schedule:
         while lane.waiting > unit.namespace.max_backlog and self._drop_excess(lane):
             pass
         excess = lane.waiting - unit.namespace.max_backlog
-        if (
-            excess > 0
-        ):  # only delayed keys are left, this unit among them; to look for the oldest would cost too much
+        if excess > 0:
+            # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
             keys = unit.keys
             unit.keys = keys[excess:]
             self._drop(lane, unit, keys[:excess], "backlog")

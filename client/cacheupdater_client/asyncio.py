@@ -19,7 +19,7 @@ from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
 from cacheupdater_client.fence import token_of
 from cacheupdater_client.observe import NOWHERE, Hints, interrupted, returned
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.wire import CHANGE, TOUCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,11 +139,14 @@ class Redis(Observed):
         """
         value = await _plain.execute_command(self, "GET", name, keys=[name])
         hints = self._hints
-        if value is not None and type(name) is str and len(name) <= SHORT_KEY:
+        if value is None:
+            hints.miss(name)
+            return None
+        if type(name) is str and len(name) <= SHORT_KEY:
             for append in hints.lease:
                 append(name)
                 return value
-        hints.add(MISS if value is None else TOUCH, name)
+        hints.add(TOUCH, name)
         return value
 
     async def hgetall(self, name: Any) -> Any:
@@ -152,7 +155,7 @@ class Redis(Observed):
         if value:
             self._hints.touch(name)
         else:
-            self._hints.add(MISS, name)
+            self._hints.miss(name)
         return value
 
 

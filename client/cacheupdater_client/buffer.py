@@ -86,6 +86,14 @@ class Buffer:
                 return
         self.add(TOUCH, key)
 
+    def miss(self, key: object) -> None:
+        """The key was read and was not there."""
+        if type(key) is str and len(key) <= SHORT_KEY:
+            for _ in self.lease:
+                self._misses.append(key)
+                return
+        self.add(MISS, key)
+
     def add(self, kind: int, key: object) -> None:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
         try:
@@ -103,11 +111,12 @@ class Buffer:
 
     def add_all(self, kind: int, keys: Iterable[object]) -> None:
         """One hint for each key."""
-        if kind == TOUCH:
-            for key in keys:
+        for key in keys:
+            if kind == TOUCH:
                 self.touch(key)
-        else:
-            for key in keys:
+            elif kind == MISS:
+                self.miss(key)
+            else:
                 self.add(kind, key)
 
     def _take(self, kind: int, places: int) -> bool:
