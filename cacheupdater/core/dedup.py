@@ -101,12 +101,11 @@ class Dedup:
         return action
 
     def accept(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
-        """New heads for keys that have no seat; cut evenly, so that each part can run as a unit as it came."""
-        parts = -(-len(keys) // self._limits.unit_keys)
-        size = -(-len(keys) // parts)
+        """New heads for keys that have no seat; cut so that each part can run as a unit as it came."""
+        size = self._limits.unit_keys
         units: list[Unit] = []
         for at in range(0, len(keys), size):
-            unit = Unit(namespace, keys[at : at + size] if parts > 1 else keys, claim)
+            unit = Unit(namespace, keys[at : at + size] if len(keys) > size else keys, claim)
             before = len(self.seats)
             self.seats.update(dict.fromkeys(unit.keys, unit))
             if len(self.seats) - before < len(unit.keys):

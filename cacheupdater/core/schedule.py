@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
 _LEAST_URGENT_FIRST = (2, 0, 1)  # what a full backlog gives up: touches, then misses, then changes
 
+_OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
+
 
 class Dropped(NamedTuple):
     """Keys that waited too long or stood in too long a queue."""
@@ -196,8 +198,8 @@ class Schedule:
     def _pick(self, lane: Lane, rows: int) -> tuple[list[tuple[Claim, list[bytes]]], Unit | None]:
         """The most urgent keys; and the one unit that they are, where they are just that.
 
-        Half of what could be had is enough where the rest would cut another unit in two: to run as it came saves
-        a unit the new seats of all its keys.
+        To run as it came saves a unit the new seats of all its keys. So where the next unit is too large, a smaller
+        one a few places behind goes along, and half of what could be had is enough before one is cut in two.
         """
         parts: list[tuple[Claim, list[bytes]]] = []
         whole: Unit | None = None
@@ -209,6 +211,8 @@ class Schedule:
                     return parts, whole
                 keys = unit.live(self._seats)
                 if len(keys) > rows:
+                    if parts and _bring_forward(queue, rows):
+                        continue
                     if rows <= enough:
                         return parts, whole
                     unit.keys, unit.gone = keys[rows:], 0
@@ -249,3 +253,14 @@ class Schedule:
         self.waiting -= len(keys)
         if keys:
             self.dropped.append(Dropped(lane.namespace, keys, unit.claim, reason))
+
+
+def _bring_forward(queue: deque[Unit], rows: int) -> bool:
+    """Let a unit that fits overtake a few that do not; they run next."""
+    for at in range(1, min(len(queue), _OVERTAKEN + 1)):
+        unit = queue[at]
+        if len(unit.keys) - unit.gone <= rows and not unit.claim.alone:
+            del queue[at]
+            queue.appendleft(unit)
+            return True
+    return False

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
 from simulated.cache import SimWriter
-from simulated.world import Plant, SimEngine
+from simulated.updater import SimEngine
+from simulated.world import Plant
 
 
 class NaiveWriter(SimWriter):

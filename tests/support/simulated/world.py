@@ -11,149 +11,20 @@ import logging
 from dataclasses import dataclass, field
 from random import Random
 
-from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.engine import Engine
-from cacheupdater.core.keyspace import Keyspace, Pattern
-from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.policy import Fixed
-from cacheupdater.pipeline.partition import Partition, Surroundings
-from cacheupdater.pipeline.recipe import Recipe
-from cacheupdater.pipeline.supervisor import Supervisor
-from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater.testing.virtual_loop import VirtualLoop
 from simulated import invariants
 from simulated.application import Application
-from simulated.broker import SESSION_S, Broker, Consumer, own
+from simulated.broker import SESSION_S, Broker
 from simulated.cache import Cache, SimWriter
-from simulated.database import Database, SimLoader
+from simulated.database import Database
 from simulated.faults import FROM_OUTSIDE, Faults
-from simulated.history import OWNED, Drop, Seen
+from simulated.history import Seen
 from simulated.process import Process, task_factory
+from simulated.updater import PATTERNS, Updater
 
 IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; the longest pause alone is shorter
 LOOK_EVERY = 0.1
 CLOCK_JUMP_S = 35.0  # above load_age: tokens become too old
-PATTERNS = {b"a:": Pattern.compile("a:{id:int}"), b"b:": Pattern.compile("b:{id:int}")}
-
-
-class SimEngine(Engine):
-    """The engine, with a look at the keys that it gives up: it counts them by reason only."""
-
-    seen = None
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        put = self.quarantine.put
-
-        def put_and_note(key, error, now):
-            put(key, error, now)
-            self._note_drops([key], "quarantined")
-
-        self.quarantine.put = put_and_note
-
-    def _account_for_drops(self):
-        for dropped in self._dedup.schedule.dropped:
-            self._note_drops(dropped.keys, dropped.reason)
-        super()._account_for_drops()
-
-    def _outside_quarantine(self, keys, *rest, **named):
-        outside = super()._outside_quarantine(keys, *rest, **named)
-        self._note_drops(sorted(set(keys) - set(outside)), "quarantined")
-        return outside
-
-    def _note_drops(self, keys, reason):
-        self.seen.drops += [Drop(self.seen.clock(), OWNED.get(), key, reason) for key in keys]
-
-
-class Updater:
-    """One updater process, from its start to its end."""
-
-    def __init__(self, name, world):
-        self.process = Process(name)
-        self.consumer = Consumer(world.broker, self.process, world)
-        self._world = world
-        self._build()
-        self.leaving = False
-        self.main = self.process.start(self._run())
-        world.seen.starts_of_processes[name] = world.seen.clock()
-
-    def _build(self):
-        world, plan = self._world, self._world.plan
-        now = world.seen.clock()
-        self.source = Source("main", Bucket(plan.budget, plan.budget, now=now), concurrency=plan.concurrency)
-        writer = world.plant.writer(world.cache, self.process, world)
-        quota = Bucket(plan.quota, plan.quota, now=now) if plan.quota else None
-        self.namespaces = [
-            Namespace(
-                name=prefix.decode(),
-                pattern=pattern,
-                source=self.source,
-                every=plan.every if prefix == b"a:" else 0.0,
-                missing_ttl=plan.missing_ttl,
-                max_backlog=plan.max_backlog,
-                quota=quota if prefix == b"b:" else None,
-            )
-            for prefix, pattern in PATTERNS.items()
-        ]
-        recipes = {
-            each: Recipe(
-                loader=SimLoader(world.database, self.process, world, prefix=each.pattern.prefix),
-                writer=writer,
-                encode=lambda version: b"%d" % version,
-                ttl=plan.ttl,
-            )
-            for each in self.namespaces
-        }
-        self.observer = RecordingObserver()
-        self.around = Surroundings(self.consumer, recipes, writer, self.observer, world.random.random)
-        self.supervisor = Supervisor(self.consumer, self._make)
-        self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
-
-    def _make(self, gained, stir_all):
-        own(gained, self.process)
-        engine = SimEngine(
-            self._keyspace,
-            Fixed(),
-            limits=self._world.plan.limits,
-            random=self._world.random.random,
-            offset=gained.offset,
-        )
-        engine.seen = self._world.seen
-        self._world.plant.engine(engine)
-        partition = Partition(gained, engine, around=self.around, stir_all=stir_all)
-        self._world.plant.partition(partition)
-        return partition
-
-    async def _run(self):
-        try:
-            await self.supervisor.run()
-        except asyncio.CancelledError:
-            raise
-        except BaseException as e:  # noqa: BLE001  whatever it is, it is a finding
-            if not self.process.dead:
-                self._world.seen.died.append((self._world.seen.clock(), self.process.name, _flat(e)))
-
-    async def leave(self, within):
-        """As the service does at SIGTERM."""
-        self.leaving = True
-        await self.supervisor.drain(within)
-        await self.consumer.close()
-
-    @property
-    def engines(self):
-        return [each.engine for each in self.supervisor.partitions.values()]
-
-    @property
-    def idle(self):
-        engines = self.engines
-        permits = self.source.free == self._world.plan.concurrency  # else a late refresh is still under way
-        return permits and not any(engine.pending or engine.tracked for engine in engines)
-
-
-def _flat(error):
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(map(_flat, error.exceptions))
-    return repr(error)
 
 
 class Plant:
