@@ -26,7 +26,8 @@ demo: $(DEMO) ## see it work: a shop, a Redis, three applications, half a minute
 	@$(BIN)/cacheupdater demo --duration $(DURATION)
 
 test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage
-	$(PYTEST) --cov
+	$(PYTEST) --cov -m "not campaign"
+	$(PYTEST) -m campaign
 
 lint: $(DEV) ## style, types and the direction of imports
 	$(BIN)/ruff check .

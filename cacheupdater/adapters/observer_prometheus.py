@@ -44,17 +44,12 @@ _DECISIONS = (*(action.name.lower() for action in _ACTIONS), "policy")
 _KINDS = tuple(kind.name.lower() for kind in Kind)
 _RESULTS = (*(result.value for result in Result), "evicted", "error", "late")
 _DROPS = ("unknown", "backlog", "aged", "quarantined")
-_ERRORS = ("unavailable", "faulty", "timeout", "breaker", "unencodable", "value_too_large", "foreign_rows")
+_ERRORS = ("unavailable", "faulty")
 _REJECTS = (
-    *("garbage", "too_large", "unknown_version"),  # packs
-    *(
-        "frame_out_of_range",
-        "partition_out_of_range",
-        "cut_short",
-        "stalled",
-        "too_many_peers",
-        "closed",
-    ),  # peers
+    # packs
+    *("garbage", "too_large", "unknown_version"),
+    # peers
+    *("frame_out_of_range", "partition_out_of_range", "cut_short", "stalled", "too_many_peers", "closed"),
 )
 
 
@@ -80,7 +75,7 @@ DECLARED: dict[Metric, Declared] = {
     ),
     "refreshes": Declared("counter", "How the refreshes of keys ended.", "namespace", "result", _RESULTS),
     "dropped": Declared("counter", "Hints that were given up.", "namespace", "reason", _DROPS),
-    "rows": Declared("counter", "Rows asked from the source.", "namespace"),
+    "rows": Declared("counter", "Keys asked from the source; each costs a row of the budget.", "namespace"),
     "statements": Declared("counter", "Statements sent to the source.", "namespace"),
     "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),
     "invalidations": Declared(

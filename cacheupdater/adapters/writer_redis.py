@@ -2,7 +2,7 @@
 
 The composition root makes one `RedisWriter` per cache; every unit asks it for a token before its load and writes
 through it afterwards. It owns a few connections of its own, because the application's habits (long timeouts, ten
-retries) would hold up every unit behind one hung server: here a call is over after a second, whatever happens.
+retries) would hold up every unit behind one hung server: here a call is over after half a second, whatever happens.
 
 A token is a reading of one server's clock, so it is good only on the connection that read it: a *session* is one
 socket's life, and when it is over, so are its tokens (answer: too old, load again). A restarted or replaced server
@@ -44,8 +44,8 @@ try:
 except ImportError:
     _pack = None
 
-CALL_TIMEOUT_S = 1.0  # waiting for a connection, connecting and the answer together; well below head_timeout
-CONNECT_TIMEOUT_S = 0.5  # so that a connect leaves time for the call
+CALL_TIMEOUT_S = 0.5  # connecting and the answer together; a token and a write leave a head 2 of its 3 seconds
+CONNECT_TIMEOUT_S = 0.3  # so that a connect leaves time for the call
 CONNECTIONS = 4  # two to four batches in flight saturate a Redis core
 WINDOW = 4  # chunks sent before their answers are read: at most 4 MiB on the way
 TOKENS_MAX = 16_384  # tokens remembered: far more loads than can be under way within load_age

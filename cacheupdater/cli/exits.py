@@ -2,6 +2,6 @@
 
 OK = 0
 USAGE = 2  # argparse's own
-SOFTWARE = 70  # failed inside, or the watchdog gave up: starting again may help
+SOFTWARE = 70  # failed inside: starting again may help
 CONFIG = 78  # a person must change something first
 SIGNALLED = 128  # plus the signal's number: aborted by a second signal, as a shell reports it

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from cacheupdater.config.problems import Path
 
 HEAD_TIMEOUT_S = Limits().head_timeout
+STATEMENT_MAX_S = (
+    HEAD_TIMEOUT_S - 1.2
+)  # two calls to Redis of 0.5 s, and 0.2 s for the database to say that it gave up
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")  # a metric's label: short and from a closed set
 
 
@@ -56,10 +59,10 @@ def check_listen(document: Document, top: TopSection) -> None:
 
 
 def check_source(document: Document, name: str, source: SourceSection) -> None:
-    if source.statement_timeout >= HEAD_TIMEOUT_S:
+    if source.statement_timeout > STATEMENT_MAX_S:
         document.refuse(
             ("sources", name, "statement_timeout"),
-            f"must be below {HEAD_TIMEOUT_S:g}s, after which a refresh is given up: its answer would come too late",
+            f"must be at most {STATEMENT_MAX_S:g}s: a refresh is given up after {HEAD_TIMEOUT_S:g}s, its calls to Redis included",
         )
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from cacheupdater.core.removals import Removals
     from cacheupdater.core.retry import Troubles
 
+AGES_MAX = 10_000  # between two reports, a second apart: more would not make the histogram truer
+
 
 class Failure(NamedTuple):
     """Why a unit came to nothing. `own` means the fault of its keys or statement: cut it smaller and count it."""
@@ -45,7 +47,7 @@ class Endings:
         removals: Removals,
         tally: Tally,
     ) -> None:
-        self.ages: list[tuple[str, float, int]] = []  # (namespace, seconds from hint to value, keys)
+        self.ages: list[tuple[str, float]] = []  # (namespace, seconds from hint to value)
         self.troubles = troubles
         self._dedup = dedup
         self._marks = marks
@@ -104,9 +106,8 @@ class Endings:
         keys = unit.live(seats)
         self.troubles.over(keys)
         if absent:
-            tails = (
-                self._dedup.tails
-            )  # a tail is a change or touch since the head began: it ends the mark at once
+            # A tail is a change or touch since the head began: it ends the mark at once.
+            tails = self._dedup.tails
             known = [key for key in absent if seats.get(key) is unit and key not in tails]
             self._marks.mark(known, unit.namespace.missing_ttl)
         if self._policy.learns:
@@ -161,6 +162,7 @@ class Endings:
         return written + unchanged
 
     def _report_ages(self, unit: Unit, now: float) -> None:
+        """One age per claim: its keys came together. Bounded, for nobody may come to take them."""
         for claim, keys in unit.live_parts(self._dedup.seats):
-            if keys:
-                self.ages.append((unit.namespace.name, now - claim.since, len(keys)))
+            if keys and len(self.ages) < AGES_MAX:
+                self.ages.append((unit.namespace.name, now - claim.since))

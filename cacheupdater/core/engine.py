@@ -136,8 +136,8 @@ class Engine:
         """Whether so many rows of this unit are suddenly absent that nothing may be deleted."""
         return self._endings.braked(unit, absent, now)
 
-    def take_ages(self) -> list[tuple[str, float, int]]:
-        """Since the last call: (namespace, seconds from a hint to its written value, keys)."""
+    def take_ages(self) -> list[tuple[str, float]]:
+        """Since the last call: (namespace, seconds from a hint to its written value)."""
         ages, self._endings.ages = self._endings.ages, []
         return ages
 

@@ -16,7 +16,7 @@ class Limits:
     """Seconds: least time between two starts for one key, whatever the hints."""
 
     head_timeout: float = 3.0
-    """Seconds after which a running head is evicted; above a statement's 1 s and two Redis calls of 0.5 s."""
+    """Seconds after which a running head is evicted; above a statement's 1.2 s and two Redis calls of 0.5 s."""
 
     unit_keys: int = 200
     """Keys per unit: 500 gains no speed over 200, and a unit is what one failure can hold up."""

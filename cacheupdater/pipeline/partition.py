@@ -72,6 +72,7 @@ class Partition:
         self._stir_all = stir_all
         self._committer = Committer(around.queue, gained, engine.cursor)
         self._stirred = asyncio.Event()
+        self._stepped = asyncio.Event()
         self._sparing = Sparing()
         self._reading: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
@@ -95,9 +96,9 @@ class Partition:
             self._reading.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                while self.engine.pending:
-                    self._stirred.clear()
-                    await self._stirred.wait()
+                while self.engine.pending:  # only a step, or what stirs one, makes it less
+                    self._stepped.clear()
+                    await self._stepped.wait()
         for task in self._under_way:
             task.cancel()
         self._say_totals()
@@ -129,6 +130,7 @@ class Partition:
         while True:
             self._stirred.clear()
             units, invalidation, wake = self.engine.step(clock())
+            self._stepped.set()
             for unit in units:
                 refresh = self._start(group, self._refresh(unit))
                 refresh.add_done_callback(partial(self._give_back, unit))
@@ -231,7 +233,7 @@ class Partition:
         observer, engine = self._around.observer, self.engine
         for (metric, label, reason), amount in engine.tally.drain().items():
             observer.count(metric, amount, label=label, reason=reason)
-        for name, seconds, _ in engine.take_ages():
+        for name, seconds in engine.take_ages():
             observer.measure("age_seconds", seconds, label=name)
         levels: tuple[tuple[Metric, int], ...] = (
             ("pending", engine.pending),

@@ -88,6 +88,9 @@ def stale_orders(all_orders, write, invalidate):
     return sum(World().run(order, write, invalidate) == OLD for order in all_orders)
 
 
+pytestmark = pytest.mark.campaign
+
+
 def test_orders_are_all_there():
     assert len(ALL_ORDERS) == len(set(ALL_ORDERS)) == 92_400
 

@@ -23,6 +23,7 @@ PLANTED_WITHIN = 1_000  # schedules
 pytestmark = pytest.mark.timeout(600)  # a block takes some 15 s of one core
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_service_keeps_every_promise_under_every_fault(block):
     report = campaign.run_block(range(block * BLOCK, (block + 1) * BLOCK))
@@ -32,6 +33,7 @@ def test_service_keeps_every_promise_under_every_fault(block):
     assert not [kind for kind in KINDS if report.fired[kind] < LEAST // BLOCKS]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("plant", "breaks"),
     [

@@ -271,7 +271,7 @@ CASES = [
     (
         "statement_timeout: 1s",
         "statement_timeout: 3s",
-        "7:94: sources.main.statement_timeout: must be below 3s, after which a refresh is given up: its answer would come too late",
+        "7:94: sources.main.statement_timeout: must be at most 1.8s: a refresh is given up after 3s, its calls to Redis included",
     ),
     (
         "every: 2s",

@@ -18,6 +18,7 @@ PER_BLOCK = 2_500
 REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_engine_does_what_the_design_says_in_random_schedules(block, record_property):
     begun = time.process_time()

@@ -312,6 +312,7 @@ def first_seed_that_finds_it() -> int | None:
     return None
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
 def test_planted_fault_is_found(plant, monkeypatch, record_property):
     plant(monkeypatch.setattr)

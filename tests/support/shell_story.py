@@ -1,0 +1,185 @@
+"""A desk for stories about the asyncio shell: real partitions over a memory queue, dicts for databases and Redis in memory.
+
+Time is virtual: a test marked `in_virtual_time` may wait for minutes. What the stories need to see of the ports is
+remembered by small fakes that keep the ports' contracts: what was committed, and which loads were begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from functools import wraps
+
+from cacheupdater.adapters.queue_memory import MemoryQueue
+from cacheupdater.core.encoding import encoder
+from cacheupdater.core.engine import Engine
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.policy import Fixed
+from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.ports import Assignment, Gained
+from cacheupdater.testing import virtual_loop
+from cacheupdater.testing.dict_loader import DictLoader
+from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
+from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client import wire
+from engine_story import limits, namespace
+
+GARBAGE = b"no pack at all"
+
+
+def in_virtual_time(test):
+    """Run this async test in a virtual-time loop."""
+
+    @wraps(test)
+    def run(*args, **named):
+        return virtual_loop.run(test(*args, **named))
+
+    return run
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+class Turns:
+    """How often the loop has turned, to tell waiting from spinning."""
+
+    def __init__(self):
+        selector = asyncio.get_running_loop()._selector
+        self.count, select = 0, selector.select
+
+        def counting(timeout):
+            self.count += 1
+            return select(timeout)
+
+        selector.select = counting
+
+
+class Rows(DictLoader):
+    """A table that takes its time, and on some keys of which a statement breaks."""
+
+    def __init__(self, rows=None, *, took=0.0, faults=None):
+        super().__init__(rows)
+        self.took = took
+        self.faults = dict(faults or {})
+
+    async def load(self, keys):
+        values = await super().load(keys)
+        await asyncio.sleep(self.took)
+        for key in keys:
+            if key in self.faults:
+                raise self.faults[key]
+        return values
+
+
+class Writer(MemoryWriter):
+    """Redis that does not answer while `errors` last; `tokens` counts the refreshes that have begun."""
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.tokens = 0
+        self.invalidation_errors = []
+
+    async def token(self):
+        self.tokens += 1
+        return await super().token()
+
+    async def invalidate(self, keys):
+        if self.invalidation_errors:
+            raise self.invalidation_errors.pop(0)
+        await super().invalidate(keys)
+
+
+class Ledger(MemoryQueue):
+    """The memory queue; remembers what was committed, fails when told to, and takes partitions away."""
+
+    def __init__(self, partitions=1):
+        super().__init__(partitions)
+        self.commits = []
+        self.commit_errors = []
+        self.fetch_errors = {}
+        self.asked = 0
+
+    def send(self, kind, *keys, partition=0):
+        assert self.offer(partition, wire.encode_pack(kind, 0, keys))
+
+    def touch(self, *keys, partition=0):
+        self.send(Kind.TOUCH, *keys, partition=partition)
+
+    def change(self, *keys, partition=0):
+        self.send(Kind.CHANGE, *keys, partition=partition)
+
+    async def fetch(self, partition, limit):
+        self.asked += 1
+        if self.fetch_errors.get(partition):
+            raise self.fetch_errors[partition].pop(0)
+        return await super().fetch(partition, limit)
+
+    async def commit(self, partition, *, epoch, done):
+        if self.commit_errors:
+            raise self.commit_errors.pop(0)
+        self.commits.append((partition, epoch, done))
+        await super().commit(partition, epoch=epoch, done=done)
+
+    def lose(self, *partitions, settled):
+        """Somebody else shall own these."""
+        self._changes.put_nowait(Assignment((), partitions, settled))
+
+    def gain(self, *partitions):
+        """These are ours again."""
+        self._changes.put_nowait(self._gain(partitions))
+
+
+class Shell:
+    """Everything around the partitions. Each namespace has a table in `tables`, by its name."""
+
+    def __init__(self, *namespaces, partitions=1, **changed):
+        loop = asyncio.get_running_loop()
+        self.queue = Ledger(partitions)
+        self.redis = MemoryRedis(lambda: 1000.0 + loop.time())
+        self.writer = Writer(self.redis)
+        self.observer = RecordingObserver()
+        self.namespaces = namespaces or (namespace(),)
+        self.source = self.namespaces[0].source
+        self.tables = {each.name: Rows() for each in self.namespaces}
+        self.changed = changed
+
+    def make(self, gained, stir_all):
+        """As the service makes a partition."""
+        keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
+        recipes = {
+            each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=300.0)
+            for each in self.namespaces
+        }
+        around = Surroundings(self.queue, recipes, self.writer, self.observer, random=lambda: 0.5)
+        engine = Engine(
+            keyspace, Fixed(), limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset
+        )
+        return Partition(gained, engine, around=around, stir_all=stir_all)
+
+    @asynccontextmanager
+    async def partition(self):
+        """The first partition, executing."""
+        change = await anext(self.queue.assignments())
+        partition = self.make(change.gained[0], lambda: partition.stir())
+        async with executing(partition.execute()):
+            yield partition
+
+
+@asynccontextmanager
+async def executing(work):
+    """Do this meanwhile; what it raises is raised at the end."""
+    task = asyncio.get_running_loop().create_task(work)
+    await asyncio.sleep(0)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def first_gain(offset=0):
+    return Gained(partition=0, epoch=1, offset=offset)

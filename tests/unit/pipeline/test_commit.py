@@ -1,0 +1,99 @@
+"""What is told to the queue: only what is finished, and everything only once."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheupdater.core.cursors import Cursor
+from cacheupdater.errors import Unavailable
+from cacheupdater.pipeline.commit import Committer
+from shell_story import Ledger, first_gain
+
+PACKS = 8
+
+
+@pytest.fixture
+async def queue():
+    """Eight packs that have all been fetched."""
+    queue = Ledger()
+    await anext(queue.assignments())
+    for _ in range(PACKS):
+        queue.touch(b"p:1")
+    await queue.fetch(0, PACKS)
+    return queue
+
+
+def read(cursor, *offsets):
+    """These packs, none of them finished."""
+    origins = [cursor.read(offset) for offset in offsets]
+    for origin in origins:
+        origin.open = 1
+    return origins
+
+
+async def commit(committer, queue):
+    """What the queue was told just now."""
+    told = len(queue.commits)
+    await committer.commit()
+    return [done for _, _, done in queue.commits[told:]]
+
+
+async def test_nothing_is_committed_beyond_what_is_done(queue):
+    cursor = Cursor(0)
+    committer = Committer(queue, first_gain(), cursor)
+    first, second, third = read(cursor, 0, 1, 2)
+    second.open = third.open = 0  # finished out of order
+    assert await commit(committer, queue) == []
+    first.open = 0
+    assert await commit(committer, queue) == [3]
+    assert queue.backlog(0) == PACKS - 3
+
+
+async def test_nothing_is_committed_twice(queue):
+    cursor = Cursor(0)
+    committer = Committer(queue, first_gain(), cursor)
+    cursor.read(0)
+    assert [await commit(committer, queue) for _ in range(3)] == [[1], [], []]
+    cursor.read(1)
+    assert await commit(committer, queue) == [2]
+
+
+async def test_what_the_last_owner_committed_is_not_committed_again(queue):
+    committer = Committer(queue, first_gain(offset=5), Cursor(5))
+    assert await commit(committer, queue) == []
+
+
+async def test_nothing_is_committed_backwards_when_the_queue_delivers_again(queue):
+    cursor = Cursor(0)
+    committer = Committer(queue, first_gain(), cursor)
+    for offset in range(5):
+        cursor.read(offset)
+    assert await commit(committer, queue) == [5]
+    (again,) = read(cursor, 2)
+    assert await commit(committer, queue) == []
+    again.open = 0
+    cursor.read(3)
+    assert await commit(committer, queue) == []
+    for offset in (4, 5):
+        cursor.read(offset)
+    assert await commit(committer, queue) == [6]
+
+
+async def test_a_commit_that_failed_is_made_again_the_next_time(queue):
+    cursor = Cursor(0)
+    committer = Committer(queue, first_gain(), cursor)
+    cursor.read(0)
+    queue.commit_errors.append(Unavailable("no broker"))
+    with pytest.raises(Unavailable):
+        await committer.commit()
+    assert await commit(committer, queue) == [1]
+
+
+async def test_a_commit_is_of_the_epoch_in_which_the_partition_was_gained(queue):
+    cursor = Cursor(0)
+    committer = Committer(queue, first_gain(), cursor)
+    await anext(queue.assignments())  # somebody else's from now on
+    cursor.read(0)
+    await committer.commit()
+    assert queue.commits == [(0, 1, 1)]
+    assert queue.backlog(0) == PACKS

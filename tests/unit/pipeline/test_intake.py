@@ -1,0 +1,77 @@
+"""Anybody may write to a queue: what is a pack becomes hints, what is none is counted and passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheupdater.core.hints import Kind
+from cacheupdater.pipeline.intake import take_in
+from cacheupdater.ports import Message
+from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client import wire
+from engine_story import Story
+from shell_story import GARBAGE
+
+
+def pack(*keys, kind=Kind.TOUCH, counts=()):
+    return wire.encode_pack(kind, 0, keys, counts)
+
+
+@pytest.fixture
+def story():
+    return Story()
+
+
+@pytest.fixture
+def observer():
+    return RecordingObserver()
+
+
+def take(story, observer, *payloads, at=0.0):
+    messages = [Message(offset, payload) for offset, payload in enumerate(payloads)]
+    take_in(story.engine, messages, at, observer=observer)
+
+
+def test_a_message_that_is_no_pack_is_counted_and_its_neighbours_are_served(story, observer):
+    take(story, observer, pack(b"p:1"), GARBAGE, pack(b"p:2"))
+    assert observer.counts == {("intake_rejected", "", "garbage"): 1}
+    assert story.refresh(0.0) == [b"p:1", b"p:2"]
+
+
+def test_a_message_that_is_no_pack_does_not_hold_up_the_cursor(story, observer):
+    take(story, observer, GARBAGE, pack(b"p:1"), GARBAGE)
+    assert story.done == 1  # the first one is passed, p:1 is not finished
+    story.refresh(0.0)
+    assert story.done == 3
+
+
+def test_the_cursor_does_not_pass_what_came_before_a_message_that_is_no_pack(story, observer):
+    take(story, observer, pack(b"p:1"), GARBAGE)
+    assert story.done == 0
+
+
+def test_messages_of_nothing_but_garbage_are_done_at_once(story, observer):
+    take(story, observer, GARBAGE, GARBAGE)
+    assert (story.done, story.engine.pending) == (2, 0)
+
+
+def test_the_reason_tells_a_newer_version_from_garbage(story, observer):
+    take(story, observer, b"", b"\x95\x09" + pack(b"p:1")[2:])
+    assert observer.total("intake_rejected", reason="garbage") == 1
+    assert observer.total("intake_rejected", reason="unknown_version") == 1
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_hint_keeps_its_kind(kind, story, observer):
+    take(story, observer, pack(b"p:1", kind=kind))
+    assert [claim.kind for claim, _ in story.start(0.0).parts] == [kind]
+
+
+def test_repeated_hints_are_counted_as_often_as_they_were_meant(story, observer):
+    take(story, observer, pack(b"p:1", b"p:2", counts=[3, 1]))
+    assert story.count("hints", "") == 4
+
+
+def test_each_hint_keeps_the_offset_of_its_message(story, observer):
+    take(story, observer, pack(b"p:1"), GARBAGE, pack(b"p:2"))
+    assert [(claim.origin.offset, keys) for claim, keys in story.start(0.0).parts] == [(0, [b"p:1"]), (2, [b"p:2"])]

@@ -1,0 +1,41 @@
+"""One statement: what it cost is counted whether or not it succeeds, what it took only if it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheupdater.core.encoding import encoder
+from cacheupdater.errors import Unavailable
+from cacheupdater.pipeline.load import load
+from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.testing.recording_observer import RecordingObserver
+from shell_story import Rows, in_virtual_time
+
+
+def recipe(table):
+    return Recipe(table, writer=None, encode=encoder("json"), ttl=300.0)
+
+
+@in_virtual_time
+async def test_a_row_that_does_not_exist_is_left_out():
+    table = Rows({(1,): "one", (3,): "three"})
+    values = await load(recipe(table), [(1,), (2,), (3,)], namespace="p", observer=RecordingObserver())
+    assert values == {(1,): "one", (3,): "three"}
+
+
+@in_virtual_time
+async def test_a_load_is_one_statement_and_counts_the_rows_that_were_asked_for():
+    observer = RecordingObserver()
+    await load(recipe(Rows({(1,): "one"}, took=0.25)), [(1,), (2,)], namespace="p", observer=observer)
+    assert observer.counts == {("statements", "p", ""): 1, ("rows", "p", ""): 2}
+    assert observer.measured == {("unit_keys", "p"): [2], ("load_seconds", "p"): [0.25]}
+
+
+@in_virtual_time
+async def test_a_load_that_fails_has_cost_a_statement_and_is_not_measured_as_a_load():
+    observer, table = RecordingObserver(), Rows()
+    table.error = Unavailable("no connection")
+    with pytest.raises(Unavailable, match="no connection"):
+        await load(recipe(table), [(1,), (2,)], namespace="p", observer=observer)
+    assert (observer.total("statements"), observer.total("rows")) == (1, 2)
+    assert not observer.measured["load_seconds", "p"]

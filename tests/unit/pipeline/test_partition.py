@@ -1,0 +1,274 @@
+"""One owned partition: whatever a port does to it, the engine hears of it, the others go on, and it ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cacheupdater.core.budget import Source
+from cacheupdater.core.unit import Phase
+from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.testing import virtual_loop
+from engine_story import namespace, plenty
+from shell_story import GARBAGE, Rows, Shell, Turns, in_virtual_time, now
+
+CONCURRENCY = 100
+
+
+@in_virtual_time
+async def test_a_hint_becomes_a_value_and_its_pack_is_committed():
+    shell = Shell()
+    shell.tables["p"].rows[1,] = {"name": "one"}
+    async with shell.partition():
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(1.0)
+        assert shell.redis.get(b"p:1") == b'{"name":"one"}'
+        assert shell.queue.commits == [(0, 1, 1)]
+
+
+@in_virtual_time
+async def test_a_message_that_is_no_pack_holds_up_nobody():
+    shell = Shell()
+    shell.tables["p"].rows[1,] = "one"
+    async with shell.partition():
+        assert shell.queue.offer(0, GARBAGE)
+        shell.queue.touch(b"p:1")
+        assert shell.queue.offer(0, GARBAGE)
+        await asyncio.sleep(1.0)
+        assert shell.redis.get(b"p:1") == b'"one"'
+        assert shell.queue.backlog(0) == 0
+        assert shell.observer.total("intake_rejected") == 2
+
+
+@in_virtual_time
+async def test_nothing_is_committed_twice_backwards_or_before_it_is_done():
+    shell = Shell(namespace("slow"), namespace("fast"))
+    shell.tables["slow"].took = 1.0
+    async with shell.partition():
+        shell.queue.touch(b"fast:1")
+        shell.queue.touch(b"slow:1")
+        shell.queue.touch(b"fast:2")
+        await asyncio.sleep(0.9)
+        assert shell.queue.commits == [(0, 1, 1)]  # fast:2 is finished, but behind slow:1
+        await asyncio.sleep(0.9)
+    assert shell.queue.commits == [(0, 1, 1), (0, 1, 3)]
+
+
+@in_virtual_time
+async def test_a_value_that_cannot_be_encoded_fails_its_own_key_only():
+    shell = Shell(max_attempts=1)
+    shell.tables["p"].rows = {(1,): "one", (2,): object(), (3,): "three"}
+    async with shell.partition() as partition:
+        shell.queue.touch(b"p:1", b"p:2", b"p:3")
+        await asyncio.sleep(1.0)
+        assert [shell.redis.get(b"p:%d" % n) for n in (1, 2, 3)] == [b'"one"', None, b'"three"']
+        assert list(partition.engine.quarantine.keys) == [b"p:2"]
+        assert shell.queue.backlog(0) == 0
+
+
+@in_virtual_time
+async def test_rows_that_are_suddenly_absent_by_the_dozen_are_left():
+    shell = Shell()
+    keys = [b"p:%d" % n for n in range(30)]
+    for key in keys:
+        shell.redis.set(key, b'"old"')
+    shell.tables["p"].rows[0,] = "new"
+    async with shell.partition():
+        shell.queue.touch(*keys)
+        await asyncio.sleep(1.0)
+        assert [shell.redis.get(key) for key in keys] == [b'"new"'] + [b'"old"'] * 29
+        shell.tables["p"].rows = {(n,): "back" for n in range(30)}
+        await asyncio.sleep(3.0)  # they have failed, so they are tried again
+        assert {shell.redis.get(key) for key in keys[1:]} == {b'"back"'}
+
+
+# --- loads that fail ------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_load_that_raises_something_unexpected_is_reported_to_the_engine_and_the_others_go_on():
+    shell = Shell(namespace("bad", source=Source("db", plenty(), concurrency=1)), namespace("good"))
+    shell.tables["bad"] = Rows({(n,): "fine" for n in range(9)}, faults={(4,): KeyError("no such column")})
+    shell.tables["good"].rows[1,] = "good"
+    async with shell.partition() as partition:
+        shell.queue.touch(*(b"bad:%d" % n for n in range(9)))
+        shell.queue.touch(b"good:1")
+        await asyncio.sleep(20.0)
+        assert shell.redis.get(b"good:1") == b'"good"'
+        written = [n for n in range(9) if shell.redis.get(b"bad:%d" % n) == b'"fine"']
+        assert written == [0, 1, 2, 3, 5, 6, 7, 8]  # the unit was cut down to the key that is to blame
+        assert partition.engine.quarantine.keys[b"bad:4"].error == "KeyError('no such column')"
+        assert shell.namespaces[0].source.free == 1
+        assert shell.queue.backlog(0) == 0
+
+
+@in_virtual_time
+async def test_a_source_that_is_down_is_tried_until_it_is_back_and_no_key_is_blamed():
+    shell = Shell()
+    shell.tables["p"].error = Unavailable("no connection")
+    async with shell.partition() as partition:
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(20.0)
+        assert shell.queue.commits == []
+        shell.tables["p"].error, shell.tables["p"].rows = None, {(1,): "back"}
+        await asyncio.sleep(2.5)
+        assert shell.redis.get(b"p:1") == b'"back"'
+        assert not partition.engine.quarantine
+        assert shell.observer.total("errors", label="p", reason="unavailable") == len(shell.tables["p"].asked) - 1
+        assert shell.queue.backlog(0) == 0
+
+
+@in_virtual_time
+async def test_an_invalidation_that_redis_does_not_acknowledge_is_asked_for_again():
+    """The change cannot be served, so the old value must go: until then its pack is not done."""
+    shell = Shell(max_attempts=1)
+    shell.redis.set(b"p:1", b'"old"')
+    shell.tables["p"].error = Faulty("division by zero")
+    shell.writer.invalidation_errors = [Unavailable("connection refused"), Unavailable("connection refused")]
+    async with shell.partition():
+        shell.queue.change(b"p:1")
+        await asyncio.sleep(0.9)
+        assert (shell.redis.get(b"p:1"), shell.queue.commits) == (b'"old"', [])
+        await asyncio.sleep(0.3)
+        assert (shell.redis.get(b"p:1"), shell.queue.commits) == (None, [(0, 1, 1)])
+
+
+# --- the queue ------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_reading_pauses_while_the_engine_is_full_and_goes_on_after_without_spinning(monkeypatch):
+    monkeypatch.setattr(virtual_loop, "TURNS_MAX", 200)  # at one moment
+    shell = Shell(namespace(source=Source("db", plenty(), concurrency=1)), pending=2, head_timeout=60.0)
+    shell.tables["p"] = Rows({(n,): "row" for n in range(100)}, took=10.0)
+    async with shell.partition() as partition:
+        for n in range(100):
+            shell.queue.touch(b"p:%d" % n)
+        turns = Turns()
+        await asyncio.sleep(9.9)
+        assert partition.engine.cursor.scan == 32  # one turn of reading, and no more
+        assert turns.count < 1000
+        shell.tables["p"].took = 0.0
+        await asyncio.sleep(2.0)
+        assert shell.queue.backlog(0) == 0
+        assert turns.count < 2000
+
+
+@in_virtual_time
+async def test_a_queue_that_cannot_be_reached_is_asked_again_and_does_not_end_the_partition():
+    shell = Shell()
+    shell.tables["p"].rows[1,] = "one"
+    shell.queue.fetch_errors[0] = [Unavailable("no broker")] * 20
+    async with shell.partition():
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(9.0)
+        assert shell.redis.get(b"p:1") is None
+        assert shell.queue.asked <= 20  # no spinning
+        await asyncio.sleep(2.0)
+        assert shell.redis.get(b"p:1") == b'"one"'
+
+
+@in_virtual_time
+async def test_a_commit_that_fails_is_made_later():
+    shell = Shell()
+    shell.queue.commit_errors = [Unavailable("no broker")] * 5
+    async with shell.partition():
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(1.0)
+        assert shell.queue.backlog(0) == 0
+
+
+# --- hand-over ------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_hand_over_finishes_what_it_can_commits_and_abandons_the_rest():
+    shell = Shell(namespace("quick"), namespace("slow"), head_timeout=60.0)
+    shell.tables["quick"] = Rows({(1,): "one"}, took=1.0)
+    shell.tables["slow"] = Rows({(1,): "one"}, took=100.0)
+    async with shell.partition() as partition:
+        shell.queue.touch(b"quick:1")
+        shell.queue.touch(b"slow:1")
+        await asyncio.sleep(0.01)
+        began = now()
+        handing_over = asyncio.get_running_loop().create_task(partition.hand_over(5.0))
+        await asyncio.sleep(0.01)
+        shell.queue.touch(b"quick:2")
+        await handing_over
+        assert now() - began == pytest.approx(5.0)
+        assert shell.redis.get(b"quick:1") == b'"one"'
+        assert shell.queue.commits == [(0, 1, 1)]
+        assert partition.engine.cursor.scan == 2  # nothing was read any more
+        await asyncio.sleep(200.0)
+        assert shell.redis.get(b"slow:1") is None
+
+
+@in_virtual_time
+async def test_hand_over_ends_as_soon_as_nothing_is_pending_and_so_does_the_partition():
+    shell = Shell()
+    shell.tables["p"].took = 1.0
+    async with shell.partition() as partition:
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(0.01)
+        await partition.hand_over(5.0)
+        assert now() == pytest.approx(1.0)
+        assert shell.queue.commits == [(0, 1, 1)]
+        assert shell.observer.levels["pending", "0"] == 0  # the last totals are told
+
+
+@in_virtual_time
+async def test_hand_over_does_not_wait_for_keys_that_turn_out_to_be_nobodys():
+    """What is pending may also go without a load: the engine removes it in a step of its own."""
+    shell = Shell()
+    async with shell.partition() as partition:
+        await asyncio.sleep(1.0)
+        shell.queue.touch(b"p:no number")
+        await asyncio.get_running_loop().create_task(partition.hand_over(5.0))  # begins once it was read
+        assert now() == pytest.approx(1.0)
+        assert shell.queue.commits == [(0, 1, 1)]
+
+
+@in_virtual_time
+async def test_hand_over_survives_a_queue_that_cannot_commit_any_more():
+    shell = Shell()
+    async with shell.partition() as partition:
+        shell.queue.commit_errors = [Unavailable("no broker")] * 100
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(0.01)
+        await partition.hand_over(5.0)
+        assert shell.queue.backlog(0) == 1  # the next owner reads it again
+
+
+@in_virtual_time
+async def test_a_refresh_cut_off_at_hand_over_gives_its_slot_back():
+    shell = Shell(head_timeout=60.0)
+    shell.tables["p"].took = 100.0
+    async with shell.partition() as partition:
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(0.01)
+        assert shell.source.free == CONCURRENCY - 1
+        await partition.hand_over(1.0)
+        await asyncio.sleep(0.01)
+        assert shell.source.free == CONCURRENCY
+
+
+@in_virtual_time
+async def test_a_refresh_cut_off_before_its_task_began_gives_its_slot_back_too():
+    """The slot becomes free in the very turn of the loop in which the time is over."""
+    shell = Shell()
+    shell.source.free = 0  # others use it
+    async with shell.partition() as partition:
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(0.01)
+
+        def give_slot():
+            shell.source.free = 1
+            partition.stir()
+
+        asyncio.get_running_loop().call_at(now() + 1.0 - 5e-10, give_slot)
+        await partition.hand_over(1.0)
+        await asyncio.sleep(0.01)
+        assert partition.engine._dedup.seats[b"p:1"].phase is Phase.RUNNING  # it was decided on,
+        assert shell.writer.tokens == 0  # but never began
+        assert shell.source.free == 1
