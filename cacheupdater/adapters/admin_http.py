@@ -144,9 +144,8 @@ class AdminServer:
         if request.path == "/readyz":
             return self._readiness()
         if request.path == "/metrics":
-            async with (
-                self._rendering
-            ):  # in a thread: thousands of series take longer than a loop may stand still
+            # in a thread: thousands of series take longer than a loop may stand still
+            async with self._rendering:
                 accept = request.headers.get("accept", "")
                 return _Answer(HTTPStatus.OK, *await asyncio.to_thread(self._metrics, accept))
         return _plain(HTTPStatus.NOT_FOUND)

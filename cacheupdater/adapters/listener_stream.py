@@ -29,17 +29,14 @@ if TYPE_CHECKING:
 
     from cacheupdater.ports import Observer
 
-READ_BYTES = (
-    64 * 1024
-)  # one read: some 4000 hints; with a cut frame of 257 KiB the most that a peer may occupy
-UNSENT_BYTES_MAX = (
-    4 * 1024
-)  # above it a peer is not told more until it has read; acknowledgements add up anyway
+# one read: some 4000 hints; with a cut frame of 257 KiB the most that a peer may occupy
+READ_BYTES = 64 * 1024
+# above it a peer is not told more until it has read; acknowledgements add up anyway
+UNSENT_BYTES_MAX = 4 * 1024
 SOCKET_MODE = 0o660  # applications share the group of the updater
 BACKLOG = 512  # a whole machine of workers may reconnect at the same instant after a restart
-QUIET_S = (
-    0.02  # nothing heard for so long while closing: nothing is in flight; local sockets take microseconds
-)
+# nothing heard for so long while closing: nothing is in flight; local sockets take microseconds
+QUIET_S = 0.02
 KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
 
 
@@ -52,7 +49,7 @@ class Inlet(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PeerLimits:
     """What one listener bears."""
 
     peers: int = 1024  # connections; at most half of what the process may open
@@ -64,12 +61,12 @@ class StreamListener:
     """All addresses of `listen:`, with one cap on their peers."""
 
     def __init__(
-        self, inlet: Inlet, hello: wire.Hello, *, observer: Observer, limits: Limits | None = None
+        self, inlet: Inlet, hello: wire.Hello, *, observer: Observer, limits: PeerLimits | None = None
     ) -> None:
         self.inlet = inlet
         self.hello = wire.encode_hello(hello)
         self.partitions = hello.partitions
-        self.limits = limits or Limits()
+        self.limits = limits or PeerLimits()
         self.addresses: list[str] = []  # as bound: a port of 0 is told here
         # Shared by all peers: the loop fills it and hands it to the peer in one step, so only rests are kept.
         self.buffer = bytearray(READ_BYTES)
@@ -77,9 +74,8 @@ class StreamListener:
         self._peers: set[_Peer] = set()
         self._peers_max = min(self.limits.peers, _open_files_max() // 2)
         self._servers: list[asyncio.AbstractServer] = []
-        self._files: list[
-            tuple[Path, int]
-        ] = []  # socket file and its inode: a successor's is not ours to remove
+        # socket file and its inode: a successor's is not ours to remove
+        self._files: list[tuple[Path, int]] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, addresses: Sequence[str]) -> None:

@@ -29,9 +29,8 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
     config = load_config(args.config, environ)
     logs.configure(args.log_level, sys.stderr)
-    sys.path.insert(
-        0, ""
-    )  # Python loaders are looked for in the working directory, as gunicorn and uvicorn do
+    # Python loaders are looked for in the working directory, as gunicorn and uvicorn do
+    sys.path.insert(0, "")
     from cacheupdater.cli.serve import serve
     from cacheupdater.service import Service
 

@@ -148,9 +148,8 @@ class LoadSection(Section):
 
 class ValueSection(Section):
     encoding: Encoding | None = None
-    columns: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1600)] | None = (
-        None  # PostgreSQL's columns per table
-    )
+    # PostgreSQL's columns per table
+    columns: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1600)] | None = None
     wrong_type: WrongType | None = None
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 
-_USERINFO = re.compile(
-    r"""(://[^\s:@/"']*):[^\s"']*@"""
-)  # greedy to the last @: a raw password may hold one itself
+# greedy to the last @: a raw password may hold one itself
+_USERINFO = re.compile(r"""(://[^\s:@/"']*):[^\s"']*@""")
 _PARAMETER = re.compile(r"""((?:password|passwd|pwd|secret|token)=)[^&\s"']+""", re.IGNORECASE)
 
 

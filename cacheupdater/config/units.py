@@ -28,10 +28,7 @@ _SHOWN_MAX = 40  # characters of a wrong value in a message
 
 def duration(value: object) -> float:
     """Seconds."""
-    text = _text(value, "a duration such as 100ms, 2s, 5m or 1h30m")
-    match = _DURATION.fullmatch(text)
-    if match is None or not text:
-        raise ValueError(_refusal(text, "a duration such as 100ms, 2s, 5m or 1h30m"))
+    match = _matched(value, _DURATION, "a duration such as 100ms, 2s, 5m or 1h30m")
     said = zip(_DURATION_UNITS, match.groups(), strict=True)
     return sum(_seconds(float(number), unit) for unit, number in said if number is not None)
 
@@ -43,22 +40,13 @@ def _seconds(number: float, unit: str) -> float:
 
 def rate(value: object) -> float:
     """Rows per second."""
-    form = "a rate in rows such as 500/s, 50/m or 1000/h"
-    text = _text(value, form)
-    match = _RATE.fullmatch(text)
-    if match is None:
-        raise ValueError(_refusal(text, form))
+    match = _matched(value, _RATE, "a rate in rows such as 500/s, 50/m or 1000/h")
     return float(match[1]) / _seconds(1, match[2])
 
 
 def percent(value: object) -> float:
     """A share of one."""
-    form = "a percentage such as 10%"
-    text = _text(value, form)
-    match = _PERCENT.fullmatch(text)
-    if match is None:
-        raise ValueError(_refusal(text, form))
-    return float(match[1]) / 100
+    return float(_matched(value, _PERCENT, "a percentage such as 10%")[1]) / 100
 
 
 def whole(value: object) -> int:
@@ -81,6 +69,14 @@ def printable(text: str) -> str:
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text
     )
+
+
+def _matched(value: object, pattern: re.Pattern[str], form: str) -> re.Match[str]:
+    text = _text(value, form)
+    match = pattern.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(_refusal(text, form))
+    return match
 
 
 def _text(value: object, form: str) -> str:

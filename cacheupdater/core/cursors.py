@@ -44,9 +44,8 @@ class Cursor:
 
     def here(self) -> Origin:
         """For a refresh that no hint asked for: hints that merge into it later are not passed either."""
-        if (
-            len(self._origins) >= self._roomy
-        ):  # the finished behind one that is not: memory follows what is open
+        # the finished behind one that is not: memory follows what is open
+        if len(self._origins) >= self._roomy:
             self._origins = deque(origin for origin in self._origins if origin.open)
             self._roomy = 2 * len(self._origins) + _ROOM
         origin = Origin(self.scan)

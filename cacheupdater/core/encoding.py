@@ -29,12 +29,8 @@ VALUE_BYTES_MAX = 1024 * 1024  # a larger value stalls Redis and every reader; f
 
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
-_FAILURES = (
-    TypeError,
-    ValueError,
-    OverflowError,
-    RecursionError,
-)  # what msgspec raises for a value it cannot take
+# what msgspec raises for a value it cannot take
+_FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def encoder(kind: Encoding) -> Encoder:

@@ -177,9 +177,8 @@ class Keyspace(Generic[T]):
         if not keys:
             return {}, []
         node = self._nodes[bisect_right(self._sorted, keys[0])]
-        if node.closed and all(
-            map(bytes.startswith, keys, repeat(node.prefix))
-        ):  # all of one namespace: often
+        # all of one namespace: often
+        if node.closed and all(map(bytes.startswith, keys, repeat(node.prefix))):
             return {node.candidates[0][1]: list(keys)}, []
         groups: dict[int, list[bytes]] = {}  # by node, for keys that their prefix alone decides
         known: dict[T, list[bytes]] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.demo import plan
 from cacheupdater.demo.lanes import LANES, OURS, TOLD
-from cacheupdater.demo.ledger import Ledger, Tally
+from cacheupdater.demo.ledger import Account, Ledger
 from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
@@ -41,26 +41,26 @@ class Stage:
 class Outcome(NamedTuple):
     """What the conductor brings home."""
 
-    tallies: dict[Lane, Tally]
+    accounts: dict[Lane, Account]
     seconds: float
     killed: bool
     hints_again: float | None  # seconds from the new updater's readiness to the first hints
 
 
 class Books:
-    """The tallies: of this second, of the last few, and of everything since the warm-up."""
+    """The accounts: of this second, of the last few, and of everything since the warm-up."""
 
     def __init__(self, costs: dict[str, Cost], now: float) -> None:
         self.total = _blank()
         self.began = now
         self._slice = _blank()
-        self._recent: deque[tuple[float, dict[Lane, Tally]]] = deque(
+        self._recent: deque[tuple[float, dict[Lane, Account]]] = deque(
             maxlen=round(plan.WINDOW_S / plan.REFRESH_S)
         )
         self._since = now
         self._costs = costs
 
-    def slice(self, lane: Lane) -> Tally:
+    def slice(self, lane: Lane) -> Account:
         """Where reads are counted now."""
         return self._slice[lane]
 
@@ -79,12 +79,12 @@ class Books:
         self.total = _blank()
         self.began = now
 
-    def recent(self) -> tuple[dict[Lane, Tally], float]:
+    def recent(self) -> tuple[dict[Lane, Account], float]:
         """The last few seconds, and how many they are."""
         window = _blank()
-        for _, tallies in self._recent:
+        for _, accounts in self._recent:
             for lane in LANES:
-                window[lane].merge(tallies[lane])
+                window[lane].merge(accounts[lane])
         return window, max(sum(seconds for seconds, _ in self._recent), 1e-9)
 
 
@@ -195,9 +195,9 @@ class Conductor:
         if self._stage.office.failure is not None:
             raise CacheUpdaterError("the back office has failed") from self._stage.office.failure
         for application in self._stage.applications:
-            tally = self._books.slice(application.lane)
+            account = self._books.slice(application.lane)
             for read in application.reads():
-                tally.add(read, self._stage.ledger.judge(read))
+                account.add(read, self._stage.ledger.judge(read))
         while not self._stage.follower.said.empty():
             self._screen.say(self._stage.follower.said.get())
 
@@ -205,5 +205,5 @@ class Conductor:
         self._books.turn_over(self._stage.updater.cost(), time.monotonic())
 
 
-def _blank() -> dict[Lane, Tally]:
-    return {lane: Tally() for lane in LANES}
+def _blank() -> dict[Lane, Account]:
+    return {lane: Account() for lane in LANES}

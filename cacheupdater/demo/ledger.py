@@ -1,4 +1,4 @@
-"""What is true and what was read: commits by version, and a tally of each application's reads measured against them.
+"""What is true and what was read: commits by version, and an account of each application's reads measured against them.
 
 The back office's thread notes commits, the conductor's judges reads; nothing else touches them. A read is stale when a
 higher version had been committed before the read began. Its age is the time since that commit: how long the value had
@@ -52,7 +52,7 @@ class Ledger:
 
 
 @dataclass(slots=True)
-class Tally:
+class Account:
     """The reads of one application and what they cost the database, since the warm-up or within a window."""
 
     reads: int = 0
@@ -80,7 +80,7 @@ class Tally:
         self.rows += rows
         self.statements += statements
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Account) -> None:
         """The reads of both."""
         self.reads += other.reads
         self.waited += other.waited

@@ -39,12 +39,12 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
         stage = _set(stack, seed)
         with screen(plain=plain) as shown:
             outcome = Conductor(stage, shown).run(duration)
-    checks = report.checks(outcome.tallies, hints_again=outcome.hints_again, killed=outcome.killed)
+    checks = report.checks(outcome.accounts, hints_again=outcome.hints_again, killed=outcome.killed)
     print(
-        f"\nAll of it, {outcome.seconds:.0f} s after the warm-up:\n\n{report.table(outcome.tallies, outcome.seconds)}\n"
+        f"\nAll of it, {outcome.seconds:.0f} s after the warm-up:\n\n{report.table(outcome.accounts, outcome.seconds)}\n"
     )
     print("\n".join(f"{name}: {words}" for name, words in report.LEGEND))
-    print("\n" + "\n".join(report.meaning(outcome.tallies)) + "\n")
+    print("\n" + "\n".join(report.meaning(outcome.accounts)) + "\n")
     print(
         "\n".join(f"{'ok    ' if check.passed else 'FAILED'}  {check.words}" for check in checks), flush=True
     )

@@ -9,9 +9,8 @@ from __future__ import annotations
 PRODUCTS = 400  # enough for a few hot and many cool ones; small enough to read them all once in the warm-up
 SKEW = 0.8  # popularity of the n-th product is n ** -SKEW, as in most measured web traffic
 READS_PER_S = 400.0  # by each of the three applications: a quarter of one core in all
-READERS = (
-    8  # threads of each application: a busy machine may take 20 ms for a read; the load stays what it is
-)
+# threads of each application: a busy machine may take 20 ms for a read; the load stays what it is
+READERS = 8
 CHANGES_PER_S = 16.0  # prices; all products alike, so each keeps its price for 25 s on average
 
 TTL_S = 2  # of the ordinary cache-aside, in all three applications: their code is the same

@@ -1,6 +1,6 @@
 """The end of the demonstration: what was measured, what it must come to, and what it means in plain words.
 
-Pure: the conductor hands in the tallies and prints what comes back.
+Pure: the conductor hands in the accounts and prints what comes back.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.demo.lanes import Lane
-    from cacheupdater.demo.ledger import Tally
+    from cacheupdater.demo.ledger import Account
 
-    Tallies = Mapping[Lane, Tally]
+    Accounts = Mapping[Lane, Account]
 
 WAIT_RATIO = 1 / 10  # of the share of reads that wait with TTL cache-aside
 STATEMENT_RATIO = 1 / 5
 STALE_RATIO = 1 / 10  # of its share of stale reads, with invalidate
-LOAD_RATIO = (
-    0.9  # of the reads of the busiest lane, that every lane has at least: the same load, or no comparison
-)
+# of the reads of the busiest lane, that every lane has at least: the same load, or no comparison
+LOAD_RATIO = 0.9
 
 HEADINGS = ("", "reads/s", "waited", "stale", "age p50", "age p99", "rows/s", "statements/s")
 LEGEND = (
@@ -43,23 +42,23 @@ class Check(NamedTuple):
     words: str
 
 
-def cells(lane: Lane, tally: Tally, seconds: float) -> tuple[str, ...]:
+def cells(lane: Lane, account: Account, seconds: float) -> tuple[str, ...]:
     """One line of the table, under HEADINGS."""
     return (
         lane.title,
-        f"{tally.reads / seconds:.0f}",
-        f"{tally.waited_share:.2%}",
-        f"{tally.stale_share:.2%}",
-        _seconds(tally.age(0.50)) if tally.stale else "-",
-        _seconds(tally.age(0.99)) if tally.stale else "-",
-        f"{tally.rows / seconds:.0f}",
-        f"{tally.statements / seconds:.0f}",
+        f"{account.reads / seconds:.0f}",
+        f"{account.waited_share:.2%}",
+        f"{account.stale_share:.2%}",
+        _seconds(account.age(0.50)) if account.stale else "-",
+        _seconds(account.age(0.99)) if account.stale else "-",
+        f"{account.rows / seconds:.0f}",
+        f"{account.statements / seconds:.0f}",
     )
 
 
-def table(tallies: Tallies, seconds: float) -> str:
+def table(accounts: Accounts, seconds: float) -> str:
     """All lanes, as text."""
-    lines = [HEADINGS, *(cells(lane, tallies[lane], seconds) for lane in LANES)]
+    lines = [HEADINGS, *(cells(lane, accounts[lane], seconds) for lane in LANES)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
     return "\n".join(
         "  ".join(
@@ -72,13 +71,13 @@ def table(tallies: Tallies, seconds: float) -> str:
     )
 
 
-def checks(tallies: Tallies, *, hints_again: float | None, killed: bool) -> Sequence[Check]:
+def checks(accounts: Accounts, *, hints_again: float | None, killed: bool) -> Sequence[Check]:
     """Whether all that was promised came true. `hints_again`: seconds from the new updater's start to hints."""
-    ttl, ours, told = (tallies[lane] for lane in (TTL, OURS, TOLD))
-    busiest = max(tally.reads for tally in tallies.values())
+    ttl, ours, told = (accounts[lane] for lane in (TTL, OURS, TOLD))
+    busiest = max(account.reads for account in accounts.values())
     found = [
         Check(
-            all(tally.reads >= LOAD_RATIO * busiest for tally in tallies.values()) and busiest > 0,
+            all(account.reads >= LOAD_RATIO * busiest for account in accounts.values()) and busiest > 0,
             f"the same load: {ttl.reads}, {ours.reads} and {told.reads} reads",
         ),
         _at_most(
@@ -96,8 +95,8 @@ def checks(tallies: Tallies, *, hints_again: float | None, killed: bool) -> Sequ
             percent=True,
         ),
         Check(
-            not any(tally.wrong for tally in tallies.values()),
-            f"values of another product: {sum(tally.wrong for tally in tallies.values())}",
+            not any(account.wrong for account in accounts.values()),
+            f"values of another product: {sum(account.wrong for account in accounts.values())}",
         ),
     ]
     if killed:
@@ -108,9 +107,9 @@ def checks(tallies: Tallies, *, hints_again: float | None, killed: bool) -> Sequ
     return found
 
 
-def meaning(tallies: Tallies) -> Sequence[str]:
+def meaning(accounts: Accounts) -> Sequence[str]:
     """The table in plain words, losses included."""
-    ttl, ours, told = (tallies[lane] for lane in (TTL, OURS, TOLD))
+    ttl, ours, told = (accounts[lane] for lane in (TTL, OURS, TOLD))
     return (
         (
             f"Waiting. With a TTL {ttl.waited_share:.0%} of all reads waited for the database, with ours {ours.waited_share:.2%}:"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from cacheupdater.demo.report import Tallies
+    from cacheupdater.demo.report import Accounts
 
 _EVENTS_SHOWN = 8  # lines
 
@@ -31,7 +31,7 @@ class Screen(Protocol):
         """Something has happened."""
         ...
 
-    def show(self, phase: str, tallies: Tallies, seconds: float) -> None:
+    def show(self, phase: str, accounts: Accounts, seconds: float) -> None:
         """The figures of the last `seconds`."""
         ...
 
@@ -50,11 +50,11 @@ class Plain:
         """A line of its own."""
         print(f"    {text}", flush=True)
 
-    def show(self, phase: str, tallies: Tallies, seconds: float) -> None:
+    def show(self, phase: str, accounts: Accounts, seconds: float) -> None:
         """One line."""
         lanes = []
         for lane in LANES:
-            shown = cells(lane, tallies[lane], seconds)
+            shown = cells(lane, accounts[lane], seconds)
             lanes.append(f"{lane.title}: {' '.join((*shown[1:4], *shown[6:]))}")
         print(f"{phase:>9}  {' | '.join(lanes)}", flush=True)
 
@@ -81,7 +81,7 @@ class Live:
         self._events.append(text)
         self._draw()
 
-    def show(self, phase: str, tallies: Tallies, seconds: float) -> None:
+    def show(self, phase: str, accounts: Accounts, seconds: float) -> None:
         """A new table."""
         from rich.table import Table
 
@@ -89,7 +89,7 @@ class Live:
         for at, heading in enumerate(HEADINGS):
             table.add_column(heading, justify="right" if at else "left", no_wrap=True)
         for lane in LANES:
-            table.add_row(*cells(lane, tallies[lane], seconds))
+            table.add_row(*cells(lane, accounts[lane], seconds))
         self._table = table
         self._draw()
 

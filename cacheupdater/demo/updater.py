@@ -20,14 +20,13 @@ from urllib.request import urlopen
 from cacheupdater.demo import plan
 from cacheupdater.demo.lanes import OURS, TOLD
 from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.testing.children import dying_with_us
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _SCRAPE_TIMEOUT_S = 1.0  # it takes 5 ms
 _SAMPLE = re.compile(r'^cacheupdater_(rows_total|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE)
-# Linux: the child asks to be killed with its parent, then becomes the updater; so no orphan stays, however we end
-_DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 _CONFIG = """\
 version: 1
@@ -89,12 +88,15 @@ class Updater:
     def start(self) -> None:
         """Returns at once; `ready` says when it accepts hints. Call it from the main thread, which outlives it."""
         command = [sys.executable, "-m", "cacheupdater", "run", "-c", str(self._config)]
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *command]
         with self.log.open("ab") as log:
+            # a session of its own: Ctrl-C is for the conductor
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
-            )  # a session of its own: Ctrl-C is for the conductor
+                dying_with_us(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def ready(self, within: float) -> bool:
         """Waits at most so long for its ready line. Raises if it has ended."""

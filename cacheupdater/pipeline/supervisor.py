@@ -30,7 +30,7 @@ class Supervisor:
         self._queue = queue
         self._make = make
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._leaving: set[int] = set()
+        self._leaving: dict[int, asyncio.Event] = {}
         self._draining = False
 
     async def run(self) -> None:
@@ -58,12 +58,16 @@ class Supervisor:
         await self._hand_over(list(self.partitions), within)
 
     async def _hand_over(self, lost: Iterable[int], within: float) -> None:
-        leaving = [number for number in lost if number in self.partitions and number not in self._leaving]
-        self._leaving.update(leaving)  # a loss and a drain may come at the same time
-        await asyncio.gather(*(self.partitions[number].hand_over(within) for number in leaving))
-        for number in leaving:
-            task = self._tasks.pop(number)
-            del self.partitions[number]
-            self._leaving.discard(number)
-            await asyncio.wait([task])
+        await asyncio.gather(*(self._leave(number, within) for number in lost))
+
+    async def _leave(self, number: int, within: float) -> None:
+        """A loss and a drain may come at the same time: the second waits for the hand-over of the first."""
+        if number in self._leaving:
+            await self._leaving[number].wait()
+        elif number in self.partitions:
+            left = self._leaving[number] = asyncio.Event()
+            await self.partitions[number].hand_over(within)
+            await asyncio.wait([self._tasks.pop(number)])
+            del self.partitions[number], self._leaving[number]
+            left.set()
             log.info("partition %d is handed over", number)

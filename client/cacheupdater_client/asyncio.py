@@ -8,7 +8,6 @@ loops, uvloop and threads may use one target.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
@@ -18,7 +17,7 @@ from redis.exceptions import NoScriptError, ResponseError, WatchError
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
 from cacheupdater_client.fence import token_of
-from cacheupdater_client.observe import NOWHERE, Hints, interrupted, returned
+from cacheupdater_client.observe import NOWHERE, Emitting, Hints, give_way, interrupted, observed, returned
 from cacheupdater_client.wire import CHANGE, TOUCH
 
 if TYPE_CHECKING:
@@ -28,10 +27,61 @@ if TYPE_CHECKING:
 _plain = redis.asyncio.Redis  # its methods are looked up at each call: see cacheupdater_client.redis
 
 
-class Observed(redis.asyncio.Redis):
-    """`redis.asyncio.Redis`, or a subclass of it, whose commands leave hints."""
+class ObservedPipeline(Pipeline):
+    """Remembers which command stands where, and leaves hints when `execute()` has returned."""
 
     _hints: Hints = NOWHERE
+
+    def observe_with(self, hints: Hints) -> None:
+        """Hints go there from now on."""
+        self._hints = hints
+        self._queued: list[tuple[int, tuple[Any, ...]]] = []
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """As redis-py's: the pipeline, or after WATCH an awaitable reply."""
+        reply = super().execute_command(*args, **options)
+        if reply is not self:
+            return self._observe(args, reply)
+        self._queued.append((len(self) - 1, args))
+        return reply
+
+    async def _observe(self, args: tuple[Any, ...], pending: Any) -> Any:
+        try:
+            reply = await pending
+        except ResponseError:
+            raise
+        except BaseException:
+            interrupted(self._hints, args)
+            raise
+        returned(self._hints, args, reply)
+        return reply
+
+    async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002  redis-py's signature
+        """As redis-py's."""
+        queued = self._queued
+        try:
+            replies = await super().execute(raise_on_error)
+        except WatchError:  # nothing was done
+            raise
+        except BaseException:  # some of it may have been done
+            for _, args in queued:
+                interrupted(self._hints, args)
+            raise
+        for at, args in queued:
+            if at < len(replies):
+                returned(self._hints, args, replies[at])
+        return replies
+
+    async def reset(self) -> None:  # type: ignore[override]  # so does redis-py's: RESET is no command of a pipeline
+        """As redis-py's; what was queued leaves no hints."""
+        self._queued = []
+        await super().reset()
+
+
+class Observed(Emitting, redis.asyncio.Redis):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two
+    """`redis.asyncio.Redis`, or a subclass of it, whose commands leave hints."""
+
+    _pipes = ObservedPipeline
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; hints follow the reply."""
@@ -44,23 +94,6 @@ class Observed(redis.asyncio.Redis):
             raise
         returned(self._hints, args, reply)
         return reply
-
-    def pipeline(self, *args: Any, **options: Any) -> Any:
-        """As redis-py's; hints follow `execute()`."""
-        pipe: Any = super().pipeline(*args, **options)
-        pipe.__class__ = _observed_pipeline(pipe.__class__)
-        pipe.observe_with(self._hints)
-        return pipe
-
-    def client(self) -> Any:
-        """As redis-py's: a client of one connection; its hints go where these go."""
-        single: Any = super().client()
-        single.emit_to(self._hints)
-        return single
-
-    def emit_to(self, hints: Hints) -> None:
-        """Hints go there from now on."""
-        self._hints = hints
 
     # --- after the database's commit ------------------------------------------------------------------
 
@@ -126,11 +159,7 @@ class Redis(Observed):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        owners = {each for each in cls.__mro__ if "execute_command" in vars(each)}
-        if owners - {Observed, _plain}:
-            for name in ("get", "hgetall"):
-                if getattr(cls, name) is vars(Redis)[name]:
-                    setattr(cls, name, getattr(_plain, name))
+        give_way(cls, Redis)
 
     async def get(self, name: Any) -> Any:
         """As redis-py's. Goes past our own `execute_command`, which would count it again.
@@ -159,70 +188,6 @@ class Redis(Observed):
         return value
 
 
-class ObservedPipeline(Pipeline):
-    """Remembers which command stands where, and leaves hints when `execute()` has returned."""
-
-    _hints: Hints = NOWHERE
-
-    def observe_with(self, hints: Hints) -> None:
-        """Hints go there from now on."""
-        self._hints = hints
-        self._queued: list[tuple[int, tuple[Any, ...]]] = []
-
-    def execute_command(self, *args: Any, **options: Any) -> Any:
-        """As redis-py's: the pipeline, or after WATCH an awaitable reply."""
-        reply = super().execute_command(*args, **options)
-        if reply is not self:
-            return self._observe(args, reply)
-        self._queued.append((len(self) - 1, args))
-        return reply
-
-    async def _observe(self, args: tuple[Any, ...], pending: Any) -> Any:
-        try:
-            reply = await pending
-        except ResponseError:
-            raise
-        except BaseException:
-            interrupted(self._hints, args)
-            raise
-        returned(self._hints, args, reply)
-        return reply
-
-    async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002  redis-py's signature
-        """As redis-py's."""
-        queued = self._queued
-        try:
-            replies = await super().execute(raise_on_error)
-        except WatchError:  # nothing was done
-            raise
-        except BaseException:  # some of it may have been done
-            for _, args in queued:
-                interrupted(self._hints, args)
-            raise
-        for at, args in queued:
-            if at < len(replies):
-                returned(self._hints, args, replies[at])
-        return replies
-
-    async def reset(self) -> None:  # type: ignore[override]  # so does redis-py's: RESET is no command of a pipeline
-        """As redis-py's; what was queued leaves no hints."""
-        self._queued = []
-        await super().reset()
-
-
-@cache
-def _observed(plain: Any) -> Any:
-    """As in cacheupdater_client.redis."""
-    return Redis if plain is _plain else type(f"Observed{plain.__name__}", (Observed, plain), {})
-
-
-@cache
-def _observed_pipeline(plain: Any) -> Any:
-    if plain is Pipeline:
-        return ObservedPipeline
-    return type(f"Observed{plain.__name__}", (ObservedPipeline, plain), {})
-
-
 def wrap(client: Any, *, emit: str | None, only: Sequence[str | bytes] | None) -> Any:
     """The asyncio half of `cacheupdater_client.wrap`."""
     if isinstance(client, Pipeline) or not isinstance(client, redis.asyncio.Redis):
@@ -230,7 +195,7 @@ def wrap(client: Any, *, emit: str | None, only: Sequence[str | bytes] | None) -
             f"wrap takes redis.Redis and redis.asyncio.Redis clients, not {type(client).__name__}"
         )
     if not isinstance(client, Observed):
-        client.__class__ = _observed(type(client))
-    observed: Any = client
-    observed.emit_to(calls.hints_for(observed.get_encoder(), emit, only))
-    return observed
+        client.__class__ = Redis if type(client) is _plain else observed(type(client), Observed)
+    emitting: Any = client
+    emitting.emit_to(calls.hints_for(emitting.get_encoder(), emit, only))
+    return emitting

@@ -1,13 +1,15 @@
 """From commands to hints, the same for the sync and the asyncio client.
 
 The clients call `returned` with each command and its reply, and `interrupted` when a command ended without one. A fault
-in here must not reach the application, which is none the wiser whether its command was observed.
+in here must not reach the application, which is none the wiser whether its command was observed. `Emitting` is what
+both clients do without waiting; each adds what it awaits, or does not.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from redis.exceptions import ResponseError
 
@@ -47,6 +49,48 @@ class Nowhere:
 
 
 NOWHERE = Nowhere()
+
+
+class Emitting:
+    """Stands before a class of redis-py, whose methods are found above this one."""
+
+    _hints: Hints = NOWHERE
+    _pipes: ClassVar[type]  # what the client's pipelines become
+
+    def emit_to(self, hints: Hints) -> None:
+        """Hints go there from now on."""
+        self._hints = hints
+
+    def pipeline(self, *args: Any, **options: Any) -> Any:
+        """As redis-py's; hints follow `execute()`."""
+        plain: Any = super()
+        pipe = plain.pipeline(*args, **options)
+        pipe.__class__ = observed(pipe.__class__, self._pipes)
+        pipe.observe_with(self._hints)
+        return pipe
+
+    def client(self) -> Any:
+        """As redis-py's: a client of one connection; its hints go where these go."""
+        plain: Any = super()
+        single = plain.client()
+        single.emit_to(self._hints)
+        return single
+
+
+@cache
+def observed(plain: type, ours: type) -> type:
+    """The class that an object of redis-py gets. The user's own overrides stay beneath ours and see every command."""
+    return ours if plain in ours.__mro__ else type(f"Observed{plain.__name__}", (ours, plain), {})
+
+
+def give_way(cls: type, quick: type) -> None:
+    """Switches the short ways of `quick` off in a subclass with an `execute_command` of its own: it sees every command."""
+    added = set(cls.__mro__) - set(quick.__mro__)
+    if any("execute_command" in vars(each) for each in added):
+        plain: Any = super(quick, cls)
+        for name in ("get", "hgetall"):
+            if getattr(cls, name) is vars(quick)[name]:
+                setattr(cls, name, getattr(plain, name))
 
 
 def returned(hints: Hints, words: Words, reply: object) -> None:

@@ -21,9 +21,8 @@ import cacheupdater_client
 from cacheupdater_client import Redis
 from cacheupdater_client.wire import CHANGE, KEY_BYTES_MAX, MISS, PACK_BYTES_MAX, TOUCH, encode_pack
 
-QUARANTINED_S = (
-    20.0  # five attempts take 2 s of back-off, and each may run into its deadline of half a second
-)
+# five attempts take 2 s of back-off, and each may run into its deadline of half a second
+QUARANTINED_S = 20.0
 BIG = 1024 * 1024
 
 TABLES = (

@@ -384,6 +384,14 @@ def test_subclass_with_its_own_execute_command_sees_every_read(redis_url, ear):
             assert ear.heard() == {(MISS, b"a"): 2}
 
 
+@pytest.mark.parametrize("client", [Redis, AsyncRedis])
+def test_subclass_without_its_own_execute_command_keeps_the_short_ways(client):
+    class Named(client):
+        pass
+
+    assert (Named.get, Named.hgetall) == (client.get, client.hgetall)
+
+
 def test_single_connection_client_shares_the_emitter(r, ear):
     with r.client() as single:
         single.get("a")

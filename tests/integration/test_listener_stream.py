@@ -16,7 +16,7 @@ import sys
 import pytest
 import uvloop
 
-from cacheupdater.adapters.listener_stream import Limits, StreamListener
+from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.recording_observer import RecordingObserver
@@ -78,7 +78,7 @@ class World:
     def __init__(self, *, packs_max=4096, **limits):
         self.queue = MemoryQueue(HELLO.partitions, packs_max=packs_max)
         self.observer = RecordingObserver()
-        self.listener = StreamListener(self.queue, HELLO, observer=self.observer, limits=Limits(**limits))
+        self.listener = StreamListener(self.queue, HELLO, observer=self.observer, limits=PeerLimits(**limits))
         self.peers = []
 
     async def peer(self, which=0):

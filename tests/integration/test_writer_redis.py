@@ -162,9 +162,8 @@ async def test_replica_is_unavailable_until_it_is_promoted(own_server):
         with pytest.raises(Unavailable, match=r"MASTERDOWN|READONLY"):
             await write_one(writer)
         client.replicaof("NO", "ONE")
-        assert await writer.write(before, [ENTRY]) == [
-            TOO_OLD
-        ]  # the connection was left, so its tokens are void
+        # the connection was left, so its tokens are void
+        assert await writer.write(before, [ENTRY]) == [TOO_OLD]
         assert await write_one(writer) == WRITTEN
     await writer.close()
 

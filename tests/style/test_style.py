@@ -18,12 +18,8 @@ FUNCTION_LINES = 70
 MODULE_LINES = 400
 PARAMETERS = 6
 SAYS_ANY = ("adapters",)  # where foreign signatures need it
-CLIENT_SEAMS = {
-    "redis.py",
-    "asyncio.py",
-    "observe.py",
-    "calls.py",
-}  # redis-py types its commands, not its seams
+# redis-py types its commands, not its seams
+CLIENT_SEAMS = {"redis.py", "asyncio.py", "observe.py", "calls.py"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
 
 
@@ -79,15 +75,8 @@ def test_any_stays_in_the_adapters(path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "cacheupdater" / "core").glob("[a-z]*.py")), ids=name_of)
 def test_each_rule_of_the_core_has_a_test_file_of_its_own(path):
-    untested = {
-        "hints",
-        "answers",
-        "namespace",
-        "limits",
-        "unit",
-        "metrics",
-        "dedup",
-    }  # data; dedup: see the model test
+    # data; dedup: see the model test
+    untested = {"hints", "answers", "namespace", "limits", "unit", "metrics", "dedup"}
     if path.stem not in untested:
         assert (ROOT / "tests" / "unit" / "core" / f"test_{path.stem}.py").exists()
 

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.limits import Limits
 
-MOST_URGENT_FIRST = (
-    Kind.MISS,
-    Kind.CHANGE,
-    Kind.TOUCH,
-)  # "it queues as the most urgent, miss before change before touch"
+# "it queues as the most urgent, miss before change before touch"
+MOST_URGENT_FIRST = (Kind.MISS, Kind.CHANGE, Kind.TOUCH)
 
 
 class Violation(AssertionError):
@@ -71,9 +68,8 @@ class Key:
     ended: float = -inf
     faults: int = 0
     absent_until: float = -inf
-    removals: list[int] = field(
-        default_factory=list
-    )  # offsets of changes that wait for Redis to forget the key
+    # offsets of changes that wait for Redis to forget the key
+    removals: list[int] = field(default_factory=list)
 
     @property
     def due(self) -> bool:
@@ -124,9 +120,8 @@ class Model:
             if now < key.absent_until:
                 return "absent"  # "A row known to be absent: the mark ... declines misses only"
         if key.ticket:  # "Later -> Block if it runs", "change while the head runs -> Block"
-            return (
-                "cover" if key.tail else "block"
-            )  # "hint -> Decline (covered by the tail; state stays Block)"
+            # as told: "hint -> Decline (covered by the tail; state stays Block)"
+            return "cover" if key.tail else "block"
         return "accept"
 
     def _accept(self, name: bytes, key: Key, kind: Kind, offset: int, now: float) -> str:
@@ -158,11 +153,8 @@ class Model:
                     "runs with as many as failed with it",
                 )
                 require(siblings.issuperset(names), name, "runs with keys that did not fail with it")
-            key.ticket, key.seated, key.began = (
-                ticket,
-                True,
-                now,
-            )  # "Hold, head timeout and spacing count from there"
+            # "Hold, head timeout and spacing count from there"
+            key.ticket, key.seated, key.began = ticket, True, now
 
     def overdue(self, now: float) -> list[bytes]:
         """ "a stuck head is evicted head_timeout after it began to run" """

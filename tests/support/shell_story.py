@@ -10,6 +10,8 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 
+from engine_story import limits, namespace
+
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
@@ -24,7 +26,6 @@ from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client import wire
-from engine_story import limits, namespace
 
 GARBAGE = b"no pack at all"
 
@@ -163,7 +164,7 @@ class Shell:
     async def partition(self):
         """The first partition, executing."""
         change = await anext(self.queue.assignments())
-        partition = self.make(change.gained[0], lambda: partition.stir())
+        partition = self.make(change.gained[0], lambda: partition.stir())  # noqa: PLW0108  not made yet
         async with executing(partition.execute()):
             yield partition
 

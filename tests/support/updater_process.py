@@ -19,13 +19,13 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from cacheupdater.testing.children import dying_with_us
+
 ROOT = Path(__file__).parents[2]
 READY_S = 60.0  # two cold starts on a busy machine; usually 0.6 s
 DRAINED_S = 15.0  # the drain's 10 s and what the end of a process takes
 HTTP_S = 5.0
 
-# Linux: the child asks to be killed with its parent, then becomes the updater; so no orphan stays, however we end
-_DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 _SAMPLE = re.compile(r"^cacheupdater_(\w+?)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -96,11 +96,13 @@ class Updater:
     def launch(self):
         """Returns at once."""
         command = [sys.executable, *self._program, "run", "-c", str(self._file)]
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *command]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self._environment
+                dying_with_us(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment,
             )
 
     def wait_ready(self):
@@ -185,6 +187,5 @@ class Updaters:
     def close(self):
         for number, updater in enumerate(self._all):
             updater.kill()
-            print(
-                f"--- log of updater {number} ---\n{updater.log[-8000:]}"
-            )  # pytest shows it where a test failed
+            # pytest shows it where a test failed
+            print(f"--- log of updater {number} ---\n{updater.log[-8000:]}")

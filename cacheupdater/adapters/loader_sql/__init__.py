@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from cacheupdater.core.keyspace import Captures, CaptureType, Pattern
 
 GRACE_S = 0.2  # the database ends a slow statement itself and keeps the connection; we wait this much longer
-COMPILED_MAX = (
-    10_000  # statements, as SQLAlchemy would forget and compile anew: one per namespace, some KiB each
-)
+# statements, as SQLAlchemy would forget and compile anew: one per namespace, some KiB each
+COMPILED_MAX = 10_000
 RECYCLE_S = 300  # firewalls forget idle connections; a fresh one every 5 minutes costs nothing
 
 RowsPerKey: TypeAlias = Literal["one", "many"]
@@ -81,9 +80,10 @@ class SqlSource:
                 **self._driver.arguments(statement_timeout),
             )
         except ModuleNotFoundError as e:
-            raise Misconfigured(
-                f"this source needs {e.name}: pip install 'cacheupdater[updater,postgres]', or the driver that its url names"
-            ) from None
+            package = self._driver.address(
+                address
+            ).get_driver_name()  # SQLAlchemy names drivers by their packages
+            raise Misconfigured(f"this source needs {e.name}: pip install {package}") from None
         except SQLAlchemyError as e:  # its text would show the url, and the password in it
             raise Misconfigured(
                 f"a source's url cannot be used ({type(e).__name__}); it begins with postgresql+asyncpg://,"

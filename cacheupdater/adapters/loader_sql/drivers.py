@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.keyspace import Captures, CaptureType
 
-STATEMENTS_CACHED = (
-    300  # prepared per connection: one per namespace, and thousands would cost the server memory
-)
+# prepared per connection: one per namespace, and thousands would cost the server memory
+STATEMENTS_CACHED = 300
 
 
 class Driver:
@@ -99,14 +98,8 @@ class PostgreSql(Driver):
     # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
     # wrong password or database: nothing that the keys of one unit are to blame for
     _UNAVAILABLE = ("08", "53", "57", "58", "40", "55P03", "28", "3D")
-    _SPEAKS_OF_STATEMENT = (
-        "42",
-        "28",
-        "3D",
-        "57",
-        "08",
-        "53",
-    )  # texts that hold no values of rows or parameters
+    # texts that hold no values of rows or parameters
+    _SPEAKS_OF_STATEMENT = ("42", "28", "3D", "57", "08", "53")
 
     def address(self, url: URL) -> URL:
         return url.set(drivername="postgresql+asyncpg")

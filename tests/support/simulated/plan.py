@@ -58,9 +58,8 @@ def draw(seed):
         ways |= {"delete": 3, "hint": 1, "silence": 1}
     rates = draw_rates(random)
     if lags:
-        rates.pop(
-            "redis_clock_ahead", None
-        )  # a hold-off is counted by Redis' clock: a jump would end it early
+        # a hold-off is counted by Redis' clock: a jump would end it early
+        rates.pop("redis_clock_ahead", None)
     return Plan(
         seed=seed,
         rates=rates,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from uuid import UUID
 
 import pytest
 from sqlalchemy.dialects import mssql, mysql, postgresql, sqlite
 from sqlalchemy.exc import DataError, InterfaceError, OperationalError, ProgrammingError
 
+from cacheupdater.adapters.loader_sql import SqlSource
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql
 from cacheupdater.adapters.loader_sql.statement import statement
 from cacheupdater.core.keyspace import Pattern
@@ -135,3 +137,18 @@ def test_unknown_database_fails_as_sqlalchemy_says_and_its_text_is_kept_back(kin
     assert "canary" not in str(translated)
     assert type(Driver().translated(ConnectionResetError("canary"))) is Unavailable
     assert type(Driver().translated(RuntimeError("canary"))) is Faulty
+
+
+@pytest.mark.parametrize(
+    ("url", "package"),
+    [
+        ("mysql+aiomysql://db/shop", "aiomysql"),
+        ("mariadb+asyncmy://db/shop", "asyncmy"),
+        ("postgresql://db/shop", "asyncpg"),
+        ("sqlite+aiosqlite:///shop.db", "aiosqlite"),
+    ],
+)
+def test_source_without_its_driver_names_the_package_to_install(monkeypatch, url, package):
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    with pytest.raises(Misconfigured, match=rf"pip install {package}$"):
+        SqlSource(url)

@@ -7,17 +7,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from cacheupdater.config import (
-    ConfigErrors,
-    MemoryAddress,
-    PythonLoad,
-    QuotaConfig,
-    SqlLoad,
-    TableLoad,
-    TcpAddress,
-    UnixAddress,
-    load_config,
-)
+from cacheupdater.config import ConfigErrors, load_config
+from cacheupdater.config.addresses import MemoryAddress, TcpAddress, UnixAddress
+from cacheupdater.config.settings import PythonLoad, QuotaConfig, SqlLoad, TableLoad
 
 PUBLISHED = """\
 version: 1

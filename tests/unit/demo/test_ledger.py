@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheupdater.demo.ledger import Ledger, Read, Tally
+from cacheupdater.demo.ledger import Account, Ledger, Read
 
 
 def read(version, began, *, product=7, found=None, waited=False):
@@ -58,38 +58,38 @@ def test_a_value_of_another_product_is_wrong(ledger):
     assert not ledger.judge(read(1, 5.0)).wrong
 
 
-def tally_of(ledger, *reads):
-    tally = Tally()
+def account_of(ledger, *reads):
+    account = Account()
     for each in reads:
-        tally.add(each, ledger.judge(each))
-    return tally
+        account.add(each, ledger.judge(each))
+    return account
 
 
-def test_a_tally_counts_waits_as_statements_of_one_row(ledger):
-    tally = tally_of(ledger, read(3, 25.0, waited=True), read(3, 26.0), read(3, 27.0), read(3, 28.0))
-    assert (tally.reads, tally.waited, tally.rows, tally.statements) == (4, 1, 1, 1)
-    assert tally.waited_share == 0.25
+def test_an_account_counts_waits_as_statements_of_one_row(ledger):
+    account = account_of(ledger, read(3, 25.0, waited=True), read(3, 26.0), read(3, 27.0), read(3, 28.0))
+    assert (account.reads, account.waited, account.rows, account.statements) == (4, 1, 1, 1)
+    assert account.waited_share == 0.25
 
 
-def test_a_tally_adds_what_the_updater_asked_for(ledger):
-    tally = tally_of(ledger, read(3, 25.0, waited=True))
-    tally.charge(rows=200, statements=1)
-    assert (tally.rows, tally.statements) == (201, 2)
+def test_an_account_adds_what_the_updater_asked_for(ledger):
+    account = account_of(ledger, read(3, 25.0, waited=True))
+    account.charge(rows=200, statements=1)
+    assert (account.rows, account.statements) == (201, 2)
 
 
 def test_ages_are_those_of_stale_reads_alone(ledger):
-    tally = tally_of(ledger, *(read(3, 25.0) for _ in range(98)), read(2, 21.0), read(2, 24.0))
-    assert tally.stale_share == 0.02
-    assert (tally.age(0.5), tally.age(0.99)) == (4.0, 4.0)
-    assert tally.age(0.49) == 1.0
+    account = account_of(ledger, *(read(3, 25.0) for _ in range(98)), read(2, 21.0), read(2, 24.0))
+    assert account.stale_share == 0.02
+    assert (account.age(0.5), account.age(0.99)) == (4.0, 4.0)
+    assert account.age(0.49) == 1.0
 
 
-def test_an_empty_tally_has_shares_and_ages():
-    assert (Tally().waited_share, Tally().stale_share, Tally().age(0.99)) == (0.0, 0.0, 0.0)
+def test_an_empty_account_has_shares_and_ages():
+    assert (Account().waited_share, Account().stale_share, Account().age(0.99)) == (0.0, 0.0, 0.0)
 
 
-def test_merged_tallies_are_the_tally_of_all_reads(ledger):
+def test_merged_accounts_are_the_account_of_all_reads(ledger):
     reads = [read(1, 9.0, waited=True), read(1, 11.0), read(3, 21.0, found=9), read(2, 25.0)]
-    merged = tally_of(ledger, *reads[:2])
-    merged.merge(tally_of(ledger, *reads[2:]))
-    assert merged == tally_of(ledger, *reads)
+    merged = account_of(ledger, *reads[:2])
+    merged.merge(account_of(ledger, *reads[2:]))
+    assert merged == account_of(ledger, *reads)

@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 
 from cacheupdater.demo.lanes import LANES, OURS, TOLD, TTL
-from cacheupdater.demo.ledger import Tally
+from cacheupdater.demo.ledger import Account
 from cacheupdater.demo.report import HEADINGS, checks, meaning, table
 
 GOOD = {
-    TTL: Tally(reads=1000, waited=300, stale=50, rows=300, statements=300),
-    OURS: Tally(reads=1000, waited=1, stale=60, rows=290, statements=20),
-    TOLD: Tally(reads=1000, waited=5, stale=0, rows=100, statements=40),
+    TTL: Account(reads=1000, waited=300, stale=50, rows=300, statements=300),
+    OURS: Account(reads=1000, waited=1, stale=60, rows=290, statements=20),
+    TOLD: Account(reads=1000, waited=5, stale=0, rows=100, statements=40),
 }
 
 
-def failed(tallies, *, hints_again: float | None = 0.1, killed=True):
+def failed(accounts, *, hints_again: float | None = 0.1, killed=True):
     return [
-        check.words for check in checks(tallies, hints_again=hints_again, killed=killed) if not check.passed
+        check.words for check in checks(accounts, hints_again=hints_again, killed=killed) if not check.passed
     ]
 
 
@@ -53,7 +53,7 @@ def test_a_limit_itself_is_allowed(lane, change):
 
 
 def test_a_demonstration_without_reads_fails():
-    assert failed({lane: Tally() for lane in LANES})
+    assert failed({lane: Account() for lane in LANES})
 
 
 def test_hints_that_never_come_again_fail_it():

@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 
 from cacheupdater.demo.lanes import LANES
-from cacheupdater.demo.ledger import Tally
+from cacheupdater.demo.ledger import Account
 from cacheupdater.demo.screen import Live, Plain, screen
 
-TALLIES = {lane: Tally(reads=300, waited=30, rows=60, statements=6) for lane in LANES}
+ACCOUNTS = {lane: Account(reads=300, waited=30, rows=60, statements=6) for lane in LANES}
 
 
 def test_without_a_terminal_each_second_is_a_line(capsys):
     with screen(plain=False) as shown:
         assert isinstance(shown, Plain)
-        shown.show("9 s left", TALLIES, 3.0)
+        shown.show("9 s left", ACCOUNTS, 3.0)
         shown.say("something has happened")
     _, line, event = capsys.readouterr().out.splitlines()
     assert all(f"{lane.title}: 100 10.00% 0.00% 20 2" in line for lane in LANES)
@@ -30,7 +30,7 @@ def test_a_terminal_gets_the_table_its_words_and_the_latest_events():
 
     console = Console(file=io.StringIO(), force_terminal=True, width=160, height=60)
     with Live(console) as shown:
-        shown.show("9 s left", TALLIES, 3.0)
+        shown.show("9 s left", ACCOUNTS, 3.0)
         for number in range(20):
             shown.say(f"event {number} of 20")
     text = console.file.getvalue()

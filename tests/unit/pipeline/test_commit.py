@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from shell_story import Ledger, first_gain
 
 from cacheupdater.core.cursors import Cursor
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.commit import Committer
-from shell_story import Ledger, first_gain
 
 PACKS = 8
 

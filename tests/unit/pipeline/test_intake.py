@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from engine_story import Story
+from shell_story import GARBAGE
 
 from cacheupdater.core.hints import Kind
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.ports import Message
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client import wire
-from engine_story import Story
-from shell_story import GARBAGE
 
 
 def pack(*keys, kind=Kind.TOUCH, counts=()):
@@ -74,4 +74,7 @@ def test_repeated_hints_are_counted_as_often_as_they_were_meant(story, observer)
 
 def test_each_hint_keeps_the_offset_of_its_message(story, observer):
     take(story, observer, pack(b"p:1"), GARBAGE, pack(b"p:2"))
-    assert [(claim.origin.offset, keys) for claim, keys in story.start(0.0).parts] == [(0, [b"p:1"]), (2, [b"p:2"])]
+    assert [(claim.origin.offset, keys) for claim, keys in story.start(0.0).parts] == [
+        (0, [b"p:1"]),
+        (2, [b"p:2"]),
+    ]

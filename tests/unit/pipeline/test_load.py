@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from shell_story import Rows, in_virtual_time
 
 from cacheupdater.core.encoding import encoder
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.load import load
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.testing.recording_observer import RecordingObserver
-from shell_story import Rows, in_virtual_time
 
 
 def recipe(table):

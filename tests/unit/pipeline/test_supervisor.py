@@ -6,11 +6,11 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from engine_story import namespace, plenty
+from shell_story import Rows, Shell, executing, in_virtual_time, now
 
 from cacheupdater.core.budget import Source
 from cacheupdater.pipeline.supervisor import HAND_OVER, Supervisor
-from engine_story import namespace, plenty
-from shell_story import Rows, Shell, executing, in_virtual_time, now
 
 SOON = 0.5  # s: whatever needs no waiting for a load has happened by then
 
@@ -126,6 +126,22 @@ async def test_losing_and_draining_a_partition_at_once_hands_it_over_before_eith
         assert not supervisor.partitions
         await asyncio.sleep(0.01)
         assert settled == [(pytest.approx(2.01), 0)]
+
+
+@in_virtual_time
+async def test_losing_and_draining_a_partition_in_the_same_moment_hands_it_over_once():
+    """Wherever in the last turns of the one the other comes."""
+    for turns in range(12):
+        shell = shop()
+        settled = []
+        async with supervising(shell) as supervisor:
+            shell.queue.touch(b"p:1")
+            shell.queue.lose(0, settled=lambda settled=settled: settled.append(True))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await supervisor.drain(1.0)
+            await asyncio.sleep(0.01)
+            assert (supervisor.partitions, settled) == ({}, [True])
 
 
 @in_virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from shell_story import in_virtual_time
 
 from cacheupdater.core.answers import BRAKED, UNCHANGED, WRITTEN, Result
 from cacheupdater.core.encoding import encoder
@@ -11,7 +12,6 @@ from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.write import matched, prepare, write
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
 from cacheupdater.testing.recording_observer import RecordingObserver
-from shell_story import in_virtual_time
 
 KEYS = [b"p:1", b"p:2", b"p:3"]
 CANNOT = object()  # no encoding knows it
