@@ -251,6 +251,9 @@ class Engine:
         unit.keys = [key for key in unit.keys if key not in bad]
         for key in bad:
             del self._dedup.seats[key]
+        for bucket in (unit.namespace.source.bucket, unit.namespace.quota):
+            if bucket is not None:  # keys of nobody cost the database nothing, nor its budget
+                bucket.take(-len(bad))
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""

@@ -330,3 +330,12 @@ def test_message_that_is_no_pack_has_nothing_to_wait_for():
     story.engine.skip(0)
 
     assert story.done == 1
+
+
+def test_keys_of_nobody_cost_neither_budget_nor_quota():
+    bucket, quota = Bucket(10.0, 10.0, now=0.0), Bucket(10.0, 10.0, now=0.0)
+    story = Story(namespace(source=Source("db", bucket, concurrency=100), quota=quota))
+    story.miss(b"p:x1", b"p:x2", b"p:007", A, at=2.0)
+
+    assert [unit.keys for unit in story.step(2.0).units] == [[A]]
+    assert bucket.rows(2.0) == quota.rows(2.0) == 9
