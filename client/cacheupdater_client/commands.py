@@ -1,9 +1,10 @@
 """Which Redis commands read values, which write them, and where their keys stand.
 
 The clients ask `hints_of` after a command has returned. A read leaves a touch, or a miss where the answer shows that
-the key is absent. Where an empty answer is usual for a key that exists (is it a member? what scores between?) it is a
-touch: a miss asks for a load at once, and would ask again with each such answer. A write leaves a change, whatever its
-answer: a DEL that found nothing may still announce that the row has changed.
+the whole key is absent. Where a key that exists may answer the same (a field that it lacks, as our hashes lack those
+that are NULL; a range past its end; is it a member?) it is a touch: a miss asks for a load at once, and would ask again
+with each such answer. A write leaves a change, whatever its answer: a DEL that found nothing may still announce that
+the row has changed.
 
 Not in the table: what tells about a key and not about its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the
 ttl anyway), streams, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS).
@@ -45,10 +46,6 @@ def _is_empty(reply: object) -> bool:
     return not reply
 
 
-def _all_none(reply: object) -> bool:
-    return isinstance(reply, list) and all(each is None for each in reply)
-
-
 _ONE, _TWO, _ALL = slice(1, 2), slice(1, 3), slice(1, None)
 _SECOND, _PAIRS, _BUT_LAST = slice(2, 3), slice(1, None, 2), slice(1, -1)
 
@@ -64,13 +61,10 @@ def _writes(names: str, keys: slice = _ONE, *, numkeys: int = 0) -> None:
     COMMANDS.update(dict.fromkeys(names.split(), Rule(writes=True, keys=keys, numkeys=numkeys)))
 
 
-_reads("GET GETEX HGET LINDEX", absent=_is_none)
-_reads("GETRANGE SUBSTR STRLEN HLEN HSTRLEN LLEN SCARD ZCARD", absent=_is_empty)
-_reads(
-    "HGETALL HKEYS HVALS HRANDFIELD LRANGE SMEMBERS SRANDMEMBER ZRANGE ZREVRANGE ZRANDMEMBER",
-    absent=_is_empty,
-)
-_reads("HMGET HGETEX", absent=_all_none)
+_reads("GET GETEX", absent=_is_none)
+_reads("STRLEN HLEN LLEN SCARD ZCARD HGETALL HKEYS HVALS SMEMBERS", absent=_is_empty)
+_reads("HGET HMGET HGETEX HSTRLEN HRANDFIELD SRANDMEMBER ZRANDMEMBER")
+_reads("GETRANGE SUBSTR LINDEX LRANGE ZRANGE ZREVRANGE")
 _reads("GETBIT BITCOUNT BITPOS BITFIELD_RO HEXISTS HSCAN LPOS SISMEMBER SMISMEMBER SSCAN SORT_RO")
 _reads("ZSCORE ZMSCORE ZRANK ZREVRANK ZCOUNT ZLEXCOUNT ZSCAN")
 _reads("ZRANGEBYSCORE ZRANGEBYLEX ZREVRANGEBYSCORE ZREVRANGEBYLEX")

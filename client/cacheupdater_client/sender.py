@@ -114,7 +114,8 @@ class Target:
     def stats(self) -> TargetStats:
         """The ledger: nothing is in none of its columns, and nothing in two."""
         buffers, outbox = list(self._buffers.values()), self._outbox
-        dropped = sum((buffer.dropped for buffer in buffers), outbox.dropped.copy())
+        # copies, because other threads add reasons while `sum` walks through them
+        dropped = sum((buffer.dropped.copy() for buffer in buffers), outbox.dropped.copy())
         waiting = outbox.waiting + sum(map(len, buffers))
         return {
             "emitted": outbox.delivered + waiting + dropped.total(),
@@ -228,7 +229,9 @@ class Sender:
             self._stopping = True
             self._wake.put(None)
             if self._running and not self._stopped.wait(timeout):
-                return  # it hangs in a name lookup; being a daemon it ends with the process
+                # It hangs in a name lookup, and the outbox is its own: what waits stays `waiting`. Being a daemon it
+                # ends with the process; if the lookup ends first, it goes on.
+                return
             self._flush(deadline)
             for target in list(self._active):
                 target.chill()
@@ -239,7 +242,7 @@ class Sender:
 
     def _flush(self, deadline: float) -> None:
         """Takes turns here, in the caller's thread, while there is something to send and somebody to take it."""
-        while self._turn(time.monotonic()) or any(target.hopeful for target in self._active):
+        while self._turn(time.monotonic()) or any(target.hopeful for target in list(self._active)):
             if time.monotonic() >= deadline:
                 return
             time.sleep(FLUSH_S)

@@ -100,11 +100,13 @@ async def test_read_leaves_a_touch_or_a_miss_each_counted_once(both, ear):
     await both.hgetall("p:noh")
     await both.mget("p:1", "p:none")
     await both.hget("p:h", "f")
+    await both.hget("p:h", "null")
+    await both.hmget("p:h", ["null", "nought"])
     await both.execute_command("get", "p:1")
     assert ear.heard() == {
         (TOUCH, b"p:1"): 4,
         (MISS, b"p:none"): 2,
-        (TOUCH, b"p:h"): 2,
+        (TOUCH, b"p:h"): 4,
         (MISS, b"p:noh"): 1,
     }
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,22 +15,24 @@ import pytest
 SECONDS = 8  # the shortest with time for the kill in the middle
 
 
-def demo(tmp_path, seconds):
+def demo(folder, seconds):
     """Its temporary files in a place of the test's."""
     command = [sys.executable, "-m", "cacheupdater", "demo", "--plain", "--duration", str(seconds)]
-    environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}  # noqa: TID251  handed on to a child
+    environ = {**os.environ, "TMPDIR": folder, "PYTHONUNBUFFERED": "1"}  # noqa: TID251  handed on to a child
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 @pytest.fixture
-def leaves_nothing(tmp_path):
-    yield
-    assert list(tmp_path.iterdir()) == []
+def folder():
+    """A short path, for a unix socket lies in it; and nothing is left there."""
+    made = Path(tempfile.mkdtemp(prefix="cu"))
+    yield str(made)
+    assert list(made.iterdir()) == []
+    made.rmdir()
 
 
-@pytest.mark.usefixtures("leaves_nothing")
-def test_demo_passes_its_own_checks_with_the_updater_killed_in_the_middle(tmp_path):
-    with demo(tmp_path, SECONDS) as process:
+def test_demo_passes_its_own_checks_with_the_updater_killed_in_the_middle(folder):
+    with demo(folder, SECONDS) as process:
         said, _ = process.communicate(timeout=100)
     assert process.returncode == 0, said
     assert "FAILED" not in said
@@ -37,11 +41,9 @@ def test_demo_passes_its_own_checks_with_the_updater_killed_in_the_middle(tmp_pa
         assert text in said
 
 
-@pytest.mark.usefixtures("leaves_nothing")
-def test_demo_stops_everything_it_started_when_it_is_told_to_end(tmp_path):
-    with demo(tmp_path, 60) as process:
-        while "warm-up" not in process.stdout.readline():
-            pass
+def test_demo_stops_everything_it_started_when_it_is_told_to_end(folder):
+    with demo(folder, 60) as process:
+        assert any("warm-up" in line for line in process.stdout), "it ended before it began"
         started = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=30)

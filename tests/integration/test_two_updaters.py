@@ -58,7 +58,7 @@ def plain(redis_url):
 
 def two(updaters, redis_url, pg_url, *, sql, program):
     """The owner and the one that will be frozen. Long holds: nothing but hints of change brings a new load."""
-    source = {"url": pg_url, "budget": "100000/s", "statement_timeout": "2.5s"}
+    source = {"url": pg_url, "budget": "100000/s", "statement_timeout": "1.8s"}
     namespace = {
         "key": "item:{id:int}",
         "load": {"source": "main", "sql": sql},

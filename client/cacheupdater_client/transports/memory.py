@@ -32,10 +32,11 @@ class MemoryLink:
         if hello is not self._hello:
             self._hello, self._unput, self._put = hello, None, 0
             outbox.greet(hello)
+        before = self._put
         while frame := self._unput or outbox.next_frame(now_ms):
             self._unput = frame
             if not self._box.put(frame_partition(frame), frame[FRAME_HEAD_BYTES:]):
-                return True
+                return self._put > before
             self._unput = None
             self._put += 1
             outbox.acknowledge(self._put)

@@ -86,14 +86,16 @@ class StreamLink:
             self._open(now)
         if self._connecting and not self._finish_connecting(now):
             return True
+        delivered = outbox.delivered
         self._receive(outbox, now)
         if not self.connected:
             self._check_deadline(now)
             return True
-        blocked = self._send(outbox, now, now_ms)
+        moved = self._send(outbox, now, now_ms) or outbox.delivered > delivered
         if outbox.under_way:
             self._check_deadline(now)
-        return blocked or outbox.blocked
+        # a peer that took nothing now may take nothing for long: the usual pace will do
+        return moved and (bool(self._unsent) or outbox.blocked)
 
     def _open(self, now: float) -> None:
         self._socket, self._where = self._address.open()
@@ -130,6 +132,7 @@ class StreamLink:
             if not data:
                 raise ConnectionResetError("the updater closed the connection")
             for reply in self._replies.feed(data):
+                # also by a number said before: so an updater whose queue is full shows that it lives
                 self._deadline = now + SILENCE_S
                 if isinstance(reply, Hello):
                     outbox.greet(reply)
@@ -139,21 +142,23 @@ class StreamLink:
                     outbox.acknowledge(reply)
 
     def _send(self, outbox: Outbox, now: float, now_ms: int) -> bool:
-        """True if the peer takes no more for now. Ends after a window of frames at the latest."""
+        """True if the peer took something; what it did not is left in `_unsent`. Ends after a window of frames."""
         assert self._socket is not None
+        moved = False
         while True:
             if not self._unsent:
                 idle = not outbox.under_way
                 frame = outbox.next_frame(now_ms)
                 if frame is None:
-                    return False
+                    return moved
                 if idle:
                     self._deadline = now + SILENCE_S
                 self._unsent = memoryview(frame)
             try:
                 sent = self._socket.send(self._unsent, _NO_SIGNAL)
             except BlockingIOError:
-                return True
+                return moved
+            moved = True
             self._unsent = self._unsent[sent:]
 
     def close(self) -> None:

@@ -149,6 +149,53 @@ def test_close_returns_at_once_when_nobody_listens_and_counts(buffer_to, sender,
     assert sender.stats()["dropped"] == {"closed": 100}
 
 
+class Peer:
+    """A link that delivers nothing, and does something while it is asked whether it is connected."""
+
+    def __init__(self, meanwhile):
+        self._meanwhile = meanwhile
+
+    def turn(self, *_):
+        return False
+
+    @property
+    def connected(self):
+        self._meanwhile()
+        return False
+
+    def close(self):
+        pass
+
+
+def test_close_bears_a_target_that_comes_up_meanwhile(buffer_to, sender):
+    target = sender.target("memory://first", ())
+    target._link = Peer(lambda: buffer_to("memory://later").touch("p:2"))
+    target.buffer(ENCODER).touch("p:1")
+    sender.close(5)
+    assert target.stats()["dropped"] == {"closed": 1}
+
+
+def test_close_leaves_a_lookup_that_hangs_and_its_hints_go_out_when_it_ends(buffer_to, sender, request):
+    box = mailbox(request.node.name)
+    box.open(Hello(1, []))
+    target = sender.target(f"memory://{request.node.name}", ())
+    looking, found, take_turn = threading.Event(), threading.Event(), target._link.turn
+
+    def look_up(*args):
+        looking.set()
+        found.wait(5)
+        return take_turn(*args)
+
+    target._link.turn = look_up
+    target.buffer(ENCODER).touch("p:1")
+    assert looking.wait(5)
+    sender.close(0.05)
+    stats = sender.stats()
+    found.set()
+    assert (stats["waiting"], stats["dropped"]) == (1, {})
+    assert eventually(lambda: box.accepted == 1)
+
+
 def test_close_waits_no_longer_than_told_for_a_peer_that_hangs(buffer_to, sender, tmp_path):
     with HintServer(tmp_path / "s", acknowledges=False) as server:
         buffer_to(server.url).touch("p:1")
@@ -189,6 +236,21 @@ def test_stats_balance(buffer_to, sender, request):
     assert stats["emitted"] == 5
     assert stats["delivered"] == 2
     assert stats["dropped"] == {"undeclared": 1, "unencodable": 1, "oversized": 1}
+
+
+def test_stats_bear_a_reason_that_another_thread_adds_meanwhile(buffer_to, sender):
+    buffer = buffer_to("memory://nobody")
+
+    class Interrupted(int):
+        """A count that lets the other thread run when it is looked at."""
+
+        def __gt__(self, other):
+            buffer.dropped["oversized"] += 1
+            return int(self) > other
+
+    buffer.dropped["unencodable"] = Interrupted(1)
+    buffer.touch("p:1")
+    assert sender.stats()["dropped"]["unencodable"] == 1
 
 
 def test_hint_costs_no_wait_while_another_thread_starts_the_sender(buffer_to, sender):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -205,10 +206,46 @@ def test_stream_stops_at_a_peer_that_does_not_read(tmp_path, links, clock):
         with peer:
             peer.sendall(encode_hello(Hello(1, [])))
             began = time.perf_counter()
+            assert link.turn(outbox, clock.now, 1)  # it took something: perhaps it takes more at once
             for _ in range(50):
-                assert link.turn(outbox, clock.now, 1)
+                assert not link.turn(outbox, clock.now, 1)
             assert time.perf_counter() - began < 1
         assert outbox.waiting == 60_000
+
+
+def test_stream_waits_for_an_updater_whose_queue_is_full(tmp_path, links, clock):
+    """It accepts nothing for minutes, but says its last number again: no turns in haste, no frame sent twice."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "full.sock"))
+        listener.listen()
+        outbox, link = Outbox(), links(f"unix://{tmp_path}/full.sock")
+        outbox.add(TOUCH, {b"%d" % number: 1 for number in range(100_000)})
+        link.turn(outbox, clock.now, 1)
+        peer, _ = listener.accept()
+        with peer:
+            peer.setblocking(False)
+            peer.sendall(encode_hello(Hello(1, [])))
+            for _ in range(100):
+                link.turn(outbox, clock.now, 1)
+                drain(peer)
+            for accepted in (0, 3, 3, 3):
+                drain(peer)
+                peer.sendall(encode_ack(accepted))
+                link.turn(outbox, clock.now, 1)
+                clock.now += SILENCE_S - 1
+                assert link.turn(outbox, clock.now, 1) is False
+                assert link.connected
+            assert outbox.under_way
+            clock.now += 1.1
+            link.turn(outbox, clock.now, 1)
+            assert not link.connected
+
+
+def drain(peer):
+    """Reads all that has come."""
+    with contextlib.suppress(BlockingIOError):
+        while peer.recv(1 << 20):
+            pass
 
 
 def test_memory_delivers_to_an_updater_in_this_process(links, clock, request):
@@ -232,6 +269,7 @@ def test_memory_waits_while_the_mailbox_is_full(links, clock, request):
         outbox.add(CHANGE, {b"%d" % number: 1})
         link.turn(outbox, clock.now, 1)
     assert outbox.waiting == 5
+    assert link.turn(outbox, clock.now, 1) is False
     assert len(box.take()) == MAILBOX_FRAMES
     link.turn(outbox, clock.now, 1)
     assert not outbox
