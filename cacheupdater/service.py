@@ -194,7 +194,12 @@ class Service:
     def _loader(self, namespace: NamespaceConfig, stack: AsyncExitStack) -> Loader:
         load, source = namespace.load, self._config.sources[namespace.load.source]
         if isinstance(load, PythonLoad):
-            python = PythonLoader(load.python, namespace.pattern, deadline=source.statement_timeout)
+            python = PythonLoader(
+                load.python,
+                namespace.pattern,
+                deadline=source.statement_timeout,
+                threads=source.pool_size,
+            )
             stack.push_async_callback(python.close)
             return python
         database = self._database(source, stack)

@@ -35,6 +35,9 @@ READ_BYTES = 64 * 1024
 UNSENT_BYTES_MAX = 4 * 1024
 SOCKET_MODE = 0o660  # applications share the group of the updater
 BACKLOG = 512  # a whole machine of workers may reconnect at the same instant after a restart
+# A peer that waits for room is told again what was taken: a client takes 10 s of silence for our death. It also shows
+# whether the peer is still there, for nothing is read from it meanwhile.
+REASSURE_EVERY_S = 2.5
 # nothing heard for so long while closing: nothing is in flight; local sockets take microseconds
 QUIET_S = 0.02
 KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
@@ -121,7 +124,7 @@ class StreamListener:
         return True
 
     def forget(self, peer: _Peer) -> None:
-        """Its connection is gone and all it sent is on the queue."""
+        """Its connection is gone."""
         self._peers.discard(peer)
         self._observer.level("peers", len(self._peers))
 
@@ -156,7 +159,8 @@ class StreamListener:
         loop = asyncio.get_running_loop()
         for peer in list(self._peers):
             peer.check(loop.time())
-        self._sweeper = loop.call_later(self.limits.stall / 4, self._sweep)
+            peer.reassure()
+        self._sweeper = loop.call_later(min(self.limits.stall / 4, REASSURE_EVERY_S), self._sweep)
 
     async def _until_quiet(self) -> None:
         loop = asyncio.get_running_loop()
@@ -209,8 +213,8 @@ class _Peer(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  how it went is all the same
         self._gone = True
         if self.waiting:
-            return  # keeps its place among the peers until the queue has what it sent
-        if self._rest:
+            self.waiting.cancel()  # what waits was not acknowledged: a client that lives sends it again
+        elif self._rest:
             self._listener.reject("cut_short")
         self._listener.forget(self)
 
@@ -229,6 +233,11 @@ class _Peer(asyncio.BufferedProtocol):
             self._progress = (self._accepted, now)
         elif now - since > self._listener.limits.stall:
             self._drop("stalled")
+
+    def reassure(self) -> None:
+        """Say again what was taken to a peer that waits."""
+        if self.waiting and self._writable and not self._transport.is_closing():
+            self._transport.write(wire.encode_ack(self._told))
 
     def leave(self) -> None:
         """Part in peace: what was said still goes out."""
@@ -270,8 +279,6 @@ class _Peer(asyncio.BufferedProtocol):
             self._transport.abort()  # not acknowledged: the client sends it to our successor
         finally:
             self.waiting = None
-            if self._gone:
-                self._listener.forget(self)
         if not self._transport.is_closing():
             self._transport.resume_reading()
 

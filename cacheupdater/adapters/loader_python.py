@@ -4,8 +4,9 @@ The function gets a list of what the keys say: plain values where the pattern ha
 pattern's order where it has several (`[(7, "de"), (8, "fr")]`). It returns a mapping from those to values; what it
 leaves out does not exist and is deleted. It may be async, or ordinary: then each call runs in a thread of its own.
 
-One `PythonLoader` per namespace, for the life of the process. Python cannot stop a thread, so one that hangs keeps its
-place among `threads`; when none is left, loads fail as `Unavailable` until one returns, and nothing else suffers.
+One `PythonLoader` per namespace, for the life of the process. Python cannot stop a thread, nor a coroutine that ignores
+its cancellation, so a call that hangs keeps its place among `threads`; when none is left, loads fail as `Unavailable`
+until one returns, and nothing else suffers.
 A function may raise `Unavailable` or `Faulty` itself. Of any other exception the type and the line are told, not the
 text, which may quote a value.
 """
@@ -36,7 +37,7 @@ class PythonLoader:
     """Calls the function once per load and holds its answer to the contract."""
 
     def __init__(self, target: str, pattern: Pattern, *, deadline: float = 1.0, threads: int = 8) -> None:
-        """Imports the function; `deadline` in seconds per call, `threads` for a function that is not async."""
+        """Imports the function; `deadline` in seconds per call, `threads` for calls at once, async ones too."""
         self._target = target
         self._function = _imported(target)
         self._single = len(pattern.names) == 1
@@ -49,26 +50,35 @@ class PythonLoader:
             return {}
         wanted = [key[0] for key in keys] if self._single else list(keys)
         try:
-            async with asyncio.timeout(self._deadline) as limit:
-                answer = await self._called(wanted)
+            answer = await self._in_time(wanted)
             return self._checked(answer, dict(zip(wanted, keys, strict=True)))
         except CacheUpdaterError:
             raise
         except Exception as e:  # noqa: BLE001  a user's function may raise anything
-            if limit.expired():
-                busy = ", as all its threads are busy" if self._free.locked() else ""
-                raise Unavailable(
-                    f"{self._target} gave no answer within {self._deadline:.3g} s{busy}"
-                ) from None
             kind = Unavailable if isinstance(e, ConnectionError | TimeoutError) else Faulty
             raise kind(f"{self._target} raised {type(e).__name__} at {_line(e)}") from None
 
     async def close(self) -> None:
         """Nothing to close: threads that hang end with the process."""
 
+    async def _in_time(self, wanted: Wanted) -> object:
+        """A task of its own: nobody waits beyond the deadline for a function that ignores its cancellation."""
+        call = asyncio.get_running_loop().create_task(self._called(wanted))
+        try:
+            await asyncio.wait([call], timeout=self._deadline)
+        finally:
+            busy = ", as all its threads are busy" if self._free.locked() else ""
+            if not call.done():
+                call.add_done_callback(_forgotten)
+                call.cancel()
+        if call.done():
+            return call.result()
+        raise Unavailable(f"{self._target} gave no answer within {self._deadline:.3g} s{busy}")
+
     async def _called(self, wanted: Wanted) -> object:
         if inspect.iscoroutinefunction(self._function):
-            return await self._function(wanted)
+            async with self._free:
+                return await self._function(wanted)
         answer = await self._in_thread(wanted)
         return await answer if inspect.isawaitable(answer) else answer
 
@@ -88,7 +98,11 @@ class PythonLoader:
             with contextlib.suppress(RuntimeError):  # the loop has ended before the function did
                 loop.call_soon_threadsafe(settle, result)
 
-        threading.Thread(target=work, name=f"loader {self._target}", daemon=True).start()
+        try:
+            threading.Thread(target=work, name=f"loader {self._target}", daemon=True).start()
+        except RuntimeError as e:  # the system's own limit of threads
+            self._free.release()
+            raise Unavailable(f"{self._target} gets no thread: {e}") from None
         return (await outcome)()
 
     def _checked(self, answer: object, owners: Mapping[object, Captures]) -> Mapping[Captures, object]:
@@ -138,6 +152,12 @@ def _attempted(target: str, function: Function, wanted: Wanted) -> Callable[[], 
 
         return again
     return lambda: answer
+
+
+def _forgotten(call: asyncio.Task[object]) -> None:
+    """Nobody waits any more for how this ends; asyncio would complain about an error that nobody looks at."""
+    if not call.cancelled():
+        call.exception()
 
 
 def _line(error: Exception) -> str:

@@ -2,8 +2,9 @@
 
 The listeners put packs in, the partitions fetch and commit them; the service makes one `MemoryQueue` and it
 lives as long as the process. Each partition is a lane: unread packs, then packs that were fetched but are not
-yet done. Both count against the lane's cap, and a full lane makes the listeners wait, which stops the senders,
-whose own buffers drop and count. A crash forgets everything here: hints are wishes, the next read repeats them.
+yet done. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Fetched
+packs have a cap of their own, far wider: hints of a source that is down stay open for long, and must not keep out those
+of others. A crash forgets everything here: hints are wishes, the next read repeats them.
 It neither looks into a pack nor persists one. Everything runs on one event loop; nothing here is thread-safe.
 """
 
@@ -19,7 +20,10 @@ from cacheupdater.ports import Assignment, Gained, Message
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-LANE_PACKS_MAX = 4096  # an object or two per pack: about 1 MiB of bookkeeping when packs are tiny
+LANE_PACKS_MAX = 4096  # unread; an object or two per pack: about 1 MiB of bookkeeping when packs are tiny
+# Fetched and unread together: as many as a partition keeps hints pending, so that the engine's own cap binds first.
+# About 200 bytes of bookkeeping each: 20 MiB per partition at the worst.
+LANE_UNDONE_MAX = 100_000
 LANE_BYTES_MAX = 8 * 1024 * 1024  # 500,000 hints of 16 bytes: five times what a partition keeps pending
 _CLOSED = "the queue is closed: this process is shutting down"
 
@@ -67,11 +71,17 @@ class MemoryQueue:
     """`ports.Queue` in one process, and the two ways in for its listeners: `offer` and `put`."""
 
     def __init__(
-        self, partitions: int, *, packs_max: int = LANE_PACKS_MAX, bytes_max: int = LANE_BYTES_MAX
+        self,
+        partitions: int,
+        *,
+        packs_max: int = LANE_PACKS_MAX,
+        undone_max: int = LANE_UNDONE_MAX,
+        bytes_max: int = LANE_BYTES_MAX,
     ) -> None:
-        """The caps hold for each partition."""
+        """The caps hold for each partition: unread packs, packs that are not done, and the bytes of these."""
         self._lanes = [_Lane() for _ in range(partitions)]
         self._packs_max = packs_max
+        self._undone_max = undone_max
         self._bytes_max = bytes_max
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
@@ -127,7 +137,11 @@ class MemoryQueue:
         lane = self._lanes[partition]
         while not (lane.unread or self._closed):
             await lane.arrived.wait()  # the only await, and nothing is taken before it: cancelling loses none
-        return () if self._closed else lane.take(limit)
+        if self._closed:
+            return ()
+        taken = lane.take(limit)
+        self._admit(lane)
+        return taken
 
     async def commit(self, partition: int, *, epoch: int, done: int) -> None:
         """Forget what is before `done`. An older epoch or an older `done` changes nothing."""
@@ -151,9 +165,11 @@ class MemoryQueue:
                     taken.set_exception(Unavailable(_CLOSED))
 
     def _fits(self, lane: _Lane, size: int) -> bool:
-        held = len(lane.unread) + len(lane.fetched)
-        # An empty lane takes any pack: one larger than the cap would otherwise wait for ever.
-        return held == 0 or (held < self._packs_max and lane.bytes + size <= self._bytes_max)
+        undone = len(lane.unread) + len(lane.fetched)
+        if undone == 0:
+            return True  # any pack: one larger than the cap would otherwise wait for ever
+        fits = len(lane.unread) < self._packs_max and undone < self._undone_max
+        return fits and lane.bytes + size <= self._bytes_max
 
     def _admit(self, lane: _Lane) -> None:
         while lane.putters:

@@ -44,7 +44,8 @@ try:
 except ImportError:
     _pack = None
 
-CALL_TIMEOUT_S = 0.5  # connecting and the answer together; a token and a write leave a head 2 of its 3 seconds
+# connecting and the answer together; a token and a write leave a head 2 of its 3 seconds
+CALL_TIMEOUT_S = 0.5
 CONNECT_TIMEOUT_S = 0.3  # so that a connect leaves time for the call
 CONNECTIONS = 4  # two to four batches in flight saturate a Redis core
 WINDOW = 4  # chunks sent before their answers are read: at most 4 MiB on the way

@@ -1,7 +1,7 @@
 """The updater as a process: event loop, signals, exit code. Lives from the built service to its drained end.
 
 The first SIGTERM or SIGINT asks the service to drain (exit 0). A second one aborts at once: whoever sends it has waited
-long enough, and what was not finished is loaded again by the next owner.
+long enough, and what was not finished is loaded again by the next owner. So does a drain that does not end by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import gc
 import logging
 import os
 import signal
+import threading
+import time
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
 from cacheupdater.cli import exits
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-GC_OBJECTS = 50_000  # new objects between two looks for cycles; the default of 700 is reached several times per unit
+# new objects between two looks for cycles; the default of 700 is reached several times per unit
+GC_OBJECTS = 50_000
+# from the first signal to the end, whatever hangs: the service's drain of 10 s, and 5 s to part from everybody
+END_S = 15.0
 
 
 class Runnable(Protocol):
@@ -36,7 +42,8 @@ class Runnable(Protocol):
 def serve(service: Runnable) -> int:
     """Runs the service to its end. What it cannot explain is logged, passwords hidden, and ends with 70."""
     gc.freeze()  # what was imported stays: not worth another look
-    gc.set_threshold(GC_OBJECTS)  # rows are tuples by the thousand and make no cycles: a sixth of a refresh was measured
+    # rows are tuples by the thousand and make no cycles: a sixth of a refresh was measured
+    gc.set_threshold(GC_OBJECTS)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(service))
@@ -60,16 +67,27 @@ def _say_ready(where: str) -> None:
 def _stop_on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """Plain handlers and not the loop's: the second signal must work even when the loop is stuck."""
     first: list[int] = []
+    stopped: SimpleQueue[None] = SimpleQueue()  # the one of Python's that a signal handler may put into
+    threading.Thread(target=_end_at_last, args=[stopped], name="end", daemon=True).start()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if first:
             os.write(2, b"cacheupdater: aborted by a second signal\n")
             os._exit(exits.SIGNALLED + number)
         first.append(number)
+        stopped.put(None)
         loop.call_soon_threadsafe(stop.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
+
+
+def _end_at_last(stopped: SimpleQueue[None]) -> None:
+    """In a thread of its own: a user's function may ignore its cancellation, or stop the loop itself."""
+    stopped.get()
+    time.sleep(END_S)
+    _log.error("aborted: something does not end, %g s after the signal to stop", END_S)
+    os._exit(exits.SOFTWARE)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from cacheupdater.config.problems import Path
 
 HEAD_TIMEOUT_S = Limits().head_timeout
-STATEMENT_MAX_S = (
-    HEAD_TIMEOUT_S - 1.2
-)  # two calls to Redis of 0.5 s, and 0.2 s for the database to say that it gave up
+# two calls to Redis of 0.5 s, and 0.2 s for the database to say that it gave up
+STATEMENT_MAX_S = HEAD_TIMEOUT_S - 1.2
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")  # a metric's label: short and from a closed set
 
 

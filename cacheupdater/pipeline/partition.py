@@ -11,11 +11,13 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
 from cacheupdater.core.endings import Failure
+from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.removals import Invalidation
-    from cacheupdater.core.unit import Unit
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
 
@@ -47,7 +48,7 @@ REPORT_EVERY = 1.0  # seconds between two reports of totals and levels
 INVALIDATE_AGAIN = 0.5  # seconds before a removal that Redis did not acknowledge is asked for again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Surroundings:
     """What all partitions of a process share."""
 
@@ -56,6 +57,11 @@ class Surroundings:
     writer: Writer  # for invalidations, whatever the namespace
     observer: Observer
     random: Callable[[], float]
+
+    @cached_property
+    def keyspace(self) -> Keyspace[Namespace]:
+        """Whose keys they are, for what is counted by namespace."""
+        return Keyspace([(each.pattern, each) for each in self.recipes])
 
 
 class Partition:
@@ -200,23 +206,23 @@ class Partition:
         prepared = prepare(recipe, keys, found, complete=not absent, keep_absent=braked, lot=around.random())
         answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
         if answers.count(WRITTEN) + answers.count(UNCHANGED) < len(answers):
-            _say_unwritable(name, answers)
-        if braked:
-            log.warning(
-                "%s: %d of %d rows are suddenly absent; nothing was deleted", name, len(absent), len(keys)
-            )
+            self._say_unwritable(name, answers)
+        if braked and unit.phase is Phase.RUNNING and self._may_say(name, "braked"):
+            what = "%s: %d of %d rows are suddenly absent; nothing was deleted"
+            log.warning(what, name, len(absent), len(keys))
         self.engine.on_answers(unit, answers, clock(), absent=absent)
 
     async def _invalidate(self, invalidation: Invalidation) -> None:
         try:
             await self._around.writer.invalidate(invalidation.keys)
         except CacheUpdaterError as e:
-            log.warning(
-                "removal of %d changed keys failed, will be tried again: %s", len(invalidation.keys), e
-            )
+            if self._may_say("", "removal"):
+                what = "removal of %d changed keys failed, will be tried again: %s"
+                log.warning(what, len(invalidation.keys), e)
             await asyncio.sleep(INVALIDATE_AGAIN)
             self.engine.on_invalidated(invalidation, done=False)
         else:
+            self._count_removals(invalidation.keys)
             self.engine.on_invalidated(invalidation, done=True)
         self._stir_all()
 
@@ -228,6 +234,21 @@ class Partition:
         if more is not None:
             what = "refresh of %d keys of %s failed (and %d units before it): %s"
             log.warning(what, len(unit.keys), unit.namespace.name, more, error)
+
+    def _say_unwritable(self, name: str, answers: Sequence[Answer]) -> None:
+        """Keys whose own fault it is: counted by the engine, but only here a person learns what is wrong with them."""
+        bad = [each for each in answers if each.result in {Result.FAILED, Result.WRONG_TYPE}]
+        if bad and self._may_say(name, "unwritable"):
+            why = bad[0].why or bad[0].result.value
+            log.warning("%s: %d of %d values cannot be written: %s", name, len(bad), len(answers), why)
+
+    def _may_say(self, name: str, what: str) -> bool:
+        return self._sparing.repeats((name, what), asyncio.get_running_loop().time()) is not None
+
+    def _count_removals(self, keys: Sequence[bytes]) -> None:
+        groups, _ = self._around.keyspace.resolve_many(keys)
+        for namespace, known in groups.items():
+            self._around.observer.count("invalidations", len(known), label=namespace.name)
 
     def _say_totals(self) -> None:
         observer, engine = self._around.observer, self.engine
@@ -244,11 +265,3 @@ class Partition:
         )
         for metric, level in levels:
             observer.level(metric, level, label=self.label)
-
-
-def _say_unwritable(name: str, answers: Sequence[Answer]) -> None:
-    """Keys whose own fault it is: counted by the engine, but only here a person learns what is wrong with them."""
-    bad = [each for each in answers if each.result in {Result.FAILED, Result.WRONG_TYPE}]
-    if bad:
-        why = bad[0].why or bad[0].result.value
-        log.warning("%s: %d of %d values cannot be written: %s", name, len(bad), len(answers), why)

@@ -22,9 +22,8 @@ class Recipe:
     writer: Writer
     encode: Callable[[object], bytes | Mapping[bytes, bytes]]
     ttl: float  # seconds: bounds the age of what is read, for a refresh renews it
-    jitter: float = (
-        0.1  # share of the ttl by which a value may live shorter, so that a batch does not expire at once
-    )
+    # share of the ttl by which a value may live shorter, so that a batch does not expire at once
+    jitter: float = 0.1
 
     def ttls_ms(self, keys: int, lot: float) -> Sequence[int]:
         """The ttls of values that are written together, evenly spread; `lot`, drawn between 0 and 1, shifts them."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HAND_OVER = 5.0  # seconds for a partition that goes to another owner: well within a Kafka rebalance
+ENDING = 1.0  # seconds for its tasks to end once they are cancelled; a loader that resists must not hold up the others
 
 
 class Supervisor:
@@ -67,7 +68,9 @@ class Supervisor:
         elif number in self.partitions:
             left = self._leaving[number] = asyncio.Event()
             await self.partitions[number].hand_over(within)
-            await asyncio.wait([self._tasks.pop(number)])
+            _, resisting = await asyncio.wait([self._tasks.pop(number)], timeout=ENDING)
+            if resisting:
+                log.error("partition %d: a loader ignores that it was cancelled; going on without it", number)
             del self.partitions[number], self._leaving[number]
             left.set()
             log.info("partition %d is handed over", number)

@@ -456,11 +456,22 @@ async def test_cancelled_load_does_not_wait_for_a_silent_server(postgres_url):
         await source.close()
 
 
+async def test_close_does_not_wait_for_a_silent_server(postgres_url):
+    async with _Relay(make_url(postgres_url)) as relay:
+        source = SqlSource(relay.url, pool_size=3)
+        loader = SqlLoader(source, "SELECT id, pg_sleep(0.1) FROM products WHERE id IN :id", PRODUCT)
+        await asyncio.gather(*(loader.load([(1,)]) for _ in range(3)))
+        relay.silent = True
+        async with asyncio.timeout(1.5):
+            await source.close()
+        await _until(lambda: relay.left == 3)  # none of the connections stays open
+
+
 class _Relay:
     """Between us and a server; may fall silent without hanging up."""
 
     def __init__(self, server):
-        self._server, self._peers, self.silent = server, [], False
+        self._server, self._peers, self.silent, self.left = server, [], False, 0
 
     async def __aenter__(self):
         self._listener = await asyncio.start_server(self._meet, "127.0.0.1", 0)
@@ -478,7 +489,12 @@ class _Relay:
     async def _meet(self, reader, writer):
         there, here = await asyncio.open_connection(self._server.host, self._server.port)
         self._peers += [writer, here]
-        await asyncio.gather(self._pass(reader, here), self._pass(there, writer), return_exceptions=True)
+        leaving = asyncio.ensure_future(self._pass(reader, here))
+        leaving.add_done_callback(self._leave)
+        await asyncio.gather(leaving, self._pass(there, writer), return_exceptions=True)
+
+    def _leave(self, _):
+        self.left += 1
 
     async def _pass(self, reader, writer):
         while data := await reader.read(65536):

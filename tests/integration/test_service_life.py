@@ -113,8 +113,8 @@ def test_sigterm_waits_for_a_slow_statement(settings, shop, redis_url, plain, up
 
 
 def test_a_second_sigterm_aborts_at_once(settings, shop, redis_url, updaters):
-    settings["sources"]["main"]["statement_timeout"] = "2.5s"
-    slow = "SELECT id, name, price, pg_sleep(2) FROM products WHERE id IN :id"
+    settings["sources"]["main"]["statement_timeout"] = "1.8s"
+    slow = "SELECT id, name, price, pg_sleep(1.5) FROM products WHERE id IN :id"
     settings["namespaces"]["product"]["load"]["sql"] = slow
     updater = updaters.start(settings)
     with Redis.from_url(redis_url, emit=updater.emit) as application:

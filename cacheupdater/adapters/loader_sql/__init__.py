@@ -25,6 +25,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.util import greenlet_spawn
 
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
 from cacheupdater.adapters.loader_sql.statement import statement
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 GRACE_S = 0.2  # the database ends a slow statement itself and keeps the connection; we wait this much longer
 # statements, as SQLAlchemy would forget and compile anew: one per namespace, some KiB each
 COMPILED_MAX = 10_000
+FAREWELL_S = 1.0  # a driver may wait for ever for a server that hangs to say goodbye; the process must end
 RECYCLE_S = 300  # firewalls forget idle connections; a fresh one every 5 minutes costs nothing
 
 RowsPerKey: TypeAlias = Literal["one", "many"]
@@ -89,6 +91,9 @@ class SqlSource:
                 f"a source's url cannot be used ({type(e).__name__}); it begins with postgresql+asyncpg://,"
                 " sqlite+aiosqlite:// or another asynchronous driver of SQLAlchemy"
             ) from None
+        self._open: set[AdaptedConnection] = set()  # at most the pool's size and those being thrown away
+        event.listen(self._engine.sync_engine, "connect", lambda raw, _: self._open.add(raw))
+        event.listen(self._engine.sync_engine, "close", lambda raw, _: self._open.discard(raw))
         event.listen(self._engine.sync_engine, "checkout", self._refuse_dead)
         event.listen(self._engine.sync_engine, "invalidate", self._abort)
 
@@ -162,8 +167,13 @@ class SqlSource:
         self._driver.abort(connection)
 
     async def close(self) -> None:
-        """Closes the connections; a load that is running is lost."""
-        await self._engine.dispose()
+        """Closes the connections, without a farewell where it takes too long; a load that is running is lost."""
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await self._engine.dispose()
+        except TimeoutError:  # the driver has cut off the one it waited for
+            for connection in list(self._open):
+                await greenlet_spawn(self._driver.abort, connection)
 
 
 class SqlLoader:

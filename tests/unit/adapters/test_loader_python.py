@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 from traceback import format_exception
@@ -143,6 +144,41 @@ async def test_threads_that_hang_are_bounded_and_come_back(shop):
                 break
             except Unavailable:
                 continue
+
+
+async def test_async_function_that_ignores_its_cancellation_is_given_up_at_the_deadline_and_keeps_its_place(
+    shop,
+):
+    release = asyncio.Event()
+
+    async def load(keys):
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        raise ValueError(keys)
+
+    loader = _loader(shop, load, deadline=0.05, threads=1)
+    for why in ("no answer within 0.05 s", "all its threads are busy"):
+        async with asyncio.timeout(2):
+            with pytest.raises(Unavailable, match=why):
+                await loader.load([(7,)])
+    release.set()
+    await asyncio.sleep(0.01)
+    with pytest.raises(Faulty, match="raised ValueError"):
+        await loader.load([(7,)])
+
+
+async def test_thread_that_cannot_be_started_gives_its_place_back(shop, monkeypatch):
+    loader = _loader(shop, lambda keys: dict.fromkeys(keys, 1), threads=1)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unavailable, match="can't start new thread"):
+            await loader.load([(7,)])
+    assert await loader.load([(7,)]) == {(7,): 1}
 
 
 async def test_load_of_nothing_calls_nobody(shop):

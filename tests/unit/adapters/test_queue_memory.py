@@ -46,16 +46,36 @@ async def test_asking_for_assignments_again_is_a_new_ownership():
     assert [message.payload for message in await queue.fetch(0, 1)] == [b"a"]
 
 
-async def test_offer_refuses_when_packs_are_at_their_cap_until_one_is_done():
+async def test_offer_refuses_when_unread_packs_are_at_their_cap_until_one_is_read():
     queue = MemoryQueue(2, packs_max=2)
-    epoch = await own(queue)
+    await own(queue)
     assert [queue.offer(0, b"x") for _ in range(3)] == [True, True, False]
     assert queue.offer(1, b"another partition")
-    await queue.fetch(0, 2)
-    assert not queue.offer(0, b"fetched is not done")
+    await queue.fetch(0, 1)
+    assert [queue.offer(0, b"x") for _ in range(2)] == [True, False]
+
+
+async def test_packs_that_stay_open_for_long_keep_nobody_out_before_the_far_wider_cap():
+    queue = MemoryQueue(1, packs_max=2, undone_max=10)
+    epoch = await own(queue)
+    for _ in range(10):
+        assert queue.offer(0, b"x")
+        await queue.fetch(0, 1)
+    assert not queue.offer(0, b"x")
     await queue.commit(0, epoch=epoch, done=1)
     assert queue.offer(0, b"x")
-    assert queue.backlog(0) == 2
+
+
+async def test_a_put_that_waits_is_taken_as_soon_as_another_pack_is_read():
+    queue = MemoryQueue(1, packs_max=1)
+    await own(queue)
+    queue.offer(0, b"0")
+    waiting = asyncio.ensure_future(queue.put(0, b"1"))
+    await turns()
+    assert not waiting.done()
+    assert [message.payload for message in await queue.fetch(0, 9)] == [b"0"]
+    await waiting
+    assert [message.payload for message in await queue.fetch(0, 9)] == [b"1"]
 
 
 async def test_offer_refuses_when_bytes_are_at_their_cap_until_enough_are_done():

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from cacheupdater.cli.serve import END_S
+from cacheupdater.service import DRAIN
+
 _PROGRAM = """
 import asyncio, io, sys, time
 if {without_uvloop}:
@@ -31,6 +34,8 @@ _DRAINS = (
     "await stop.wait(); print('drained', type(asyncio.get_running_loop()).__module__, flush=True); return 0"
 )
 _STUCK = "await stop.wait(); print('stuck', flush=True)\n        while True: time.sleep(0.01)"
+
+_RESISTS = "await stop.wait(); await asyncio.Event().wait()"
 
 
 @contextmanager
@@ -72,6 +77,20 @@ def test_second_signal_aborts_at_once_even_when_the_loop_is_stuck(number, code, 
         assert process.returncode == code
         assert time.monotonic() - start < 5
         assert "aborted by a second signal" in err
+
+
+@pytest.mark.parametrize("body", [_STUCK, _RESISTS])
+def test_a_drain_that_does_not_end_is_aborted_in_time(body):
+    with service(f"serve.__globals__['END_S'] = 0.3; {body}") as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 70
+        assert "something does not end" in err
+
+
+def test_a_drain_has_its_time_before_it_is_aborted():
+    assert END_S >= DRAIN + 5
 
 
 def test_exit_code_of_the_service_is_that_of_the_process():

@@ -79,6 +79,17 @@ async def test_rows_that_are_suddenly_absent_by_the_dozen_are_left():
         assert {shell.redis.get(key) for key in keys[1:]} == {b'"back"'}
 
 
+@in_virtual_time
+async def test_values_that_cannot_be_encoded_are_told_once_a_second(caplog):
+    shell = Shell()
+    shell.tables["p"].rows = {(n,): object() for n in range(5)}
+    async with shell.partition():
+        for n in range(5):
+            shell.queue.touch(b"p:%d" % n)
+            await asyncio.sleep(0.1)
+        assert sum("cannot be written" in line for line in caplog.messages) == 1
+
+
 # --- loads that fail ------------------------------------------------------------------------------------
 
 
@@ -131,6 +142,7 @@ async def test_an_invalidation_that_redis_does_not_acknowledge_is_asked_for_agai
         assert (shell.redis.get(b"p:1"), shell.queue.commits) == (b'"old"', [])
         await asyncio.sleep(0.3)
         assert (shell.redis.get(b"p:1"), shell.queue.commits) == (None, [(0, 1, 1)])
+        assert shell.observer.total("invalidations", label="p") == 1
 
 
 # --- the queue ------------------------------------------------------------------------------------------

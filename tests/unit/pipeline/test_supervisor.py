@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from engine_story import namespace, plenty
 from shell_story import Rows, Shell, executing, in_virtual_time, now
 
 from cacheupdater.core.budget import Source
-from cacheupdater.pipeline.supervisor import HAND_OVER, Supervisor
+from cacheupdater.pipeline.supervisor import ENDING, HAND_OVER, Supervisor
 
 SOON = 0.5  # s: whatever needs no waiting for a load has happened by then
 
@@ -104,6 +104,28 @@ async def test_draining_hands_over_all_partitions_within_the_same_time():
         await supervisor.drain(3.0)
         assert now() - began == pytest.approx(3.0)
         assert not supervisor.partitions
+
+
+@in_virtual_time
+async def test_draining_ends_even_if_a_load_ignores_its_cancellation():
+    shell = shop()
+    release = asyncio.Event()
+
+    async def load(keys):
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+        return {}
+
+    shell.tables["p"].load = load
+    async with supervising(shell) as supervisor:
+        shell.queue.touch(b"p:1")
+        await asyncio.sleep(0.01)
+        began = now()
+        await supervisor.drain(3.0)
+        assert now() - began == pytest.approx(3.0 + ENDING)
+        assert not supervisor.partitions
+        release.set()
 
 
 @pytest.mark.parametrize("loss_comes", [-0.1, 0.1], ids=["before", "after"])
