@@ -25,10 +25,11 @@ pytestmark = pytest.mark.timeout(600)  # a block takes some 15 s of one core
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_service_keeps_every_promise_under_every_fault(block):
+def test_service_keeps_every_promise_under_every_fault(block, record_property):
     report = campaign.run_block(range(block * BLOCK, (block + 1) * BLOCK))
-    rate = report.schedules / report.seconds
-    print(f"{report.schedules} schedules, {rate:.0f}/s\n{campaign.table(report.fired)}")
+    record_property("figure: whole-service schedules", report.schedules)
+    for kind in KINDS:
+        record_property(f"figure: fault {kind} fired", report.fired[kind])
     assert not report.failures, campaign.explain(report.failures)
     assert not [kind for kind in KINDS if report.fired[kind] < LEAST // BLOCKS]
 
@@ -50,9 +51,10 @@ def test_service_keeps_every_promise_under_every_fault(block):
         ("reads on while full", "M1"),
     ],
 )
-def test_simulation_finds_a_planted_fault(plant, breaks):
+def test_simulation_finds_a_planted_fault(plant, breaks, record_property):
     seed, violations = campaign.first_failure(range(PLANTED_WITHIN), plant, breaks)
-    print(f"seed {seed}: {violations[0]}")
+    assert violations
+    record_property(f"figure: planted in the service, {plant!r} breaks {breaks}, first seed", seed)
 
 
 def trace_of(seed, hash_seed):
