@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from cacheupdater.core.keyspace import Captures
+
 if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer
-    from cacheupdater.core.keyspace import Captures
     from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.price.shares import Owner
 
 
 class Message(NamedTuple):
@@ -61,6 +63,16 @@ class Queue(Protocol):
         ...
 
 
+class Stamped(dict[Captures, object]):
+    """Values, and what their rows say about their last change."""
+
+    def __init__(self, values: Mapping[Captures, object], stamps: Mapping[Captures, float]) -> None:
+        super().__init__(values)
+        self.stamps = stamps
+        """By key: its version, or the seconds from its last change to this load, never negative. Which of the two the
+        configuration says. A key whose row says neither is missing."""
+
+
 class Loader(Protocol):
     """The rows of one namespace, by key. One loader per namespace; its statement deadline is its own affair."""
 
@@ -68,6 +80,7 @@ class Loader(Protocol):
         """The value of each key that exists, in plain Python; a key left out has no row.
 
         Only a complete, successful read may return: absence deletes. Raises Unavailable or Faulty.
+        `Stamped` where the loader was told which column tells of changes and there are rows, else a plain mapping.
         """
         ...
 
@@ -102,6 +115,57 @@ class Writer(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Offer(NamedTuple):
+    """What an owner says about one source, at an exchange with its fleet. Rates are rows (or milliseconds) per second."""
+
+    budget: float  # what all owners together may spend
+    wanted: float
+    held: float  # what it may spend while this call is under way; its claim is never less
+    owner: Owner  # what the others shall know
+
+
+class Grant(NamedTuple):
+    """What it gets."""
+
+    rate: float  # at most what was wanted; with the claims of all others at most the budget
+    others: tuple[Owner, ...]
+
+
+class Fleet(Protocol):
+    """Updaters that share what their sources can afford. One object is one owner; nobody else has its claims.
+
+    A claim holds for `shares.CLAIM_LIFE` from the call at least, and ends by itself. In a record that has just appeared
+    nobody gets more than it holds, for `shares.YOUTH`. A call that is carried out late, after a newer one, changes
+    nothing.
+    """
+
+    async def exchange(self, source: str, offer: Offer) -> Grant:
+        """Replace our claim. Raises Unavailable when it is not known whether that happened, else Faulty."""
+        ...
+
+    async def leave(self, source: str) -> None:
+        """Give our claim up."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class State(Protocol):
+    """One file that outlives the process. Its methods block: the pipeline calls them in a thread."""
+
+    def read(self) -> bytes | None:
+        """What was written last, whole; None when nothing ever was. Raises Faulty when it cannot be ours."""
+        ...
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """All of it or nothing, whatever happens meanwhile. Raises Unavailable."""
+        ...
+
+    def set_aside(self) -> str:
+        """Keep what cannot be read from being written over; says where it is now. Raises Unavailable."""
+        ...
 
 
 class Observer(Protocol):

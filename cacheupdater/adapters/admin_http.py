@@ -1,11 +1,11 @@
-"""What an operator and Kubernetes ask over HTTP: `/metrics`, `/livez`, `/readyz`.
+"""What an operator and Kubernetes ask over HTTP: `/metrics`, `/livez`, `/readyz`, and pages of JSON such as `/freshness`.
 
 The service starts one `AdminServer` when `admin:` is configured; it lives until shutdown is complete, so that a
 draining process still answers. It only reads, and knows nothing of what it reports: metrics and readiness are
 functions given to it. `/livez` asks nobody: that the event loop turned to answer is the proof, and a loop that
 does not turn fails the probe by its time limit; a liveness probe that asks a database makes one outage two.
 
-The server is our own because the task is three small GETs and a general one fits it badly: uvicorn 0.54 takes over
+The server is our own because the task is a few small GETs and a general one fits it badly: uvicorn 0.54 takes over
 the signal handlers in `serve`, exits the process when the port is taken, has no limit on the time or number of
 connections that have not yet sent a request, and waits in steps of 0.1 s when closing. Here a connection is one
 request, within fixed limits of size, time and number.
@@ -24,10 +24,13 @@ from urllib.parse import urlsplit
 from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     Metrics: TypeAlias = Callable[[str], tuple[bytes, str]]  # Accept header -> page and content type
     Conditions: TypeAlias = Callable[[], Mapping[str, bool]]  # named conditions; ready when all are true
+    Pages: TypeAlias = Mapping[
+        str, Callable[[], Awaitable[Mapping[str, object]]]
+    ]  # path -> what JSON can say
 
 HEAD_BYTES_MAX = 8 * 1024  # request line and headers; scrapers and probes send under 1 KiB
 REQUEST_S = 5.0  # for the head to arrive; probes give up sooner
@@ -53,9 +56,11 @@ class _Request(NamedTuple):
 
 
 class AdminServer:
-    """The three pages on one address."""
+    """All pages on one address."""
 
-    def __init__(self, listen: str, *, metrics: Metrics, ready: Conditions) -> None:
+    def __init__(
+        self, listen: str, *, metrics: Metrics, ready: Conditions, pages: Pages | None = None
+    ) -> None:
         """`listen` is host:port; with port 0 the system chooses one, see `port` after `start`."""
         try:
             parts = urlsplit(f"//{listen}")
@@ -67,6 +72,7 @@ class AdminServer:
         self.host, self.port = host, port
         self._metrics = metrics
         self._ready = ready
+        self._pages = pages or {}
         # Of a page that is only for this machine, a foreign name in Host means that a browser was tricked into
         # asking (DNS rebinding). On other addresses the names under which pods are asked cannot be known here.
         self._names = {*_LOOPBACK_NAMES, host} if _is_loopback(host) else None
@@ -148,6 +154,9 @@ class AdminServer:
             async with self._rendering:
                 accept = request.headers.get("accept", "")
                 return _Answer(HTTPStatus.OK, *await asyncio.to_thread(self._metrics, accept))
+        if page := self._pages.get(request.path):
+            # in the loop, whose data it reads; it sees to it itself that nobody waits for long
+            return _Answer(HTTPStatus.OK, json.dumps(await page(), allow_nan=False).encode(), _JSON)
         return _plain(HTTPStatus.NOT_FOUND)
 
     def _readiness(self) -> _Answer:

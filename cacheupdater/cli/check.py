@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cacheupdater.cli import exits
+from cacheupdater.cli.tables import table
 
 if TYPE_CHECKING:
     import argparse
@@ -40,21 +41,30 @@ def _report(config: Config) -> Iterable[str]:
     yield f"listen  {'  '.join(map(str, config.listen))}"
     yield f"queue   {config.queue.url}  partitions {config.queue.partitions}"
     yield f"cache   {config.cache}"
-    yield f"admin   {config.admin.host_port if config.admin else 'off'}\n"
-    yield from _table(("SOURCE", "BUDGET", "POOL", "TIMEOUT", "URL"), map(_source, config.sources.values()))
+    yield f"admin   {config.admin.host_port if config.admin else 'off'}"
+    yield f"state   {config.state or 'forgotten at the end'}"
+    yield f"fleet   {config.fleet or 'none'}\n"
+    sources = ("SOURCE", "BUDGET", "BURST", "TARGET", "POOL", "TIMEOUT", "URL")
+    yield from table(sources, map(_source, config.sources.values()))
     yield ""
-    header = ("NAMESPACE", "KEY", "SOURCE", "VALUE", "TTL", "EVERY", "QUOTA")
-    yield from _table(header, map(_namespace, config.namespaces.values()))
+    header = ("NAMESPACE", "KEY", "SOURCE", "VALUE", "TTL", "REFRESH", "QUOTA")
+    yield from table(header, map(_namespace, config.namespaces.values()))
 
 
 def _source(one: SourceConfig) -> Sequence[str]:
     return (
         one.name,
-        f"{one.budget:g}/s",
+        _budget(one),
+        f"{one.burst:g}s",
+        "-" if one.freshness_target is None else f"{one.freshness_target * 100:g}%",
         str(one.pool_size),
         f"{one.statement_timeout:g}s",
         str(one.url or "-"),
     )
+
+
+def _budget(one: SourceConfig) -> str:
+    return f"{one.db_time * 1000:g}ms/s" if one.db_time is not None else f"{one.budget:g}/s"
 
 
 def _namespace(one: NamespaceConfig) -> Sequence[str]:
@@ -65,13 +75,13 @@ def _namespace(one: NamespaceConfig) -> Sequence[str]:
         one.load.source,
         one.encoding,
         f"{one.ttl:g}s",
-        f"{one.every:g}s",
+        _refresh(one),
         quota,
     )
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+def _refresh(one: NamespaceConfig) -> str:
+    if one.policy == "fixed":
+        return f"every {one.every:g}s"
+    worth = "" if one.worth == 1 else f", worth {one.worth:g}"
+    return f"price{worth}{'' if one.max_age is None else f', max_age {one.max_age:g}s'}"

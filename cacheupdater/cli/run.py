@@ -34,4 +34,4 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.serve import serve
     from cacheupdater.service import Service
 
-    return serve(Service(config))
+    return serve(Service(config, reread=lambda: load_config(args.config, environ)))

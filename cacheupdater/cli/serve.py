@@ -1,6 +1,6 @@
 """The updater as a process: event loop, signals, exit code. Lives from the built service to its drained end.
 
-The first SIGTERM or SIGINT asks the service to drain (exit 0). A second one aborts at once: whoever sends it has waited
+SIGHUP asks the service to read its budgets again. The first SIGTERM or SIGINT asks it to drain (exit 0). A second one aborts at once: whoever sends it has waited
 long enough, and what was not finished is loaded again by the next owner. So does a drain that does not end by itself.
 """
 
@@ -38,6 +38,10 @@ class Runnable(Protocol):
         """Calls `ready` once with where it listens; returns the exit code when `stop` is set and all is drained."""
         ...
 
+    def reload(self) -> None:
+        """Takes over what may change while it runs."""
+        ...
+
 
 def serve(service: Runnable) -> int:
     """Runs the service to its end. What it cannot explain is logged, passwords hidden, and ends with 70."""
@@ -56,7 +60,9 @@ def serve(service: Runnable) -> int:
 
 async def _serve(service: Runnable) -> int:
     stop = asyncio.Event()
-    _stop_on_signal(asyncio.get_running_loop(), stop)
+    loop = asyncio.get_running_loop()
+    _stop_on_signal(loop, stop)
+    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(service.reload))
     return await service.run(_say_ready, stop)
 
 

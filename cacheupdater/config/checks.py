@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.document import Document
-    from cacheupdater.config.models import LoadSection, NamespaceSection, SourceSection, TopSection
+    from cacheupdater.config.models import (
+        LoadSection,
+        NamespaceSection,
+        Policy,
+        RefreshSection,
+        SourceSection,
+        TopSection,
+    )
     from cacheupdater.config.problems import Path
 
 HEAD_TIMEOUT_S = Limits().head_timeout
@@ -33,14 +40,25 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")  # a metric's label: short an
 
 def check_names(document: Document, section: str, names: Sequence[str]) -> None:
     for name in names:
-        if not _NAME.fullmatch(name):
-            message = (
-                f"{shown(name)} is no name; use at most 63 letters, digits, - and _, beginning with a letter"
-            )
-            document.refuse((section, name), message, key=True)
+        problem = _name_problem(name)
+        if problem:
+            document.refuse((section, name), problem, key=True)
 
 
-def check_listen(document: Document, top: TopSection) -> None:
+def _name_problem(name: str) -> str:
+    if _NAME.fullmatch(name):
+        return ""
+    return f"{shown(name)} is no name; use at most 63 letters, digits, - and _, beginning with a letter"
+
+
+def check_top(document: Document, top: TopSection) -> None:
+    _check_listen(document, top)
+    problem = _name_problem(top.fleet) if top.fleet else ""
+    if problem:
+        document.refuse(("fleet",), problem)
+
+
+def _check_listen(document: Document, top: TopSection) -> None:
     """Each address once; port 0 means any port and clashes with nothing."""
     if top.listen is not None and not top.listen:
         document.refuse(
@@ -58,6 +76,13 @@ def check_listen(document: Document, top: TopSection) -> None:
 
 
 def check_source(document: Document, name: str, source: SourceSection) -> None:
+    if (source.budget is None) == (source.db_time is None):
+        said = "has no budget" if source.budget is None else "has budget and db_time"
+        document.refuse(
+            ("sources", name),
+            f"{said}; say what this database can afford, either in rows, as budget: 500/s, "
+            "or in its time, as db_time: 300ms/s",
+        )
     if source.statement_timeout > STATEMENT_MAX_S:
         document.refuse(
             ("sources", name, "statement_timeout"),
@@ -79,10 +104,30 @@ def check_load(document: Document, name: str, load: LoadSection, sources: Sequen
             (*path, "rows"),
             "is for sql; a table's rows have one key each, a Python loader groups as it likes",
         )
+    _check_stamp(document, path, load)
     if load.source not in sources:
         close = get_close_matches(load.source, sources, n=1)
         known = f'did you mean "{close[0]}"?' if close else f"declared: {', '.join(sources) or 'none'}"
         document.refuse((*path, "source"), f"no source is called {shown(load.source)}; {known}")
+
+
+def _check_stamp(document: Document, path: Path, load: LoadSection) -> None:
+    """What tells of a row's last change, where a key has one row."""
+    said = [
+        name
+        for name, column in (("version_column", load.version_column), ("updated_at", load.updated_at))
+        if column
+    ]
+    if len(said) > 1:
+        document.refuse(path, "has version_column and updated_at; one of them tells enough")
+    elif said and load.python:
+        document.refuse(
+            (*path, said[0]), "is for rows of sql and table; a Python loader returns the value itself"
+        )
+    elif said and load.rows == "many":
+        document.refuse(
+            (*path, said[0]), "is for one row per key; with rows: many each row would say its own"
+        )
 
 
 def check_source_url(document: Document, name: str, load: LoadSection, source: SourceSection) -> None:
@@ -119,16 +164,26 @@ def check_overlap(document: Document, patterns: Mapping[str, Pattern]) -> None:
             same_shape.append(name)
 
 
+def check_refresh(document: Document, home: Path, own: RefreshSection, policy: Policy) -> None:
+    """Whether a section's words on refreshing mean anything under the policy that is in force there."""
+    path: Path = (*home, "refresh")
+    if own.policy == "price" and own.every is not None:
+        document.refuse(
+            (*path, "every"),
+            "price has no every: it finds out when each key is worth its row; remove every, or policy: price",
+        )
+    for name, value in (("worth", own.worth), ("max_age", own.max_age)):
+        if policy == "fixed" and value is not None:
+            document.refuse(
+                (*path, name),
+                "is for policy: price, and here the interval is fixed; write policy: price and no every",
+            )
+
+
 def check_merged(document: Document, one: NamespaceConfig) -> None:
     """What holds between settings that may come from different places: noted where the namespace says them, else at it."""
     path: Path = ("namespaces", one.name)
-    shortest = one.ttl * (1 - one.ttl_jitter)
-    if shortest <= one.every:
-        document.refuse(
-            (*path, "ttl") if (*path, "ttl") in document.values else (*path, "refresh", "every"),
-            f"a ttl of {one.ttl:g}s less {one.ttl_jitter:.0%} jitter is not longer than refresh.every {one.every:g}s: "
-            f"values would expire before they are refreshed",
-        )
+    _check_ttl(document, one)
     many = isinstance(one.load, SqlLoad) and one.load.rows == "many"
     if many and one.encoding not in {"json", "msgpack"}:
         document.refuse(
@@ -136,6 +191,18 @@ def check_merged(document: Document, one: NamespaceConfig) -> None:
             f"{one.encoding} cannot hold the list that rows: many makes; use json or msgpack",
         )
     _check_columns(document, one)
+
+
+def _check_ttl(document: Document, one: NamespaceConfig) -> None:
+    """A value must live until its refresh."""
+    path: Path = ("namespaces", one.name)
+    name, age = ("every", one.every) if one.policy == "fixed" else ("max_age", one.max_age)
+    if age is not None and one.ttl * (1 - one.ttl_jitter) <= age:
+        document.refuse(
+            (*path, "ttl") if (*path, "ttl") in document.values else (*path, "refresh", name),
+            f"a ttl of {one.ttl:g}s less {one.ttl_jitter:.0%} jitter is not longer than refresh.{name} {age:g}s: "
+            f"values would expire before they are refreshed",
+        )
 
 
 def _check_columns(document: Document, one: NamespaceConfig) -> None:

@@ -32,6 +32,7 @@ _WORDS = {
 }
 _FORMS = {
     "table": 'must be the name of a table, perhaps with its schema, such as "shop.products"',
+    "state": "must be the path of a file, such as /var/lib/cacheupdater/learned",
     "python": 'must name a function as "module:function", such as "shop.loaders:banners"',
 }
 

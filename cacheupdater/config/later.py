@@ -18,7 +18,6 @@ _NAMESPACE = {
     "priority": "is not part of this version; remove it (misses already go before changes, changes before reads)",
     "weight": "is not part of this version; remove it, and limit a costly namespace with quota",
 }
-_REFRESH = {"policy": "is not part of this version; use every"}
 
 
 def refuse_later(document: Document) -> None:
@@ -31,7 +30,6 @@ def refuse_later(document: Document) -> None:
     ]
     for path, home in [(("defaults",), _section(tree, "defaults")), *homes]:
         _take(document, home, path, _NAMESPACE)
-        _take(document, _section(home, "refresh"), (*path, "refresh"), _REFRESH)
 
 
 def _section(tree: Mapping[str, Tree], name: str) -> dict[str, Tree]:

@@ -21,6 +21,7 @@ from cacheupdater.config.models import (
     DefaultsSection,
     LoadSection,
     NamespaceSection,
+    RefreshSection,
     Section,
     SourceSection,
     TopSection,
@@ -35,6 +36,7 @@ from cacheupdater.config.settings import (
     QuotaConfig,
     SourceConfig,
     SqlLoad,
+    Stamp,
     TableLoad,
 )
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cacheupdater.config.document import Document, Tree
+    from cacheupdater.config.models import Policy
     from cacheupdater.config.problems import Path
     from cacheupdater.core.keyspace import Pattern
 
@@ -78,7 +81,7 @@ class _Parts:
     def config(self) -> Config | None:
         """None when something was refused."""
         if self._top:
-            checks.check_listen(self._document, self._top)
+            checks.check_top(self._document, self._top)
         namespaces = self._merged()
         if self._top is None:
             return None
@@ -88,6 +91,8 @@ class _Parts:
             queue=QueueConfig(top.queue.url, top.queue.partitions),
             cache=top.cache.url,
             admin=top.admin.listen if top.admin else None,
+            state=top.state,
+            fleet=top.fleet,
             sources={name: _source(name, one) for name, one in self._sources.items() if one},
             namespaces=namespaces,
         )
@@ -114,6 +119,9 @@ class _Parts:
         for name, source in self._sources.items():
             if source:
                 checks.check_source(document, name, source)
+        if self._defaults:
+            refresh = self._defaults.refresh
+            checks.check_refresh(document, ("defaults",), refresh, _policy(refresh, BUILT_IN.refresh))
         patterns: dict[str, Pattern] = {}
         merged: dict[str, NamespaceConfig] = {}
         for name, one in self._namespaces.items():
@@ -124,6 +132,7 @@ class _Parts:
             if pattern and self._defaults:
                 patterns[name] = pattern
                 merged[name] = _namespace(name, one, self._defaults, pattern)
+                checks.check_refresh(document, ("namespaces", name), one.refresh, merged[name].policy)
                 checks.check_merged(document, merged[name])
         checks.check_overlap(document, patterns)
         return merged
@@ -136,7 +145,22 @@ class _Parts:
 
 
 def _source(name: str, one: SourceSection) -> SourceConfig:
-    return SourceConfig(name, one.url, one.budget, one.pool_size, one.statement_timeout)
+    return SourceConfig(
+        name=name,
+        url=one.url,
+        budget=one.budget,
+        db_time=one.db_time,
+        burst=one.burst,
+        freshness_target=one.freshness_target,
+        pool_size=one.pool_size,
+        statement_timeout=one.statement_timeout,
+    )
+
+
+def _policy(*levels: RefreshSection) -> Policy:
+    """The first level that says one decides; an interval alone means fixed."""
+    said = (level for level in levels if level.policy or level.every is not None)
+    return next(level.policy or "fixed" for level in said)
 
 
 def _namespace(
@@ -163,7 +187,10 @@ def _namespace(
         wrong_type=said(lambda one: one.value.wrong_type),
         ttl=said(lambda one: one.ttl.base),
         ttl_jitter=said(lambda one: one.ttl.jitter),
+        policy=_policy(own.refresh, defaults.refresh, BUILT_IN.refresh),
         every=said(lambda one: one.refresh.every),
+        worth=said(lambda one: one.refresh.worth),
+        max_age=maybe(lambda one: one.refresh.max_age),
         missing_ttl=said(lambda one: one.missing.ttl),
         quota=QuotaConfig(quota.rate, quota.burst or max(1, math.ceil(quota.rate))) if quota else None,
         max_backlog=said(lambda one: one.max_backlog),
@@ -172,7 +199,13 @@ def _namespace(
 
 def _load(load: LoadSection) -> Load:
     if load.table:
-        return TableLoad(load.source, load.table)
+        return TableLoad(load.source, load.table, _stamp(load))
     if load.python:
         return PythonLoad(load.source, load.python)
-    return SqlLoad(load.source, load.sql or "", load.rows or "one")
+    return SqlLoad(load.source, load.sql or "", load.rows or "one", _stamp(load))
+
+
+def _stamp(load: LoadSection) -> Stamp | None:
+    if load.version_column:
+        return Stamp(load.version_column, "version")
+    return Stamp(load.updated_at, "age") if load.updated_at else None

@@ -17,14 +17,20 @@ from cacheupdater.core.encoding import Encoding  # noqa: TC001  pydantic reads i
 
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
 _JITTER_MAX = 0.5  # more than half would make the ttl a lottery
+_DB_TIME_MAX = 1000.0  # seconds per second: every connection of the largest pool, always busy
+_BURST_MAX = 3600.0  # seconds: an hour's rows at once would be a batch job and no refresh
+_WORTH_MAX = 1e6  # beyond it nothing else would ever be refreshed
+_MAX_AGE_MIN = 1.0  # seconds: within one, a load would be due again before readers had its value
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Duration: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(gt=0, le=_YEAR)]
 Interval: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge=0, le=_YEAR)]
 Rate: TypeAlias = Annotated[float, BeforeValidator(units.rate), Field(gt=0, le=1e9)]
+DatabaseTime: TypeAlias = Annotated[float, BeforeValidator(units.database_time), Field(gt=0, le=_DB_TIME_MAX)]
 Count: TypeAlias = Annotated[int, BeforeValidator(units.whole), Field(ge=1)]
 WrongType: TypeAlias = Literal["refuse", "replace"]
 Rows: TypeAlias = Literal["one", "many"]
+Policy: TypeAlias = Literal["price", "fixed"]
 
 
 def _url(value: object) -> Url:
@@ -88,11 +94,29 @@ def _jitter(value: object) -> float:
     return share
 
 
+def _target(value: object) -> float:
+    share = units.percent(value)
+    if not 0 < share < 1:
+        raise ValueError("must be more than 0% and less than 100%")
+    return share
+
+
+def _max_age(value: object) -> float:
+    seconds = units.duration(value)
+    if seconds <= _MAX_AGE_MIN:
+        raise ValueError(f"must be longer than {_MAX_AGE_MIN:g}s; for a short fixed interval use every")
+    return seconds
+
+
 Jitter: TypeAlias = Annotated[float, BeforeValidator(_jitter)]
+StateFile: TypeAlias = Annotated[Text, StringConstraints(pattern=r"[^/]$")]
 CacheUrl: TypeAlias = Annotated[Url, BeforeValidator(_cache_url)]
 SourceUrl: TypeAlias = Annotated[Url, BeforeValidator(_source_url)]
 QueueUrl: TypeAlias = Annotated[str, BeforeValidator(_queue_url)]
 Listen: TypeAlias = Annotated[Address, BeforeValidator(listen_address)]
+Target: TypeAlias = Annotated[float, BeforeValidator(_target)]
+MaxAge: TypeAlias = Annotated[float, BeforeValidator(_max_age), Field(le=_YEAR)]
+Worth: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(gt=0, le=_WORTH_MAX)]
 HostPort: TypeAlias = Annotated[TcpAddress, BeforeValidator(host_port)]
 
 
@@ -119,14 +143,22 @@ class CacheSection(Section):
 
 
 class AdminSection(Section):
-    listen: HostPort = Field(description="where /metrics, /livez and /readyz answer, such as 127.0.0.1:9464")
+    listen: HostPort = Field(
+        description="where /metrics, /freshness, /livez and /readyz answer, such as 127.0.0.1:9464"
+    )
 
 
 class SourceSection(Section):
     url: SourceUrl | None = None
     """May be left out where only Python loaders use the source: it is then a budget with a name."""
-    budget: Rate = Field(description="the rows that this database can afford, such as 500/s")
-    """No default: nobody but its owner knows."""
+    budget: Rate | None = None
+    """Rows. This or `db_time`, and no default: nobody but its owner knows what a database can afford."""
+    db_time: DatabaseTime | None = None
+    """Seconds of statements per second, summed over the connections."""
+    burst: Annotated[Duration, Field(le=_BURST_MAX)] = 1.0
+    """Seconds of the rate: what a quiet moment may save for a busy one. One second is short enough for any database."""
+    freshness_target: Target | None = None
+    """The share of reads that shall be fresh. None: whatever the whole budget gives."""
     pool_size: Annotated[Count, Field(le=1000)] = 5
     """Connections. Five run thousands of small statements a second and are little for any database."""
     statement_timeout: Duration = 1.0
@@ -144,6 +176,10 @@ class LoadSection(Section):
         Annotated[Text, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")] | None
     ) = None
     rows: Rows | None = None
+    version_column: Text | None = None
+    """A number that grows by one with each change of the row."""
+    updated_at: Text | None = None
+    """The time of the row's last change. Either one tells what otherwise has to be learned; both would say it twice."""
 
 
 class ValueSection(Section):
@@ -159,7 +195,10 @@ class TtlSection(Section):
 
 
 class RefreshSection(Section):
+    policy: Policy | None = None
     every: Interval | None = None
+    worth: Worth | None = None
+    max_age: MaxAge | None = None
 
 
 class MissingSection(Section):
@@ -198,6 +237,8 @@ class TopSection(Section):
         description='which Redis to keep fresh, such as {url: "redis://127.0.0.1:6379/0"}'
     )
     admin: AdminSection | None = None
+    state: StateFile | None = None
+    fleet: Text | None = None
 
 
 BUILT_IN = DefaultsSection.model_construct(
@@ -205,8 +246,9 @@ BUILT_IN = DefaultsSection.model_construct(
     ttl=TtlSection.model_construct(base=300.0, jitter=0.1),
     # json: readable by any client. refuse: a value of another Redis type is somebody's; it is left alone and counted.
     value=ValueSection.model_construct(encoding="json", columns=None, wrong_type="refuse"),
-    # 5 s: about as old as people accept on a page, and a hot key then costs 0.2 rows a second.
-    refresh=RefreshSection.model_construct(every=5.0),
+    # price: rows go where they prevent the most stale reads. A stale read counts once, at whatever age.
+    # every, for fixed: about as old as people accept on a page, and a hot key then costs 0.2 rows a second.
+    refresh=RefreshSection.model_construct(policy="price", every=5.0, worth=1.0, max_age=None),
     # 30 s: reads of rows that do not exist cost one load per key and half minute; a change ends the mark at once.
     missing=MissingSection.model_construct(ttl=30.0),
     # keys: at 500 rows a second 20 s of work, less than the 30 s after which hints are dropped anyway.

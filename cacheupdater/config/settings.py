@@ -7,13 +7,13 @@ hide inside `Url`, so that printing any of this is safe.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cacheupdater.config.addresses import Address, TcpAddress
-    from cacheupdater.config.models import Rows, WrongType
+    from cacheupdater.config.models import Policy, Rows, WrongType
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
     from cacheupdater.core.keyspace import Pattern
@@ -29,9 +29,19 @@ class QueueConfig:
 class SourceConfig:
     name: str
     url: Url | None  # None: only Python loaders use it
-    budget: float  # rows per second
+    budget: float | None  # rows per second
+    db_time: float | None  # seconds of statements per second; this or the budget
+    burst: float  # seconds of the rate that a quiet moment may save
+    freshness_target: float | None  # share of reads that shall be fresh; None: spend the whole rate
     pool_size: int  # connections
     statement_timeout: float  # seconds, below the head timeout
+
+
+class Stamp(NamedTuple):
+    """Which column of a row tells of its last change; a plain tuple for the adapter."""
+
+    column: str
+    kind: Literal["version", "age"]  # a number that grows, or the time of the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +49,21 @@ class SqlLoad:
     source: str
     sql: str
     rows: Rows  # one row per key, or many grouped into a list
+    stamp: Stamp | None = None  # only where a key has one row
 
 
 @dataclass(frozen=True, slots=True)
 class TableLoad:
     source: str
     table: str  # perhaps with a schema: "shop.products"
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PythonLoad:
     source: str
     python: str  # "module:function"
+    stamp: None = None  # its values are not rows
 
 
 Load: TypeAlias = SqlLoad | TableLoad | PythonLoad
@@ -72,7 +85,10 @@ class NamespaceConfig:
     wrong_type: WrongType
     ttl: float  # seconds
     ttl_jitter: float  # share of the ttl by which a value may live shorter, never longer
-    every: float  # seconds: the least time between two refreshes for reads of one key
+    policy: Policy
+    every: float  # fixed: seconds, the least time between two refreshes for reads of one key
+    worth: float  # price: a stale read here counts so many times
+    max_age: float | None  # price: seconds; what is still read gets no older while the budget allows
     missing_ttl: float  # seconds that an absent row is remembered
     quota: QuotaConfig | None  # None: only the source's budget binds
     max_backlog: int  # keys that may wait
@@ -84,5 +100,7 @@ class Config:
     queue: QueueConfig
     cache: Url
     admin: TcpAddress | None
+    state: str | None  # the file of what was learned
+    fleet: str | None  # updaters of one name share the rates of their sources
     sources: Mapping[str, SourceConfig]
     namespaces: Mapping[str, NamespaceConfig]

@@ -1,8 +1,9 @@
-"""Quantities as people write them: `100ms`, `1h30m`, `500/s`, `64MiB`, `10%`.
+"""Quantities as people write them: `100ms`, `1h30m`, `500/s`, `300ms/s`, `10%`.
 
 The models call these to type a value; each takes what stood in the file and raises ValueError with a message that
 names the forms. A bare number is refused: nobody should have to look up whether `30` means seconds or milliseconds.
-Durations become seconds, rates become rows per second, percentages shares of one.
+Durations become seconds, rates become rows per second, percentages shares of one. Only what is a pure number is
+written as one: a count (`whole`) and a factor.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _DURATION = re.compile(
 )
 _DURATION_UNITS = ("d", "h", "m", "s", "ms")
 _RATE = re.compile(rf"({_NUMBER})/([smh])")
+_DATABASE_TIME = re.compile(rf"({_NUMBER})(ms|s)/s")
 _PERCENT = re.compile(rf"({_NUMBER})%")
+_FACTOR = re.compile(rf"({_NUMBER})")
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
 _SHOWN_MAX = 40  # characters of a wrong value in a message
@@ -44,13 +47,24 @@ def rate(value: object) -> float:
     return float(match[1]) / _seconds(1, match[2])
 
 
+def database_time(value: object) -> float:
+    """Seconds of a database's time per second."""
+    match = _matched(value, _DATABASE_TIME, "database time per second such as 300ms/s or 2s/s")
+    return _seconds(float(match[1]), match[2])
+
+
 def percent(value: object) -> float:
     """A share of one."""
     return float(_matched(value, _PERCENT, "a percentage such as 10%")[1]) / 100
 
 
+def factor(value: object) -> float:
+    """How many times as much; a pure number."""
+    return float(_matched(value, _FACTOR, "a factor, a plain number such as 10 or 0.5")[1])
+
+
 def whole(value: object) -> int:
-    """A count; the one kind of number that needs no unit."""
+    """A count; a whole number needs no unit."""
     text = _text(value, "a whole number")
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{shown(text)} is not a whole number")

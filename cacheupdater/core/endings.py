@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core.answers import FINISHING, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.brake import Brake
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.policy import Loaded
 from cacheupdater.core.unit import Claim, Phase, Unit
 
 if TYPE_CHECKING:
@@ -67,8 +68,17 @@ class Endings:
         brake = self._brakes.setdefault(unit.namespace, Brake())
         return brake.trips(len(touched), sum(key in touched for key in absent), now)
 
-    def answered(self, unit: Unit, answers: Sequence[Answer], now: float, *, absent: Sequence[bytes]) -> None:
+    def answered(
+        self,
+        unit: Unit,
+        answers: Sequence[Answer],
+        now: float,
+        *,
+        absent: Sequence[bytes],
+        stamps: Sequence[float | None],
+    ) -> None:
         """The writes of a running unit were answered, in the order of its keys."""
+        learned = unit.keys if self._policy.learns else ()
         if self._count_results(unit, answers) < len(answers):
             bad = {
                 key: answer
@@ -77,7 +87,10 @@ class Endings:
             }
             self._settle(unit, bad, now)
         self._report_ages(unit, now)
-        self._finish(unit, answers, absent, now)
+        if learned:
+            said = dict(zip(learned, stamps, strict=True)) if stamps else {}
+            self._teach(unit, dict(zip(learned, answers, strict=True)), now, stamps=said, absent=absent)
+        self._finish(unit, absent, now)
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
         """The whole unit leaves: cut smaller when the fault is its own, as it was when it is not."""
@@ -99,7 +112,23 @@ class Endings:
                 )
         self._dedup.close(unit)
 
-    def _finish(self, unit: Unit, answers: Sequence[Answer], absent: Sequence[bytes], now: float) -> None:
+    def _teach(
+        self,
+        unit: Unit,
+        answers: Mapping[bytes, Answer],
+        now: float,
+        *,
+        stamps: Mapping[bytes, float | None],
+        absent: Sequence[bytes],
+    ) -> None:
+        """What the policy learns from: each claim's keys apart, for an announced change is no surprise."""
+        for claim, keys in unit.live_parts(self._dedup.seats):
+            if keys:
+                changed = [answers[key].result is Result.WRITTEN for key in keys]
+                said = [stamps[key] for key in keys] if stamps else ()
+                self._policy.on_loaded(Loaded(claim.kind, keys, changed, unit.began, said, absent), now)
+
+    def _finish(self, unit: Unit, absent: Sequence[bytes], now: float) -> None:
         """Whoever is still in the unit has written."""
         seats = self._dedup.seats
         gone = unit.gone
@@ -110,9 +139,6 @@ class Endings:
             tails = self._dedup.tails
             known = [key for key in absent if seats.get(key) is unit and key not in tails]
             self._marks.mark(known, unit.namespace.missing_ttl)
-        if self._policy.learns:
-            changed = [a.result is Result.WRITTEN for a in answers if not gone or a.result in FINISHING]
-            self._policy.on_loaded(keys, changed, now)
         if len(unit.keys) == gone:
             self._dedup.close(unit)
         else:

@@ -23,10 +23,10 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
-from cacheupdater.core.unit import URGENCY, Claim, Phase, Unit
+from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Phase, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.keyspace import Keyspace
@@ -42,6 +42,16 @@ class Work(NamedTuple):
     units: list[Unit]
     invalidation: Invalidation | None
     wake: float
+
+
+class Load(NamedTuple):
+    """What the shell saw of a unit's load."""
+
+    seconds: float  # of the source's time
+    stamps: Sequence[float | None] = ()  # what each key's row says about its last change; empty: nothing
+
+
+UNSEEN = Load(0.0)
 
 
 class Engine:
@@ -141,21 +151,41 @@ class Engine:
         ages, self._endings.ages = self._endings.ages, []
         return ages
 
+    def on_statement(self, unit: Unit, now: float) -> None:
+        """The unit's statement leaves for the database now.
+
+        Where it was held up (by Redis, or a loop that stood still), its tokens were taken too early: the bucket has
+        filled up again meanwhile, and would allow the database a burst beyond the burst. What it has filled up by goes.
+        """
+        late = now - unit.began
+        if late > self._limits.prompt:
+            bucket = unit.namespace.source.bucket
+            bucket.level(now)  # filled up to now, and no further
+            bucket.take(min(unit.paid, late * bucket.rate))
+
     def on_answers(
-        self, unit: Unit, answers: Sequence[Answer], now: float, *, absent: Sequence[bytes] = ()
+        self,
+        unit: Unit,
+        answers: Sequence[Answer],
+        now: float,
+        *,
+        absent: Sequence[bytes] = (),
+        load: Load = UNSEEN,
     ) -> None:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
         self._advance(now)
         unit.namespace.source.free += 1
+        unit.namespace.cost.settle(len(answers), unit.paid, load.seconds * 1000.0)
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
-        self._endings.answered(unit, answers, now, absent=absent)
+        self._endings.answered(unit, answers, now, absent=absent, stamps=load.stamps)
 
-    def on_failure(self, unit: Unit, failure: Failure, now: float) -> None:
+    def on_failure(self, unit: Unit, failure: Failure, now: float, *, load: Load = UNSEEN) -> None:
         """The unit came to nothing: its load failed, or Redis could not be reached."""
         self._advance(now)
         unit.namespace.source.free += 1
+        unit.namespace.cost.settle(len(unit.captures), unit.paid, load.seconds * 1000.0)
         if unit.phase is Phase.RUNNING:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
             self._endings.failed(unit, failure, now)
@@ -165,6 +195,10 @@ class Engine:
     def on_invalidated(self, invalidation: Invalidation, *, done: bool) -> None:
         """Redis has acknowledged these removals, or they must be asked for again."""
         self._removals.answered(invalidation, done=done)
+
+    def leave(self) -> None:
+        """The partition goes to another owner; nothing is asked afterwards."""
+        self._policy.leave()
 
     # --- hints ------------------------------------------------------------------------------------------
 
@@ -176,13 +210,25 @@ class Engine:
         fresh, over = self._dedup.touches(keys, now)
         self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
         fresh += [key for key in over if self._decide(key, Kind.TOUCH, origin, now)]
-        if fresh:
-            self._accept(fresh, Kind.TOUCH, origin, now)
+        self._accept(fresh, Kind.TOUCH, origin, now)
 
     def _others(self, hints: Hints, origin: Origin, now: float) -> None:
+        patient = self._tell_policy(hints, now)
         fresh = [key for key in hints.keys if self._decide(key, hints.kind, origin, now)]
-        if fresh:
+        if not patient:
             self._accept(fresh, hints.kind, origin, now)
+            return
+        self._accept([key for key in fresh if key not in patient], hints.kind, origin, now)
+        self._accept([key for key in fresh if key in patient], hints.kind, origin, now, urgency=PATIENT)
+
+    def _tell_policy(self, hints: Hints, now: float) -> Collection[bytes]:
+        """Misses and changes are no question; but changes may be told to wait."""
+        if not self._policy.learns:
+            return ()
+        if hints.kind is Kind.CHANGE:
+            return self._policy.on_changes(hints.keys, now)
+        self._policy.on_misses(hints.keys, hints.counts, now)
+        return ()
 
     def _decide(self, key: bytes, kind: Kind, origin: Origin, now: float) -> bool:
         """What the automaton says; True when the key needs a seat of its own."""
@@ -193,12 +239,16 @@ class Engine:
         self.tally.add("decisions", 1, unit.namespace.name if unit else "", reason=action.name.lower())
         return False
 
-    def _accept(self, keys: list[bytes], kind: Kind, origin: Origin, now: float) -> None:
+    def _accept(
+        self, keys: list[bytes], kind: Kind, origin: Origin, now: float, *, urgency: int | None = None
+    ) -> None:
+        if not keys:
+            return
         if self.quarantine.keys:
             keys = self._outside_quarantine(keys, kind, origin, now)
         groups, unknown = self._keyspace.resolve_many(keys)
         self.tally.add("dropped", len(unknown), reason="unknown")
-        claim = Claim(kind, URGENCY[kind], origin, now)
+        claim = Claim(kind, URGENCY[kind] if urgency is None else urgency, origin, now)
         for namespace, known in groups.items():
             self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
             self._dedup.accept(namespace, known, claim, now)
@@ -251,9 +301,12 @@ class Engine:
         unit.keys = [key for key in unit.keys if key not in bad]
         for key in bad:
             del self._dedup.seats[key]
-        for bucket in (unit.namespace.source.bucket, unit.namespace.quota):
-            if bucket is not None:  # keys of nobody cost the database nothing, nor its budget
-                bucket.take(-len(bad))
+        # keys of nobody cost the database nothing, nor its budget
+        refund = len(bad) * unit.namespace.cost.per_row
+        unit.paid -= refund
+        unit.namespace.source.bucket.take(-refund)
+        if unit.namespace.quota is not None:
+            unit.namespace.quota.take(-len(bad))
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""
@@ -268,4 +321,5 @@ class Engine:
 
     def _wake(self) -> float:
         waits = self._dedup.schedule.waiting > 0
-        return min(self._dedup.wake(), self._pruned + self._limits.prune if waits else inf)
+        prune = self._pruned + self._limits.prune if waits else inf
+        return min(self._dedup.wake(), prune, self._policy.wake())

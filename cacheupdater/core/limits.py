@@ -30,6 +30,9 @@ class Limits:
     pace: float = 0.1
     """Seconds of a rate that a short bucket saves up before it starts a unit: ten statements a second at most."""
 
+    prompt: float = 0.02
+    """Seconds from a unit's payment to its statement that are no delay; a token takes one or two milliseconds."""
+
     max_attempts: int = 5
     """Errors of its own before a key is quarantined."""
 
@@ -53,6 +56,9 @@ class Limits:
 
     absent: int = 100_000
     """Absent marks per partition: what random absent keys can cost in memory."""
+
+    learned: int = 1_000_000
+    """Keys per partition that the policy `price` learns about: some 200 bytes each."""
 
     prune: float = 1.0
     """Seconds between two looks for hints that have waited too long."""

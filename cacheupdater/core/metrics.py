@@ -22,6 +22,15 @@ Metric = Literal[
     "write_seconds",  # histogram by namespace
     "unit_keys",  # histogram by namespace: keys per unit
     "age_seconds",  # histogram by namespace: from a hint's arrival to its written value
+    "price",  # gauge by source: stale reads that a row must prevent
+    "budget_used",  # gauge by source: share of the budget
+    "learned",  # gauge by source: keys that the policy knows
+    "starved",  # gauge by source: keys that are not worth the price
+    "stale_estimated",  # gauge by namespace: share of reads
+    "stale_measured",  # gauge by namespace: the same, as drawn
+    "stale_measured_low",  # gauge by namespace: between this
+    "stale_measured_high",  # gauge by namespace: and this, with 95 % confidence
+    "over_age",  # counter by namespace: reads of values older than their max_age
     "pending",  # gauge by partition: live heads, tails and invalidations
     "tracked",  # gauge by partition: keys with a seat
     "scan_offset",  # gauge by partition

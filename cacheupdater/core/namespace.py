@@ -1,4 +1,4 @@
-"""A namespace as the core sees it: which keys, from which source, how often.
+"""A namespace as the core sees it: which keys, from which source, how often or on what terms.
 
 Built once by the service from the configuration; lives as long as the process. How its rows are loaded,
 encoded and written is the pipeline's business.
@@ -6,12 +6,22 @@ encoded and written is the pipeline's business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from cacheupdater.core.budget import Cost
 
 if TYPE_CHECKING:
     from cacheupdater.core.budget import Bucket, Source
     from cacheupdater.core.keyspace import Pattern
+
+
+class Terms(NamedTuple):
+    """What the policy `price` weighs this namespace's loads by."""
+
+    worth: float = 1.0  # a stale read here counts so many times
+    max_age: float | None = None  # seconds: no value that is still read gets older, while the budget allows
+    stamp: Literal["", "version", "age"] = ""  # what a row says about its last change
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,3 +35,8 @@ class Namespace:
     missing_ttl: float = 30.0  # seconds that a row known to be absent declines misses
     max_backlog: int = 10_000  # due keys; beyond it the oldest touch is dropped first
     quota: Bucket | None = None  # rows of this namespace; None: only the source's budget binds
+    terms: Terms | None = None  # of the policy `price`; None: `fixed`
+    cost: Cost = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cost", Cost(self.source))

@@ -1,39 +1,68 @@
 """Which touches are worth a load, and how long a key then holds its seat.
 
 The engine asks a policy and knows none by name. `Fixed` holds for the namespace's `every` and loads whatever is
-touched after it; the seam is shaped for one that learns: it is told every touch, every outcome, and the time.
+touched after it. The other one, `price`, learns; so the seam tells a policy every hint, every outcome, and the time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from cacheupdater.core.hints import Kind
     from cacheupdater.core.namespace import Namespace
+
+
+class Loaded(NamedTuple):
+    """Keys of one namespace that were refreshed together, for one kind of hint."""
+
+    kind: Kind
+    keys: Sequence[bytes]
+    changed: Sequence[bool]  # whether the write found other bytes than before
+    began: float  # when their heads began to run: the values are at least as new
+    stamps: Sequence[float | None]  # what their rows say about their last change; empty: nothing
+    absent: Collection[bytes] = ()  # those that have no row: no reader finds a value of them
 
 
 class Policy(Protocol):
     """Batch-shaped: called once per pack, unit and step."""
 
     learns: bool
-    """Whether `on_loaded` wants to be told: it costs a look at every answer."""
+    """Whether `on_loaded`, `on_misses` and `on_changes` want to be told: it costs a look at every key."""
 
     def hold(self, namespace: Namespace) -> float:
         """Seconds from a head's start for which touches of its key are declined."""
         ...
 
     def on_hints(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> Sequence[bytes]:
-        """Of these touched keys, those that are worth a load now. Misses and changes are not asked about."""
+        """Of these touched keys, those that are worth a load now."""
         ...
 
-    def on_loaded(self, keys: Sequence[bytes], changed: Sequence[bool], now: float) -> None:
-        """These keys were refreshed; `changed` says whether the write found other bytes than before."""
+    def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
+        """These were read, and were not there. They are loaded whatever the policy thinks."""
+        ...
+
+    def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
+        """These have changed. They are due whatever the policy thinks; those it returns can wait for a quiet moment."""
+        ...
+
+    def on_loaded(self, loaded: Loaded, now: float) -> None:
+        """These keys were refreshed."""
         ...
 
     def tick(self, now: float) -> Sequence[bytes]:
         """Keys worth a load although nobody has just read them."""
+        ...
+
+    def wake(self) -> float:
+        """When `tick` wants to be asked again."""
+        ...
+
+    def leave(self) -> None:
+        """The partition goes to another owner."""
         ...
 
 
@@ -48,8 +77,20 @@ class Fixed:
     def on_hints(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> Sequence[bytes]:  # noqa: ARG002  the seam's signature
         return keys
 
-    def on_loaded(self, keys: Sequence[bytes], changed: Sequence[bool], now: float) -> None:
+    def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
+        """Nothing to learn."""
+
+    def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:  # noqa: ARG002  the seam's signature
+        return ()
+
+    def on_loaded(self, loaded: Loaded, now: float) -> None:
         """Nothing to learn."""
 
     def tick(self, now: float) -> Sequence[bytes]:  # noqa: ARG002  the seam's signature
         return ()
+
+    def wake(self) -> float:
+        return inf
+
+    def leave(self) -> None:
+        """Nothing was kept."""

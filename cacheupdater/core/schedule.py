@@ -1,5 +1,6 @@
 """Which due keys run next: misses before changes before touches, as fast as quotas and budgets pay.
 
+What can wait for a quiet moment comes last, and only where the source's bucket is more than half full.
 Each namespace has a lane with a queue per urgency; lanes that have something ready take turns, one unit each.
 That turn is the seam where priorities and weights will choose. One schedule per engine; the buckets behind it
 are shared by all engines of the process. `now` is an argument; `wake` says when a blocked lane can go on.
@@ -14,14 +15,18 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.unit import URGENCY, Claim, Unit
+from cacheupdater.core.unit import PATIENT, Claim, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.budget import Source
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
 
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
-_LEAST_URGENT_FIRST = (2, 0, 1)  # what a full backlog gives up: touches, then misses, then changes
+_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # what a full backlog gives up: what can wait, touches, misses, changes
+_QUIET = 0.5  # share of a full bucket above which the patient are served: `price` aims at just that level
 
 _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
 
@@ -38,12 +43,13 @@ class Dropped(NamedTuple):
 class Lane:
     """The due keys of one namespace."""
 
-    __slots__ = ("namespace", "next_partial", "queues", "ready", "waiting")
+    __slots__ = ("namespace", "next_partial", "patient", "queues", "ready", "waiting")
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.queues: tuple[deque[Unit], ...] = tuple(deque() for _ in URGENCY)
+        self.queues: tuple[deque[Unit], ...] = tuple(deque() for _ in range(PATIENT + 1))
         self.ready = 0  # live keys in the queues
+        self.patient = 0  # those of them in the last one
         self.waiting = 0  # those and the delayed ones
         self.next_partial = 0.0
 
@@ -72,8 +78,7 @@ class Schedule:
         lane = self._lanes.get(unit.namespace)
         if lane is None:
             lane = self._lanes[unit.namespace] = Lane(unit.namespace)
-        lane.waiting += len(unit.keys)
-        self.waiting += len(unit.keys)
+        self._count(lane, unit.claim, len(unit.keys))
         if unit.claim.since <= now - self._limits.backlog_age:  # due again, but for too long by now
             self._drop(lane, unit, unit.keys, "aged")
         elif unit.claim.not_before > now:
@@ -93,10 +98,9 @@ class Schedule:
         """One key has left a due unit for a stronger claim."""
         lane = self._lanes[unit.namespace]
         unit.gone += 1
-        lane.waiting -= 1
-        self.waiting -= 1
+        self._count(lane, unit.claim, -1)
         if unit.ready:
-            lane.ready -= 1
+            _count_ready(lane, unit.claim, -1)
 
     def start(self, now: float) -> list[Unit]:
         """Every unit that can be paid for now, its seats taken over, not yet marked as running."""
@@ -145,8 +149,15 @@ class Schedule:
             queue.insert(bisect_right(queue, since, key=lambda other: other.claim.since), unit)
         else:
             queue.append(unit)
-        lane.ready += len(unit.keys) - unit.gone
+        _count_ready(lane, unit.claim, len(unit.keys) - unit.gone)
         self._active[lane] = None
+
+    def _count(self, lane: Lane, claim: Claim, keys: int) -> None:
+        """So many more keys are due (fewer, if negative). The patient are no claim on the budget."""
+        lane.waiting += keys
+        self.waiting += keys
+        if claim.urgency != PATIENT:
+            lane.namespace.cost.wait(keys)
 
     def _payable(self, lane: Lane, now: float) -> int:
         """How many keys the lane's next unit may have; none for now sets `wake`, or waits for a unit to end."""
@@ -158,6 +169,8 @@ class Schedule:
             return 0
         if source.free <= 0:
             return 0
+        if lane.ready == lane.patient and not self._quiet(source, now):
+            return 0
         want = min(limits.unit_keys, lane.ready)
         gathered = (
             lane.next_partial if lane.urgent else lane.next_partial + limits.gather_touches - limits.gather
@@ -165,18 +178,27 @@ class Schedule:
         if want < limits.unit_keys and now < gathered:
             self.wake = min(self.wake, gathered)
             return 0
-        buckets = (source.bucket,) if quota is None else (source.bucket, quota)
-        rows = min(bucket.rows(now) for bucket in buckets)
-        if rows >= want:
-            return want
-        enough = min(want, *(bucket.share(limits.pace) for bucket in buckets))
+        bucket, cost = source.bucket, lane.namespace.cost.per_row
+        rows = bucket.rows(now, cost)
+        enough = min(want, bucket.share(limits.pace, cost))
+        if quota is not None:
+            rows, enough = min(rows, quota.rows(now)), min(enough, quota.share(limits.pace))
         if rows >= enough:
-            return rows
-        self.wake = min(self.wake, max(now + _MOMENT, *(bucket.when(enough) for bucket in buckets)))
+            return min(rows, want)
+        paid = max(bucket.when(enough * cost), quota.when(enough) if quota is not None else 0.0)
+        self.wake = min(self.wake, max(now + _MOMENT, paid))
         return 0
 
+    def _quiet(self, source: Source, now: float) -> bool:
+        """Whether there is more in the bucket than anybody urgent needs; else sets `wake`."""
+        quiet = source.bucket.burst * _QUIET
+        if source.bucket.level(now) >= quiet:
+            return True
+        self.wake = min(self.wake, max(now + _MOMENT, source.bucket.when(quiet)))
+        return False
+
     def _take(self, lane: Lane, rows: int, now: float) -> Unit:
-        parts, whole = self._pick(lane, rows)
+        parts, whole = self._pick(lane, rows, now)
         if whole is not None:
             unit = whole  # one pack's keys as they came: their seats are right already
         else:
@@ -184,18 +206,23 @@ class Schedule:
             unit = Unit(lane.namespace, keys, parts[0][0])
             self._seats.update(dict.fromkeys(keys, unit))
         unit.parts = parts
-        taken = len(unit.keys)
-        lane.ready -= taken
-        lane.waiting -= taken
-        self.waiting -= taken
+        for claim, keys in parts:
+            self._count(lane, claim, -len(keys))
+            _count_ready(lane, claim, -len(keys))
         lane.next_partial = now + self._limits.gather
+        unit.paid = len(unit.keys) * lane.namespace.cost.per_row
         lane.namespace.source.free -= 1
-        lane.namespace.source.bucket.take(taken)
+        lane.namespace.source.bucket.take(unit.paid)
         if lane.namespace.quota is not None:
-            lane.namespace.quota.take(taken)
+            lane.namespace.quota.take(len(unit.keys))
         return unit
 
-    def _pick(self, lane: Lane, rows: int) -> tuple[list[tuple[Claim, list[bytes]]], Unit | None]:
+    def _served(self, lane: Lane, now: float) -> Sequence[deque[Unit]]:
+        """The queues whose turn it may be."""
+        patient = lane.patient and (lane.ready == lane.patient or self._quiet(lane.namespace.source, now))
+        return lane.queues if patient else lane.queues[:PATIENT]
+
+    def _pick(self, lane: Lane, rows: int, now: float) -> tuple[list[tuple[Claim, list[bytes]]], Unit | None]:
         """The most urgent keys; and the one unit that they are, where they are just that.
 
         To run as it came saves a unit the new seats of all its keys. So where the next unit is too large, a smaller
@@ -204,7 +231,7 @@ class Schedule:
         parts: list[tuple[Claim, list[bytes]]] = []
         whole: Unit | None = None
         enough = rows // 2
-        for queue in lane.queues:
+        for queue in self._served(lane, now):
             while queue and rows:
                 unit = queue[0]
                 if unit.claim.alone and parts:
@@ -248,11 +275,16 @@ class Schedule:
         for key in keys:
             del self._seats[key]
         if unit.ready:
-            lane.ready -= len(keys)
-        lane.waiting -= len(keys)
-        self.waiting -= len(keys)
+            _count_ready(lane, unit.claim, -len(keys))
+        self._count(lane, unit.claim, -len(keys))
         if keys:
             self.dropped.append(Dropped(lane.namespace, keys, unit.claim, reason))
+
+
+def _count_ready(lane: Lane, claim: Claim, keys: int) -> None:
+    lane.ready += keys
+    if claim.urgency == PATIENT:
+        lane.patient += keys
 
 
 def _bring_forward(queue: deque[Unit], rows: int) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 URGENCY = {Kind.MISS: 0, Kind.CHANGE: 1, Kind.TOUCH: 2}
 """Which is served first: a miss has a reader waiting, a change an old value, a touch neither."""
 
+PATIENT = 3
+"""The urgency of a change that is not worth its row at the present price: it waits for a quiet moment."""
+
 
 class Claim(NamedTuple):
     """Why some keys are due. `origin` stays open until they are finished, declined or dropped."""
@@ -70,6 +73,7 @@ class Unit:
         "keys",
         "late",
         "namespace",
+        "paid",
         "parts",
         "phase",
         "ready",
@@ -82,6 +86,7 @@ class Unit:
         self.phase = Phase.DUE
         self.late = False  # its hold is over, its seats are not
         self.ready = False  # lies in a queue of its lane (and is not delayed)
+        self.paid = 0.0  # what its start took from the source's bucket
         self.gone = 0  # keys listed here whose seat is another unit by now
         self.parts: Sequence[tuple[Claim, list[bytes]]] = ()
         self.captures: Sequence[Captures] = ()  # parallel to keys, while it runs

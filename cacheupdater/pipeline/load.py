@@ -7,7 +7,10 @@ the engine, which knows whether to wait or to cut the unit smaller.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from cacheupdater.ports import Stamped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +20,16 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Observer
 
 
+@dataclass(slots=True)
+class Seen:
+    """What a load showed beside its values: also one that failed took its time."""
+
+    seconds: float = 0.0
+    stamps: Sequence[float | None] = ()  # parallel to the keys; empty where rows say nothing
+
+
 async def load(
-    recipe: Recipe, captures: Sequence[Captures], *, namespace: str, observer: Observer
+    recipe: Recipe, captures: Sequence[Captures], *, namespace: str, observer: Observer, seen: Seen
 ) -> Mapping[Captures, object]:
     """The value of each key that has a row; from a complete, successful read only."""
     clock = asyncio.get_running_loop().time
@@ -26,6 +37,11 @@ async def load(
     observer.count("statements", 1, label=namespace)
     observer.count("rows", len(captures), label=namespace)
     observer.measure("unit_keys", len(captures), label=namespace)
-    values = await recipe.loader.load(captures)
-    observer.measure("load_seconds", clock() - began, label=namespace)
+    try:
+        values = await recipe.loader.load(captures)
+    finally:
+        seen.seconds = clock() - began
+    observer.measure("load_seconds", seen.seconds, label=namespace)
+    if isinstance(values, Stamped):
+        seen.stamps = [values.stamps.get(key) for key in captures]
     return values

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
 from cacheupdater.core.endings import Failure
+from cacheupdater.core.engine import Load
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
-from cacheupdater.pipeline.load import load
+from cacheupdater.pipeline.load import Seen, load
 from cacheupdater.pipeline.sparing import Sparing
 from cacheupdater.pipeline.write import matched, prepare, write
 
@@ -108,6 +109,7 @@ class Partition:
         for task in self._under_way:
             task.cancel()
         self._say_totals()
+        self.engine.leave()
         with suppress(Unavailable):  # what is not committed is read again by the next owner
             await self._committer.commit()
 
@@ -182,24 +184,26 @@ class Partition:
 
     async def _refresh(self, unit: Unit) -> None:
         """token, load, write; and the engine hears how it ended, whatever happened."""
-        clock = asyncio.get_running_loop().time
+        clock, seen = asyncio.get_running_loop().time, Seen()
         try:
-            await self._load_and_write(unit)
+            await self._load_and_write(unit, seen)
         except (Unavailable, Faulty) as e:
             self._say_failure(unit, e)
-            self.engine.on_failure(unit, Failure(str(e), own=isinstance(e, Faulty)), clock())
+            failure = Failure(str(e), own=isinstance(e, Faulty))
+            self.engine.on_failure(unit, failure, clock(), load=Load(seen.seconds))
         except Exception as e:  # a fault of ours or of a loader must not stop the other keys
             log.exception("refresh of %s failed unexpectedly", unit.namespace.name)
-            self.engine.on_failure(unit, Failure(repr(e), own=True), clock())
+            self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=Load(seen.seconds))
         self._stir_all()
 
-    async def _load_and_write(self, unit: Unit) -> None:
+    async def _load_and_write(self, unit: Unit, seen: Seen) -> None:
         around, name = self._around, unit.namespace.name
         recipe = around.recipes[unit.namespace]
         keys, captures = unit.keys, unit.captures  # an eviction empties the unit while we wait
         clock = asyncio.get_running_loop().time
         token = await recipe.writer.token()
-        values = await load(recipe, captures, namespace=name, observer=around.observer)
+        self.engine.on_statement(unit, clock())
+        values = await load(recipe, captures, namespace=name, observer=around.observer, seen=seen)
         found = matched(captures, values)
         absent = [key for key, value in zip(keys, found, strict=True) if value is None]
         braked = bool(absent) and self.engine.braked(unit, absent, clock())
@@ -210,7 +214,7 @@ class Partition:
         if braked and unit.phase is Phase.RUNNING and self._may_say(name, "braked"):
             what = "%s: %d of %d rows are suddenly absent; nothing was deleted"
             log.warning(what, name, len(absent), len(keys))
-        self.engine.on_answers(unit, answers, clock(), absent=absent)
+        self.engine.on_answers(unit, answers, clock(), absent=absent, load=Load(seen.seconds, seen.stamps))
 
     async def _invalidate(self, invalidation: Invalidation) -> None:
         try:

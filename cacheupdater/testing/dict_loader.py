@@ -1,11 +1,14 @@
 """A loader whose database is a dict: for tests of what stands above a loader, and of users' own services.
 
-Change `rows` and the next load sees it; set `error` and every load raises it. `asked` remembers the batches.
+Change `rows` and the next load sees it; set `error` and every load raises it. `asked` remembers the batches. With
+`stamps` the rows also tell of their last change.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from cacheupdater.ports import Stamped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
 class DictLoader:
     """Keeps the contract of `ports.Loader`."""
 
-    def __init__(self, rows: Mapping[Captures, object] | None = None) -> None:
+    def __init__(
+        self, rows: Mapping[Captures, object] | None = None, stamps: Mapping[Captures, float] | None = None
+    ) -> None:
         self.rows = dict(rows or {})
+        self.stamps = None if stamps is None else dict(stamps)
         self.error: CacheUpdaterError | None = None
         self.asked: list[tuple[Captures, ...]] = []
 
@@ -29,7 +35,10 @@ class DictLoader:
         self.asked.append(tuple(keys))
         if self.error is not None:
             raise self.error
-        return {key: self.rows[key] for key in keys if key in self.rows}
+        found = {key: self.rows[key] for key in keys if key in self.rows}
+        if self.stamps is None or not found:
+            return found
+        return Stamped(found, {key: self.stamps[key] for key in found if key in self.stamps})
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -12,9 +12,11 @@ from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.core.keyspace import Pattern
 from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.ports import Stamped
 from cacheupdater.testing.dict_loader import DictLoader
 
 PRODUCT = Pattern.compile("product:{id:int}")
+REVISED = Pattern.compile("revised:{id:int}")
 BASKET = Pattern.compile("basket:{user:int}:{shop}")
 PRODUCTS = {(number,): {"id": number, "name": f"product {number}", "note": None} for number in range(1, 301)}
 BASKETS = {
@@ -23,6 +25,8 @@ BASKETS = {
     for shop in ("de", "fr")
 }
 TABLES = (
+    "CREATE TABLE revised (id INTEGER PRIMARY KEY, name TEXT, rev INTEGER)",
+    "INSERT INTO revised VALUES (1, 'one', 7), (2, 'two', 1), (3, 'three', NULL)",
     "CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, note TEXT)",
     "INSERT INTO products VALUES " + ", ".join(f"({n}, 'product {n}', NULL)" for (n,) in PRODUCTS),
     "CREATE TABLE baskets (user_id INTEGER, shop TEXT, body TEXT)",
@@ -33,15 +37,23 @@ TABLES = (
 class World:
     """One kind of loader with products and baskets behind it, and a way to break it."""
 
-    def __init__(self, products, baskets, breaking, broken_as):
+    def __init__(self, products, baskets, breaking, broken_as, revised=None):
         self.products, self.baskets, self.break_, self.broken_as = products, baskets, breaking, broken_as
+        self.revised = revised  # was told which column tells of changes; None: cannot be told
 
 
 def _sql(url, breaking):
     source = SqlSource(url)
     products = SqlLoader(source, "SELECT id, name, note FROM products WHERE id IN :id", PRODUCT)
     sql = 'SELECT user_id AS "user", shop, body FROM baskets WHERE (user_id, shop) IN :keys'
-    return source, World(products, SqlLoader(source, sql, BASKET), breaking, Faulty)
+    revised = SqlLoader(
+        source,
+        source.select("revised", ["id"], ["name"], stamp=("rev", "version")),
+        REVISED,
+        columns=["name"],
+        stamp=("rev", "version"),
+    )
+    return source, World(products, SqlLoader(source, sql, BASKET), breaking, Faulty, revised)
 
 
 @pytest.fixture
@@ -113,14 +125,26 @@ def python_sync(monkeypatch):
 @pytest.fixture
 def fake():
     products = DictLoader(PRODUCTS)
+    revised = DictLoader(
+        {(1,): {"name": "one"}, (2,): {"name": "two"}, (3,): {"name": "three"}}, {(1,): 7.0, (2,): 1.0}
+    )
     return World(
-        products, DictLoader(BASKETS), lambda: setattr(products, "error", Unavailable("away")), Unavailable
+        products,
+        DictLoader(BASKETS),
+        lambda: setattr(products, "error", Unavailable("away")),
+        Unavailable,
+        revised,
     )
 
 
 @pytest.fixture(params=["sqlite", "postgres", "python_async", "python_sync", "fake"])
 def world(request):
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "fake"])
+def revised(request):
+    return request.getfixturevalue(request.param).revised
 
 
 async def test_load_returns_the_rows_that_exist_and_leaves_out_the_others(world):
@@ -144,6 +168,22 @@ async def test_load_of_nothing_is_nothing(world):
 
 async def test_load_where_nothing_exists_is_nothing(world):
     assert await world.products.load([(9999,)]) == {}
+
+
+async def test_load_tells_the_stamps_of_the_rows_that_have_one(revised):
+    found = await revised.load([(1,), (2,), (3,), (4,)])
+    assert found == {(1,): {"name": "one"}, (2,): {"name": "two"}, (3,): {"name": "three"}}
+    assert isinstance(found, Stamped)
+    assert found.stamps == {(1,): 7.0, (2,): 1.0}
+    assert (await revised.load([(2,), (4,)])).stamps == {(2,): 1.0}
+
+
+async def test_load_of_nothing_has_no_stamps(revised):
+    assert await revised.load([]) == await revised.load([(4,)]) == {}
+
+
+async def test_load_has_no_stamps_where_nobody_asked_for_any(world):
+    assert not isinstance(await world.products.load([(7,)]), Stamped)
 
 
 async def test_load_that_fails_raises_and_never_says_absent(world):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
 
@@ -142,6 +143,82 @@ async def test_table_is_short_for_a_statement(source):
     ) == {(1, 7): {"id": 1, "user_id": 7, "total": 10}}
     loader = SqlLoader(source, source.select("products", ["id"]), PRODUCT, columns=["name"])
     assert await loader.load([(2,)]) == {(2,): {"name": "two"}}
+
+
+async def test_table_reads_the_stamp_column_once_whatever_the_value_holds(source):
+    stamp = ("total", "version")
+    for columns, said in (
+        (["user_id"], "id, user_id, total"),
+        (["total"], "id, total"),
+        (None, "*"),
+    ):
+        sql = source.select("orders", ["id"], columns, stamp=stamp)
+        assert sql == f"SELECT {said} FROM orders WHERE id IN :keys"
+        row = {"id": 2, "user_id": 7, "total": 20}
+        found = await SqlLoader(source, sql, PRODUCT, columns=columns, stamp=stamp).load([(2,)])
+        assert found == {(2,): {name: row[name] for name in columns or row}}
+        assert found.stamps == {(2,): 20.0}
+    assert source.select("orders", ["id"], ["total"], stamp=("id", "version")).startswith("SELECT id, total ")
+
+
+async def test_versions_are_numbers_of_any_kind_and_everything_else_is_no_stamp(source):
+    sql = (
+        "SELECT id, CASE id WHEN 1 THEN 1.5 ELSE NULL END AS a, CAST(id AS NUMERIC) AS b, 'x' AS c, sku AS d"
+        " FROM products WHERE id IN :id"
+    )
+    told = {}
+    for column in "abcd":
+        loader = SqlLoader(source, sql, PRODUCT, columns=["c"], stamp=(column, "version"))
+        found = await loader.load([(1,), (2,)])
+        assert found == {(1,): {"c": "x"}, (2,): {"c": "x"}}
+        told[column] = found.stamps
+    assert told == {"a": {(1,): 1.5}, "b": {(1,): 1.0, (2,): 2.0}, "c": {}, "d": {}}
+
+
+async def test_age_of_a_row_is_the_time_since_its_last_change_in_utc(source, url):
+    """A quarter of an hour, in every form in which a database may hold it; the last row is of tomorrow."""
+    now = datetime.now(UTC)
+    then = now - timedelta(minutes=15)
+    east = then.astimezone(timezone(timedelta(hours=9)))
+    forms = {"naive": then.replace(tzinfo=None), "aware": east, "epoch": then.timestamp()}
+    texts = {"naive": "TIMESTAMP", "aware": "TIMESTAMPTZ", "epoch": "DOUBLE PRECISION"}
+    columns = ", ".join(f"{name} {kind}" for name, kind in texts.items())
+    rows = [
+        f"(1, '{forms['naive']}', '{forms['aware']}', {forms['epoch']!r})",
+        "(2, NULL, NULL, NULL)",
+        f"(3, '{forms['naive'] + timedelta(days=1)}', '{now + timedelta(days=1)}', {forms['epoch'] + 86400!r})",
+    ]
+    _run(url, f"CREATE TABLE dated (id INTEGER, {columns})", f"INSERT INTO dated VALUES {', '.join(rows)}")
+    for column in forms:
+        sql = f"SELECT id, {column} FROM dated WHERE id IN :id"
+        loader = SqlLoader(source, sql, PRODUCT, columns=["id"], stamp=(column, "age"))
+        found = await loader.load([(1,), (2,), (3,)])
+        assert found == {(n,): {"id": n} for n in (1, 2, 3)}
+        assert found.stamps == {(1,): pytest.approx(900, abs=60), (3,): 0.0}
+
+
+async def test_missing_stamp_column_is_named(source):
+    sql = "SELECT id, name FROM products WHERE id IN :id"
+    with pytest.raises(Faulty, match="does not return the column 'rev'; it returns id, name"):
+        await SqlLoader(source, sql, PRODUCT, stamp=("rev", "version")).load([(1,)])
+
+
+async def test_stamp_of_many_rows_is_refused(source):
+    sql = "SELECT id, total FROM orders WHERE id IN :id"
+    with pytest.raises(Misconfigured, match="'total' can tell of one row per key, not of rows: many"):
+        SqlLoader(source, sql, PRODUCT, rows="many", stamp=("total", "version"))
+
+
+def _run(url, *statements):
+    if url.startswith("postgresql"):
+        from cacheupdater.testing.postgres_server import run_sql
+
+        run_sql(url, *statements)
+        return
+    with sqlite3.connect(make_url(url).database) as database:
+        for statement in statements:
+            database.execute(statement)
+    database.close()
 
 
 async def test_statement_may_name_the_keys_twice_and_hold_casts_and_colons(source):

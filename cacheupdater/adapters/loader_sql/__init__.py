@@ -6,7 +6,7 @@ live as long as the process. What differs between databases is in `drivers`, how
 The statement says `IN :name` (one capture) or `IN :keys` (tuples of all captures, in their order). On PostgreSQL that
 is `= ANY` of one array or a join with `unnest` of several, elsewhere a list. The result carries every captured name as
 a column. A key's value is the row as a dict, captured columns included, or what `columns` names of it; with
-`rows="many"` a list of those in the order of the result.
+`rows="many"` a list of those in the order of the result. A `stamp` column tells of each row's last change (`stamps`).
 
 Absence deletes, so a load returns only from a complete read: a row that nobody asked for, or two rows where one is
 expected, fail the whole statement. No error text holds a value, and no driver's error is passed on (`from None`).
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -27,9 +28,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
+from cacheupdater.adapters.loader_sql import stamps
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
 from cacheupdater.adapters.loader_sql.statement import statement
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.ports import Stamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,14 +100,22 @@ class SqlSource:
         event.listen(self._engine.sync_engine, "checkout", self._refuse_dead)
         event.listen(self._engine.sync_engine, "invalidate", self._abort)
 
-    def select(self, table: str, names: Sequence[str], columns: Sequence[str] | None = None) -> str:
+    def select(
+        self,
+        table: str,
+        names: Sequence[str],
+        columns: Sequence[str] | None = None,
+        *,
+        stamp: stamps.Stamp | None = None,
+    ) -> str:
         """The statement that `table: products` is short for. Names come from the configuration only."""
         if not _TABLE.fullmatch(table):
             raise Misconfigured(f"{table!r} is no table name: write `table` or `schema.table`, or use sql")
         quoted = self._engine.dialect.identifier_preparer.quote
-        spelled = [quoted(name).replace(":", r"\:") for name in names]
-        wanted = spelled + [quoted(name).replace(":", r"\:") for name in columns or () if name not in names]
-        what = "*" if columns is None else ", ".join(wanted)
+        wanted = dict.fromkeys([*names, *(columns or ()), *(stamp[:1] if stamp else ())])  # each name once
+        listed = [quoted(name).replace(":", r"\:") for name in wanted]
+        spelled = listed[: len(names)]
+        what = "*" if columns is None else ", ".join(listed)
         condition = f"{spelled[0]} IN :keys" if len(names) == 1 else f"({', '.join(spelled)}) IN :keys"
         return f"SELECT {what} FROM {'.'.join(map(quoted, table.split('.')))} WHERE {condition}"  # noqa: S608  quoted names
 
@@ -187,12 +198,16 @@ class SqlLoader:
         *,
         columns: Sequence[str] | None = None,
         rows: RowsPerKey = "one",
+        stamp: stamps.Stamp | None = None,
     ) -> None:
         """`sql` selects by `IN :name` or `IN :keys`; Misconfigured says where it does not."""
+        if stamp and rows == "many":
+            raise Misconfigured(f"the column {stamp[0]!r} can tell of one row per key, not of rows: many")
         self._source = source
         self._names = pattern.names
         self._columns = columns
         self._rows = rows
+        self._stamp = stamp
         self._statement = source.statement(sql, pattern.names, pattern.types)
         self._seen: Sequence[str] = ()
         self._places: _Places
@@ -202,6 +217,7 @@ class SqlLoader:
         if not keys:
             return {}
         bound = self._source.bound(keys)
+        asked = datetime.now(UTC).timestamp() if self._stamp else 0.0
         names, rows = await self._source.fetch(self._statement, bound)
         if not rows:
             return {}
@@ -218,7 +234,12 @@ class SqlLoader:
             raise self._foreign(wanted, [locate(row) for row in rows]) from None
         picked = rows if pick is None else map(pick, rows)
         values = map(dict, map(zip, repeat(shown), picked))  # no loop in Python: half the cost of a row
-        return self._grouped(owners, values)
+        found = self._grouped(owners, values)
+        if self._stamp is None:
+            return found
+        column, kind = self._stamp
+        marks = zip(owners, map(itemgetter(names.index(column)), rows), strict=True)
+        return Stamped(found, stamps.read(kind, marks, asked=asked))
 
     async def close(self) -> None:
         """The source outlives its loaders."""
@@ -226,7 +247,8 @@ class SqlLoader:
     def _placed(self, names: Sequence[str]) -> _Places:
         """Where a row says whose it is, and what of it is the value."""
         shown = self._columns or names
-        for name in (*self._names, *shown):
+        stamp = self._stamp[:1] if self._stamp else ()
+        for name in (*self._names, *shown, *stamp):
             if names.count(name) != 1:
                 fault = "does not return" if name not in names else "returns twice"
                 hint = "; each capture needs a column of its name (AS)" if name in self._names else ""

@@ -129,6 +129,7 @@ class Seen:
         self.commits = []
         self.flights = []
         self.drops = []
+        self.declined = []  # (at, key): touches that the policy did not find worth a load, which it counts
         self.removals = []
         self.rows = defaultdict(list)  # key -> commits
         self.cache = []

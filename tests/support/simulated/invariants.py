@@ -49,10 +49,11 @@ class Served:
 
     def __init__(self, seen, plan):
         self._gap = plan.limits.gap
-        self._holds = {b"a": plan.every, b"b": 0.0}
+        self._hold = plan.hold
         self._missing_ttl = plan.missing_ttl
         self._flights = defaultdict(list)
         self._drops = defaultdict(list)
+        self._declined = defaultdict(list)
         self._removals = defaultdict(list)
         self._intakes = defaultdict(list)  # of a pack
         self._voids = defaultdict(list)  # what ends an absent mark: touches and changes of a key, by owner
@@ -61,6 +62,8 @@ class Served:
                 self._flights[key].append(flight)
         for drop in seen.drops:
             self._drops[drop.key].append(drop)
+        for at, key in seen.declined:
+            self._declined[key].append(at)
         for removal in seen.removals:
             for key in removal.keys:
                 self._removals[key].append(removal)
@@ -91,11 +94,13 @@ class Served:
         )
 
     def _touch(self, hint, key, by):
-        """A finished refresh that began at or after t - hold, or a counted drop."""
-        after = hint.at - self._holds[key[:1]] - BLINK
-        return any(
-            f.began >= after and f.is_finished(key, by) for f in self._flights[key]
-        ) or self._is_dropped(hint, key, by)
+        """A finished refresh that began at or after t - hold, a counted drop, or the policy's counted decision."""
+        after = hint.at - self._hold(key) - BLINK
+        return (
+            any(f.began >= after and f.is_finished(key, by) for f in self._flights[key])
+            or self._is_dropped(hint, key, by)
+            or any(hint.at <= at <= by for at in self._declined[key])
+        )
 
     def _is_dropped(self, hint, key, by):
         return any(hint.at <= drop.at <= by for drop in self._drops[key])
@@ -314,7 +319,7 @@ def _spaced(seen, plan):
             if not (in_time and first.answers.get(key) in FINISHING):
                 continue  # failure and eviction are excepted
             asked = any(first.began <= at <= second.began for at in asks[owner, key])
-            least = plan.every if key[:1] == b"a" and not asked else plan.limits.gap
+            least = plan.limits.gap if asked else max(plan.hold(key), plan.limits.gap)
             if second.began < first.began + least - BLINK:
                 violations.append(
                     f"Q1: {owner} refreshed {key!r} at {first.began:.4f} and {second.began:.4f}, less than"

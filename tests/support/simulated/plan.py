@@ -31,7 +31,7 @@ class Plan:
     share_of_changes: float
     share_of_deletes: float
     ways: dict  # how changes are announced, with weights
-    every: float  # hold of the namespace a; b has none
+    every: float  # hold of the namespace a where it is fixed; b has none
     missing_ttl: float
     ttl: float
     budget: float
@@ -41,6 +41,13 @@ class Plan:
     limits: Limits
     lag: float  # seconds by which loads read behind the primary
     hold_off_ms: int
+    priced: bytes  # prefixes of the namespaces whose policy is `price`; the others' is `fixed`
+
+    def hold(self, key):
+        """Seconds in which touches of this key are declined."""
+        if key[:1] in self.priced:
+            return self.limits.gap
+        return self.every if key[:1] == b"a" else 0.0
 
     @property
     def ttl_ms(self):
@@ -95,4 +102,6 @@ def draw(seed):
         ),
         lag=0.1 if lags else 0.0,
         hold_off_ms=150 if lags else 0,
+        # a fifth: its ticks cost ten times as much as the rest of a schedule
+        priced=pick((*[b""] * 8, b"b", b"ab")),
     )

@@ -11,8 +11,9 @@ import asyncio
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace, Pattern
-from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Fixed
+from cacheupdater.core.price import Market, Price
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
@@ -54,6 +55,17 @@ class SimEngine(Engine):
         self.seen.drops += [Drop(self.seen.clock(), OWNED.get(), key, reason) for key in keys]
 
 
+class SimPrice(Price):
+    """The policy, with a look at the touches that it declines: they are counted without their keys."""
+
+    seen = None
+
+    def on_hints(self, keys, counts, now):
+        worthy = super().on_hints(keys, counts, now)
+        self.seen.declined += [(self.seen.clock(), key) for key in sorted(set(keys) - set(worthy))]
+        return worthy
+
+
 class Updater:
     """One updater process, from its start to its end."""
 
@@ -81,6 +93,7 @@ class Updater:
                 missing_ttl=plan.missing_ttl,
                 max_backlog=plan.max_backlog,
                 quota=quota if prefix == b"b:" else None,
+                terms=Terms(max_age=1.0) if prefix[:1] in plan.priced else None,
             )
             for prefix, pattern in PATTERNS.items()
         ]
@@ -97,12 +110,15 @@ class Updater:
         self.around = Surroundings(self.consumer, recipes, writer, self.observer, world.random.random)
         self.supervisor = Supervisor(self.consumer, self._make)
         self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
+        priced = [each for each in self.namespaces if each.terms]
+        self._market = Market(self.source, priced, random=world.random.random, now=now)
+        self._market.price = 1e-3  # that of a budget for everything; it would take minutes to fall so low
 
     def _make(self, gained, stir_all):
         own(gained, self.process)
         engine = SimEngine(
             self._keyspace,
-            Fixed(),
+            self._policy(),
             limits=self._world.plan.limits,
             random=self._world.random.random,
             offset=gained.offset,
@@ -112,6 +128,17 @@ class Updater:
         partition = Partition(gained, engine, around=self.around, stir_all=stir_all)
         self._world.plant.partition(partition)
         return partition
+
+    def _policy(self):
+        world = self._world
+        if not world.plan.priced:
+            return Fixed()
+        markets = {self.source: self._market}
+        policy = SimPrice(
+            self._keyspace, self.namespaces, markets, limits=world.plan.limits, now=world.seen.clock()
+        )
+        policy.seen = world.seen
+        return policy
 
     async def _run(self):
         try:

@@ -25,6 +25,7 @@ class Service:
         self.conditions = {"redis": True, "assigned": True}
         self.asked = []
         self.page = b"metric 1\n"
+        self.broken = False
 
     def metrics(self, accept):
         self.asked.append(accept)
@@ -32,6 +33,11 @@ class Service:
 
     def ready(self):
         return self.conditions
+
+    async def freshness(self):
+        if self.broken:
+            raise ValueError("product:7")
+        return {"sources": [1, None]}
 
 
 @pytest.fixture
@@ -41,7 +47,9 @@ def service():
 
 @pytest.fixture
 async def server(service):
-    server = AdminServer("127.0.0.1:0", metrics=service.metrics, ready=service.ready)
+    server = AdminServer(
+        "127.0.0.1:0", metrics=service.metrics, ready=service.ready, pages={"/freshness": service.freshness}
+    )
     await server.start()
     yield server
     await server.close()
@@ -73,6 +81,22 @@ async def ask(server, path, *, method="GET", host="localhost", **headers):
     head, _, body = (await exchange(server, "\r\n".join([*lines, "", ""]).encode())).partition(b"\r\n\r\n")
     status, *rest = head.decode().split("\r\n")
     return int(status.split(" ")[1]), dict(line.split(": ", 1) for line in rest), body
+
+
+async def test_a_page_of_the_service_is_json(server):
+    status, headers, body = await ask(server, "/freshness?x=1")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(body) == {"sources": [1, None]}
+    assert (await ask(server, "/freshness", method="HEAD"))[2] == b""
+    assert (await ask(server, "/freshness", method="POST"))[0] == 405
+    assert (await ask(server, "/freshness", host="evil.example"))[0] == 403
+
+
+async def test_a_page_that_fails_shows_nothing_of_why(server, service, caplog):
+    service.broken = True
+    status, _, body = await ask(server, "/freshness")
+    assert (status, body) == (500, b"Internal Server Error\n")
+    assert "product:7" not in caplog.text
 
 
 async def test_metrics_passes_on_what_the_scraper_accepts(server, service):

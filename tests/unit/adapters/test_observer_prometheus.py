@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def observer():
-    return PrometheusObserver(version="1.2.3", namespaces=["product", "basket"], partitions=2)
+    return PrometheusObserver(
+        version="1.2.3", namespaces=["product", "basket"], partitions=2, sources=["main"]
+    )
 
 
 def value(observer, name, **labels):
@@ -48,6 +50,13 @@ def test_level_shows_the_last_value(observer):
     observer.level("peers", 2)
     assert value(observer, "pending", partition="1") == 4
     assert value(observer, "peers") == 2
+
+
+def test_a_source_has_its_own_levels_and_an_unknown_one_is_other(observer):
+    observer.level("price", 0.95, label="main")
+    observer.level("starved", 7, label="made up")
+    assert value(observer, "price", source="main") == 0.95
+    assert value(observer, "starved", source="other") == 7
 
 
 def test_measure_falls_into_the_declared_buckets(observer):

@@ -44,12 +44,17 @@ def test_help_answers_at_once():
         done = cacheupdater("--help")
         times.append(time.perf_counter() - start)
     assert done.returncode == 0
-    assert all(command in done.stdout for command in ("run", "check", "demo"))
+    assert all(command in done.stdout for command in ("run", "check", "freshness", "record", "plan", "demo"))
     assert min(times) < _HELP_BUDGET_S
 
 
 @pytest.mark.parametrize(
-    "args", [("--help",), ("run", "--help"), ("check", "--help"), ("demo", "--help"), ("--version",)]
+    "args",
+    [
+        ("--help",),
+        *((command, "--help") for command in ("run", "check", "freshness", "record", "plan", "demo")),
+        ("--version",),
+    ],
 )
 def test_help_loads_nothing_heavy(args):
     done = cacheupdater(*args, options=("-X", "importtime"))
@@ -72,6 +77,16 @@ def test_version_is_printed():
         ("demo", "--duration", "soon"),
         ("demo", "--duration", "0"),
         ("run", "--log-level", "all"),
+        ("record",),
+        ("record", "-o", "x", "--for", "60"),
+        ("record", "-o", "x", "--for", "0s"),
+        ("record", "-o", "x", "--for", "2h"),
+        ("plan", "x"),
+        ("plan", "--budget", "100/s"),
+        ("plan", "x", "--budget", "100"),
+        ("plan", "x", "--budget", "100/s,,200/s"),
+        ("plan", "x", "--budget", "0/s"),
+        ("plan", "x", "--budget", ",".join(f"{n}/s" for n in range(1, 22))),
     ],
 )
 def test_bad_usage_ends_with_2_and_keeps_stdout_clean(args, capsys):
@@ -85,9 +100,25 @@ def test_check_prints_what_the_configuration_amounts_to(config, capsys):
     assert main(["check", "-c", str(config)]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{config}: OK\n")
-    assert "product    product:{id:int}  main    json   300s  5s     5/s" in printed
+    assert "product    product:{id:int}  main    json   300s  price    5/s" in printed
+    assert "main    500/s   1s     -       5     1s" in printed
+    assert "state   forgotten at the end\nfleet   none\n" in printed
     assert "Nothing was contacted" in printed
     assert "c4n4ry" not in printed
+
+
+def test_check_prints_how_each_namespace_is_refreshed(config, capsys):
+    text = _CONFIG.replace("quota: {rate: 5/s}", "refresh: {worth: 10, max_age: 1m}")
+    text = text.replace("budget: 500/s", "db_time: 300ms/s, burst: 30s, freshness_target: 99.9%")
+    config.write_text(
+        text.replace('banners"}', 'banners"}, refresh: {every: 2s}') + "state: /tmp/learned\nfleet: eu\n"
+    )
+    assert main(["check", "-c", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert "price, worth 10, max_age 60s" in printed
+    assert "every 2s" in printed
+    assert "main    300ms/s  30s    99.9%" in printed
+    assert "state   /tmp/learned\nfleet   eu\n" in printed
 
 
 @pytest.mark.parametrize("command", ["check", "run"])

@@ -97,7 +97,7 @@ CASES = [
     (
         "budget: 50/m",
         "pool_size: 1",
-        "8:3: sources.api.budget: is required: the rows that this database can afford, such as 500/s",
+        "8:8: sources.api: has no budget; say what this database can afford, either in rows, as budget: 500/s, or in its time, as db_time: 300ms/s",
     ),
     (
         'cache: {url: "redis://127.0.0.1"}\n',
@@ -119,6 +119,62 @@ CASES = [
         "budget: 500/s",
         "budget: 500",
         '7:54: sources.main.budget: "500" has no unit; write a rate in rows such as 500/s, 50/m or 1000/h',
+    ),
+    (
+        "budget: 50/m",
+        "db_time: 500/s",
+        '8:18: sources.api.db_time: "500/s" is not database time per second such as 300ms/s or 2s/s',
+    ),
+    (
+        "budget: 50/m",
+        "budget: 300ms/s",
+        '8:17: sources.api.budget: "300ms/s" is not a rate in rows such as 500/s, 50/m or 1000/h',
+    ),
+    ("budget: 50/m", "db_time: 0s/s", "8:18: sources.api.db_time: must be greater than 0"),
+    ("budget: 50/m", "db_time: 1001s/s", "8:18: sources.api.db_time: must be less than or equal to 1000"),
+    ("50/m", "50/m, burst: 100", f'8:30: sources.api.burst: "100" has no unit; {_FORMS}'),
+    ("50/m", "50/m, burst: 0s", "8:30: sources.api.burst: must be greater than 0"),
+    ("50/m", "50/m, burst: 61m", "8:30: sources.api.burst: must be less than or equal to 3600"),
+    (
+        "50/m",
+        "50/m, freshness_target: 100%",
+        "8:41: sources.api.freshness_target: must be more than 0% and less than 100%",
+    ),
+    (
+        "50/m",
+        "50/m, freshness_target: 0%",
+        "8:41: sources.api.freshness_target: must be more than 0% and less than 100%",
+    ),
+    (
+        "every: 2s",
+        "worth: 10x",
+        '15:22: namespaces.product.refresh.worth: "10x" is not a factor, a plain number such as 10 or 0.5',
+    ),
+    ("every: 2s", "worth: 0", "15:22: namespaces.product.refresh.worth: must be greater than 0"),
+    (
+        "every: 2s",
+        "worth: 1000001",
+        "15:22: namespaces.product.refresh.worth: must be less than or equal to 1000000",
+    ),
+    (
+        "every: 2s",
+        "max_age: 1s",
+        "15:24: namespaces.product.refresh.max_age: must be longer than 1s; for a short fixed interval use every",
+    ),
+    (
+        "every: 2s",
+        "policy: prize",
+        '15:23: namespaces.product.refresh.policy: "prize" must be "price" or "fixed"; did you mean "price"?',
+    ),
+    (
+        "version: 1",
+        "version: 1\nstate: /var/lib/cacheupdater/",
+        "2:8: state: must be the path of a file, such as /var/lib/cacheupdater/learned",
+    ),
+    (
+        "version: 1",
+        "version: 1\nfleet: shop eu",
+        '2:8: fleet: "shop eu" is no name; use at most 63 letters, digits, - and _, beginning with a letter',
     ),
     ("pool_size: 5", "pool_size: five", '7:72: sources.main.pool_size: "five" is not a whole number'),
     ("partitions: 2", "partitions: 0", "3:39: queue.partitions: must be greater than or equal to 1"),
@@ -198,11 +254,6 @@ CASES = [
     ),
     ("memory://", "rabbit://h", "3:14: queue.url: is no queue; use memory://"),
     (
-        "every: 2s",
-        "policy: price",
-        "15:23: namespaces.product.refresh.policy: price is not part of this version; use every",
-    ),
-    (
         "refresh: {every: 2s}",
         "priority: high",
         "15:15: namespaces.product.priority: high is not part of this version; remove it (misses already go before changes, changes before reads)",
@@ -277,6 +328,48 @@ CASES = [
         "every: 2s",
         "every: 5m",
         "15:22: namespaces.product.refresh.every: a ttl of 300s less 10% jitter is not longer than refresh.every 300s: values would expire before they are refreshed",
+    ),
+    (
+        "every: 2s",
+        "max_age: 280s",
+        "15:24: namespaces.product.refresh.max_age: a ttl of 300s less 10% jitter is not longer than refresh.max_age 280s: values would expire before they are refreshed",
+    ),
+    (
+        "every: 2s",
+        "policy: price, every: 2s",
+        "15:37: namespaces.product.refresh.every: price has no every: it finds out when each key is worth its row; remove every, or policy: price",
+    ),
+    (
+        "{ttl: 5m}",
+        "{refresh: {policy: price, every: 2s}}",
+        "9:44: defaults.refresh.every: price has no every: it finds out when each key is worth its row; remove every, or policy: price",
+    ),
+    *(
+        (
+            good,
+            bad,
+            f"{place}: is for policy: price, and here the interval is fixed; write policy: price and no every",
+        )
+        for good, bad, place in (
+            ("every: 2s", "every: 2s, worth: 2", "15:33: namespaces.product.refresh.worth"),
+            ("every: 2s", "policy: fixed, max_age: 9s", "15:39: namespaces.product.refresh.max_age"),
+            ("{ttl: 5m}", "{refresh: {every: 9s, worth: 2}}", "9:40: defaults.refresh.worth"),
+        )
+    ),
+    (
+        "rows: one",
+        "version_column: v, updated_at: at",
+        "13:11: namespaces.product.load: has version_column and updated_at; one of them tells enough",
+    ),
+    (
+        "rows: one",
+        "rows: many, version_column: v",
+        "13:108: namespaces.product.load.version_column: is for one row per key; with rows: many each row would say its own",
+    ),
+    (
+        'loaders:banners"',
+        'loaders:banners", updated_at: at',
+        "19:69: namespaces.banner.load.updated_at: is for rows of sql and table; a Python loader returns the value itself",
     ),
     (
         "rows: one}\n    value: {encoding: json",
@@ -376,6 +469,20 @@ def test_file_that_cannot_be_read_says_how_to_name_another(tmp_path):
     (tmp_path / "huge.yaml").write_bytes(b"#" * (5 << 20))
     with pytest.raises(ConfigErrors, match="larger than 4 MiB"):
         load_config(tmp_path / "huge.yaml", {})
+
+
+def test_source_has_one_budget_and_not_two(tmp_path):
+    text = GOOD.replace("budget: 50/m", "budget: 50/m, db_time: 300ms/s")
+    assert problems_of(tmp_path, text) == [
+        "8:8: sources.api: has budget and db_time; say what this database can afford, either in rows, as budget: 500/s, or in its time, as db_time: 300ms/s"
+    ]
+
+
+def test_worth_of_a_namespace_whose_defaults_are_fixed_is_refused_where_it_stands(tmp_path):
+    text = GOOD.replace("{ttl: 5m}", "{refresh: {every: 9s}}").replace("{every: 2s}", "{worth: 2}")
+    assert problems_of(tmp_path, text) == [
+        "15:22: namespaces.product.refresh.worth: is for policy: price, and here the interval is fixed; write policy: price and no every"
+    ]
 
 
 def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from cacheupdater.config import ConfigErrors, load_config
 from cacheupdater.config.addresses import MemoryAddress, TcpAddress, UnixAddress
-from cacheupdater.config.settings import PythonLoad, QuotaConfig, SqlLoad, TableLoad
+from cacheupdater.config.settings import PythonLoad, QuotaConfig, SqlLoad, Stamp, TableLoad
 
 PUBLISHED = """\
 version: 1
@@ -19,13 +19,13 @@ cache: {url: "${REDIS_URL:?set REDIS_URL}"}
 admin: {listen: "127.0.0.1:9464"}                 # /metrics /livez /readyz
 sources:
   main: {url: "postgresql+asyncpg://…", budget: 500/s, pool_size: 5, statement_timeout: 1s}    # budget in rows: required
-defaults: {ttl: 5m, value: {encoding: json}, refresh: {every: 5s}, missing: {ttl: 30s}}        # these are the built-in ones; all of it may stand in a namespace
+defaults: {ttl: 5m, value: {encoding: json}, refresh: {policy: price}, missing: {ttl: 30s}}    # these are the built-in ones; all of it may stand in a namespace
 namespaces:
   product:
     key: "product:{id:int}"
     load: {source: main, sql: "SELECT id, name, price FROM products WHERE id IN :id"}
     value: {encoding: json, columns: [name, price]}
-    refresh: {every: 2s}                            # or policy: price (then no every)
+    refresh: {every: 2s}                            # every alone means policy: fixed
     quota: {rate: 50/s, burst: 100}                 # rows; priority: high | normal | low, weight, max_backlog
   basket:
     key: "basket:{user:int}:{shop}"
@@ -64,9 +64,10 @@ def test_published_example_is_accepted_word_by_word(load):
     assert (main.budget, main.pool_size, main.statement_timeout) == (500.0, 5, 1.0)
     product, basket = config.namespaces["product"], config.namespaces["basket"]
     assert product.load == SqlLoad("main", "SELECT id, name, price FROM products WHERE id IN :id", "one")
-    assert (product.columns, product.every, product.quota) == (("name", "price"), 2.0, QuotaConfig(50.0, 100))
+    assert (product.columns, product.quota) == (("name", "price"), QuotaConfig(50.0, 100))
+    assert (product.policy, product.every) == ("fixed", 2.0)
     assert basket.pattern.names == ("user", "shop")
-    assert (basket.ttl, basket.ttl_jitter, basket.every, basket.missing_ttl) == (300.0, 0.1, 5.0, 30.0)
+    assert (basket.ttl, basket.ttl_jitter, basket.policy, basket.missing_ttl) == (300.0, 0.1, "price", 30.0)
     assert config.namespaces["orders"].load.rows == "many"
     assert config.namespaces["banner"].load == PythonLoad("main", "shop.loaders:banners")
 
@@ -81,11 +82,15 @@ def test_small_file_gets_the_documented_defaults(load):
     config = load(SMALL)
     assert config.listen == (UnixAddress("/run/cacheupdater/hints.sock"),)
     assert (config.queue.url, config.queue.partitions, config.admin) == ("memory://", 1, None)
-    assert (config.sources["main"].pool_size, config.sources["main"].statement_timeout) == (5, 1.0)
+    main = config.sources["main"]
+    assert (main.pool_size, main.statement_timeout) == (5, 1.0)
+    assert (main.budget, main.db_time, main.burst, main.freshness_target) == (500.0, None, 1.0, None)
+    assert (config.state, config.fleet) == (None, None)
     product = config.namespaces["product"]
     assert product.load == TableLoad("main", "shop.products")
     assert (product.encoding, product.columns, product.wrong_type) == ("json", None, "refuse")
-    assert (product.ttl, product.ttl_jitter, product.every, product.missing_ttl) == (300.0, 0.1, 5.0, 30.0)
+    assert (product.ttl, product.ttl_jitter, product.missing_ttl) == (300.0, 0.1, 30.0)
+    assert (product.policy, product.worth, product.max_age) == ("price", 1.0, None)
     assert (product.quota, product.max_backlog) == (None, 10_000)
 
 
@@ -100,13 +105,79 @@ def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_fie
     product = config.namespaces["product"]
     assert (product.ttl, product.ttl_jitter) == (120.0, 0.2)
     assert (product.encoding, product.columns, product.wrong_type) == ("hash", ("a",), "replace")
-    assert (product.every, product.missing_ttl, product.max_backlog) == (0.0, 0.0, 7)
+    assert (product.policy, product.every) == ("fixed", 0.0)
+    assert (product.missing_ttl, product.max_backlog) == (0.0, 7)
     assert product.quota == QuotaConfig(5 / 60, 1), "a quota replaces the default one as a whole"
 
 
 def test_quota_bursts_one_second_of_its_rate_unless_told(load):
     text = SMALL.replace("products}", "products}, quota: {rate: 50/s}")
     assert load(text).namespaces["product"].quota == QuotaConfig(50.0, 50)
+
+
+@pytest.mark.parametrize(
+    ("own", "defaults", "policy", "every"),
+    [
+        ("", "", "price", None),
+        ("every: 2s", "", "fixed", 2.0),
+        ("policy: fixed", "", "fixed", 5.0),
+        ("policy: fixed", "every: 7s", "fixed", 7.0),
+        ("policy: fixed, every: 0s", "every: 7s", "fixed", 0.0),
+        ("policy: fixed", "policy: price", "fixed", 5.0),
+        ("", "every: 7s", "fixed", 7.0),
+        ("", "policy: fixed", "fixed", 5.0),
+        ("every: 2s", "policy: fixed, every: 7s", "fixed", 2.0),
+        ("every: 2s", "policy: price, worth: 3, max_age: 9s", "fixed", 2.0),
+        ("policy: price", "every: 7s", "price", None),
+        ("worth: 2", "policy: price", "price", None),
+    ],
+)
+def test_first_that_says_a_policy_or_an_interval_decides_how_keys_are_refreshed(
+    load, own, defaults, policy, every
+):
+    text = SMALL.replace("products}}}", f"products}}, refresh: {{{own}}}}}}}")
+    product = load(f"{text}defaults: {{refresh: {{{defaults}}}}}\n").namespaces["product"]
+    assert product.policy == policy
+    assert every is None or product.every == every
+
+
+def test_worth_and_max_age_are_merged_field_by_field(load):
+    text = SMALL.replace("products}}}", "products}, refresh: {worth: 0.5}}}")
+    product = load(text + "defaults: {refresh: {worth: 10, max_age: 60s}}\n").namespaces["product"]
+    assert (product.worth, product.max_age) == (0.5, 60.0)
+
+
+def test_price_may_keep_values_shorter_than_a_fixed_interval_would(load):
+    assert load(SMALL + "defaults: {ttl: 2s}\n").namespaces["product"].ttl == 2.0
+
+
+def test_database_may_be_budgeted_by_its_time(load):
+    source = load(
+        SMALL.replace("500/s", "300ms/s, burst: 2m, freshness_target: 99.5%").replace("budget", "db_time")
+    ).sources["main"]
+    assert (source.budget, source.db_time, source.burst) == (None, 0.3, 120.0)
+    assert source.freshness_target == pytest.approx(0.995)
+
+
+@pytest.mark.parametrize(
+    ("said", "stamp"),
+    [
+        ("version_column: rev", Stamp("rev", "version")),
+        ("updated_at: changed", Stamp("changed", "age")),
+        ("rows: one, version_column: rev", Stamp("rev", "version")),
+    ],
+)
+def test_rows_may_tell_of_their_last_change(load, said, stamp):
+    sql = SMALL.replace("table: shop.products", f'sql: "SELECT * FROM p WHERE id IN :id", {said}')
+    assert load(sql).namespaces["product"].load.stamp == stamp
+    if "rows" not in said:
+        table = SMALL.replace("table: shop.products", f"table: p, {said}")
+        assert load(table).namespaces["product"].load == TableLoad("main", "p", stamp)
+
+
+def test_learned_state_and_fleet_are_named_at_the_top(load):
+    config = load(SMALL + "state: /var/lib/cacheupdater/learned\nfleet: shop-eu\n")
+    assert (config.state, config.fleet) == ("/var/lib/cacheupdater/learned", "shop-eu")
 
 
 def test_mailbox_and_any_port_are_addresses(load):

@@ -72,3 +72,29 @@ def test_no_window_ever_sees_more_than_rate_times_time_plus_burst():
                 rows = sum(rows for _, rows in spent[first : last + 1])
                 assert rows <= rate * (spent[last][0] - spent[first][0]) + burst + 1e-6
         assert sum(rows for _, rows in spent) <= rate * (now - start) + 1e-6
+
+
+def test_after_its_end_a_bucket_is_empty_whenever_somebody_looks():
+    """Also if nobody looked in between: its process slept past the end."""
+    bucket = Bucket(10.0, 10.0, now=0.0)
+    bucket.until = 5.0
+
+    assert bucket.rows(4.9) == 10
+    assert bucket.rows(5.0) == 0
+    assert bucket.when(1) == float("inf")
+    bucket.until = 100.0
+    assert bucket.rows(5.0) == 0
+    assert bucket.rows(6.0) == 10
+    asleep = Bucket(10.0, 10.0, now=0.0)
+    asleep.until = 5.0
+    assert asleep.rows(1_000.0) == 0
+    asleep.until = 2_000.0
+    assert asleep.rows(1_000.0) == 0
+
+
+def test_a_bucket_promises_nothing_beyond_its_end():
+    bucket = Bucket(10.0, 10.0, now=0.0)
+    bucket.until = 0.5
+
+    assert bucket.when(4) == pytest.approx(0.4)
+    assert bucket.when(6) == float("inf")

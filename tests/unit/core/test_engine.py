@@ -224,8 +224,8 @@ class Picky(Fixed):
     def on_hints(self, keys, counts, now):
         return [key for key in keys if key != B]
 
-    def on_loaded(self, keys, changed, now):
-        self.loaded += zip(keys, changed, strict=True)
+    def on_loaded(self, loaded, now):
+        self.loaded += zip(loaded.keys, loaded.changed, strict=True)
 
     def tick(self, now):
         asks, self.asks = self.asks, ()

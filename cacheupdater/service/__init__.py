@@ -17,31 +17,25 @@ from cacheupdater import __version__
 from cacheupdater.adapters.admin_http import AdminServer
 from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.listener_stream import StreamListener
-from cacheupdater.adapters.loader_python import PythonLoader
-from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
 from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.config.addresses import MemoryAddress
-from cacheupdater.config.settings import PythonLoad, SqlLoad
-from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.limits import Limits
-from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.policy import Fixed
-from cacheupdater.errors import CacheUpdaterError, Misconfigured
+from cacheupdater.core.price.report import plain
+from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.partition import Partition, Surroundings
-from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.service.parts import Parts, rate_of
 from cacheupdater_client import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
-    from cacheupdater.ports import Gained, Loader, Writer
+    from cacheupdater.config.settings import Config
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.pipeline.pricing import Pricing
+    from cacheupdater.ports import Gained, Writer
 
 log = logging.getLogger(__name__)
 
@@ -52,37 +46,61 @@ PROBE_EVERY = 5.0  # seconds between two looks at Redis, for /readyz alone
 class Service:
     """The updater of one process."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, reread: Callable[[], Config] | None = None) -> None:
+        """`reread` gives the configuration as it stands by now, for `reload`."""
         self._config = config
+        self._reread = reread
         self._observer = PrometheusObserver(
-            version=__version__, namespaces=config.namespaces, partitions=config.queue.partitions
+            version=__version__,
+            namespaces=config.namespaces,
+            partitions=config.queue.partitions,
+            sources=config.sources,
         )
-        self._databases: dict[str, SqlSource] = {}
-        self._writers: dict[bool, RedisWriter] = {}  # by whether a value of another type gives way
+        self._pricing: Pricing | None = None
         self._cache_answers = False
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Until `stop` is set and everything is drained; `ready` is told once where hints are accepted."""
         config = self._config
         async with AsyncExitStack() as stack:
-            namespaces = self._namespaces()
+            parts = Parts(config, stack)
+            namespaces = parts.namespaces(asyncio.get_running_loop().time())
             keyspace = Keyspace([(each.pattern, each) for each in namespaces])
-            recipes = {each: self._recipe(config.namespaces[each.name], stack) for each in namespaces}
+            recipes = {each: parts.recipe(each.name) for each in namespaces}
             queue = MemoryQueue(config.queue.partitions)
-            around = Surroundings(
-                queue, recipes, self._writer(replace=False, stack=stack), self._observer, random.random
-            )
-            supervisor = Supervisor(queue, _maker(keyspace, around))
+            around = Surroundings(queue, recipes, parts.writer(), self._observer, random.random)
+            pricing = self._pricing = parts.pricing(namespaces, self._observer)
+            supervisor = Supervisor(queue, _maker(keyspace, around, pricing))
+            await parts.beyond(pricing, supervisor.stir_all)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(supervisor.run())
-                    probing = group.create_task(self._probe(around.writer))
+                    beside = [group.create_task(each) for each in (self._probe(around.writer), pricing.run())]
                     await self._serve(queue, keyspace, supervisor, ready=ready, stop=stop)
-                    probing.cancel()
+                    for task in beside:
+                        task.cancel()
+                    await pricing.end()
                     await queue.close()
             except BaseExceptionGroup as group:
                 raise _first(group) from group
         return 0
+
+    def reload(self) -> None:
+        """Take over the budgets that the configuration names by now; everything else waits for the next start."""
+        if self._reread is None or self._pricing is None:
+            return
+        try:
+            config = self._reread()
+        except CacheUpdaterError as e:
+            log.error("the configuration was not read again, the budgets stay what they are:\n%s", e)  # noqa: TRY400  the message is the news
+            return
+        for name, source in config.sources.items():
+            known = self._config.sources.get(name)
+            if known is not None and (known.budget is None) == (source.budget is None):
+                self._pricing.change(name, *rate_of(source), now=asyncio.get_running_loop().time())
+                log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
+            else:
+                log.warning("source %s is new, or is paid in another way: it waits for the next start", name)
 
     async def _serve(
         self,
@@ -105,6 +123,7 @@ class Service:
                     config.admin.host_port,
                     metrics=observer.expose,
                     ready=lambda: self._conditions(supervisor, stop),
+                    pages={"/freshness": self._freshness},
                 )
                 await server.start()
                 admin.push_async_callback(server.close)
@@ -146,80 +165,15 @@ class Service:
                 self._cache_answers = False
             await asyncio.sleep(PROBE_EVERY)
 
+    async def _freshness(self) -> dict[str, object]:
+        return plain(await self._pricing.freshness.report() if self._pricing else ())
+
     def _conditions(self, supervisor: Supervisor, stop: asyncio.Event) -> dict[str, bool]:
         return {
             "assigned": bool(supervisor.partitions),
             "cache": self._cache_answers,
             "accepting": not stop.is_set(),
         }
-
-    # --- building ---------------------------------------------------------------------------------------
-
-    def _namespaces(self) -> list[Namespace]:
-        """The core's view of the configuration. Buckets start empty, now."""
-        now = asyncio.get_running_loop().time()
-        sources = {
-            name: Source(name, Bucket(each.budget, each.budget, now=now), concurrency=each.pool_size)
-            for name, each in self._config.sources.items()
-        }
-        return [
-            Namespace(
-                name=each.name,
-                pattern=each.pattern,
-                source=sources[each.load.source],
-                every=each.every,
-                missing_ttl=each.missing_ttl,
-                max_backlog=each.max_backlog,
-                quota=Bucket(each.quota.rate, each.quota.burst, now=now) if each.quota else None,
-            )
-            for each in self._config.namespaces.values()
-        ]
-
-    def _recipe(self, namespace: NamespaceConfig, stack: AsyncExitStack) -> Recipe:
-        return Recipe(
-            loader=self._loader(namespace, stack),
-            writer=self._writer(replace=namespace.wrong_type == "replace", stack=stack),
-            encode=encoder(namespace.encoding),
-            ttl=namespace.ttl,
-            jitter=namespace.ttl_jitter,
-        )
-
-    def _writer(self, *, replace: bool, stack: AsyncExitStack) -> RedisWriter:
-        writer = self._writers.get(replace)
-        if writer is None:
-            writer = self._writers[replace] = RedisWriter(self._config.cache.reveal(), replace=replace)
-            stack.push_async_callback(writer.close)
-        return writer
-
-    def _loader(self, namespace: NamespaceConfig, stack: AsyncExitStack) -> Loader:
-        load, source = namespace.load, self._config.sources[namespace.load.source]
-        if isinstance(load, PythonLoad):
-            python = PythonLoader(
-                load.python,
-                namespace.pattern,
-                deadline=source.statement_timeout,
-                threads=source.pool_size,
-            )
-            stack.push_async_callback(python.close)
-            return python
-        database = self._database(source, stack)
-        names, columns = namespace.pattern.names, namespace.columns
-        if isinstance(load, SqlLoad):
-            return SqlLoader(database, load.sql, namespace.pattern, columns=columns, rows=load.rows)
-        return SqlLoader(
-            database, database.select(load.table, names, columns), namespace.pattern, columns=columns
-        )
-
-    def _database(self, source: SourceConfig, stack: AsyncExitStack) -> SqlSource:
-        database = self._databases.get(source.name)
-        if database is None:
-            if source.url is None:
-                raise Misconfigured(f"sources.{source.name}.url is missing: a SQL statement needs a database")
-            database = self._databases[source.name] = SqlSource(
-                source.url.reveal(), pool_size=source.pool_size, statement_timeout=source.statement_timeout
-            )
-            stack.push_async_callback(database.close)
-        return database
 
 
 def _first(error: BaseException) -> BaseException:
@@ -230,12 +184,13 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _maker(
-    keyspace: Keyspace[Namespace], around: Surroundings
+    keyspace: Keyspace[Namespace], around: Surroundings, pricing: Pricing
 ) -> Callable[[Gained, Callable[[], None]], Partition]:
-    """How a gained partition begins: with an engine that knows nothing yet."""
+    """How a gained partition begins: with an engine that knows what was learned before, and nothing else."""
 
     def make(gained: Gained, stir_all: Callable[[], None]) -> Partition:
-        engine = Engine(keyspace, Fixed(), limits=Limits(), random=around.random, offset=gained.offset)
+        policy = pricing.policy(keyspace, gained.partition, asyncio.get_running_loop().time())
+        engine = Engine(keyspace, policy, limits=pricing.limits, random=around.random, offset=gained.offset)
         return Partition(gained, engine, around=around, stir_all=stir_all)
 
     return make

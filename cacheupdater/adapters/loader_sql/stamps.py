@@ -1,0 +1,54 @@
+"""What a row says about its own last change: a version, or the time since then.
+
+A `SqlLoader` that was told of such a column asks once per load, with the column's values as the driver returns them.
+What cannot be read gives no stamp for its key, never an error: the value beside it is good, and without a stamp it is
+learned from the writer's answers as everywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cacheupdater.core.keyspace import Captures
+
+Kind: TypeAlias = Literal["version", "age"]
+Stamp: TypeAlias = tuple[str, Kind]
+"""The column, and what it holds: a number that grows with each change, or the time of the last one."""
+
+
+def read(kind: Kind, marks: Iterable[tuple[Captures, object]], *, asked: float) -> Mapping[Captures, float]:
+    """The stamps of those rows that have one. `asked` is when the statement began, in seconds since 1970."""
+    said = _number if kind == "version" else _since_1970
+    found = {owner: number for owner, mark in marks if (number := said(mark)) is not None}
+    if kind == "version":
+        return found
+    # a row may change between `asked` and its snapshot, and a server's clock may be ahead
+    return {owner: max(0.0, asked - moment) for owner, moment in found.items()}
+
+
+def _since_1970(mark: object) -> float | None:
+    """A time without a zone means UTC. A day is no time: an age from its midnight would mislead by hours."""
+    if isinstance(mark, str):
+        try:
+            mark = datetime.fromisoformat(mark) if ":" in mark else None
+        except ValueError:
+            return None
+    if isinstance(mark, datetime):
+        return (mark if mark.tzinfo else mark.replace(tzinfo=UTC)).timestamp()
+    return _number(mark)
+
+
+def _number(mark: object) -> float | None:
+    if isinstance(mark, bool) or not isinstance(mark, int | float | Decimal):
+        return None
+    try:
+        number = float(mark)
+    except (OverflowError, ValueError):  # a huge integer, a signalling NaN
+        return None
+    return number if math.isfinite(number) else None

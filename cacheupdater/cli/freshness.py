@@ -1,0 +1,161 @@
+"""`cacheupdater freshness`: asks the running updater how fresh its readers' values are, and what that costs.
+
+Finds it at the admin address of the configuration. Only prints; what the figures mean stands in the how-to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cacheupdater.cli import exits
+from cacheupdater.cli.tables import number, percent, table
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
+
+    Figures: TypeAlias = Mapping[str, object]
+
+ANSWER_S = 5.0  # an updater that does not answer within this is in trouble
+AGAIN_S = 2.0  # between two looks; the figures are of the last minute anyway
+_CLEAR = "\x1b[H\x1b[2J"
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where it listens, and where it can be asked
+
+
+def add_to(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
+) -> None:
+    text = "Show what the running updater spends, how stale reads are, and what other budgets would give."
+    parser = commands.add_parser(
+        "freshness", parents=[file], help="show how fresh reads are, and at what price", description=text
+    )
+    parser.add_argument("--watch", action="store_true", help="again every 2 seconds, until Ctrl-C")
+    parser.set_defaults(command=freshness)
+
+
+def freshness(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from cacheupdater.config import load_config
+
+    config = load_config(args.config, environ)
+    address = _address(args.config, config.admin.host_port if config.admin else None)
+    print(_page(address))
+    if args.watch:
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(AGAIN_S)
+                print((_CLEAR if sys.stdout.isatty() else "\n") + _page(address), flush=True)
+    return exits.OK
+
+
+def _address(file: str, host_port: str | None) -> str:
+    from cacheupdater.errors import Misconfigured
+
+    if host_port is None:
+        raise Misconfigured(
+            f"{file}: admin is not configured, so nobody can be asked;"
+            " write `admin: {listen: 127.0.0.1:9464}` and start the updater again"
+        )
+    host, _, port = host_port.rpartition(":")
+    if port == "0":
+        raise Misconfigured(
+            f"{file}: admin.listen has port 0, so its port is known to nobody; write a number"
+        )
+    host = host.strip("[]")
+    host = _ANYWHERE.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _page(address: str) -> str:
+    return "\n".join(_lines(_asked(address)))
+
+
+def _asked(address: str) -> Sequence[Figures]:
+    """What the updater says of its sources."""
+    import http.client
+
+    from cacheupdater.errors import Misconfigured, Unavailable
+
+    connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/freshness")
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != http.HTTPStatus.OK:
+            raise Unavailable(
+                f"{address} answers {answer.status} {answer.reason}: is it the updater's admin address?"
+            )
+        sources: Sequence[Figures] = json.loads(body)["sources"]
+    except (OSError, http.client.HTTPException) as e:
+        raise Unavailable(f"no updater answers at {address} ({e}); is it running?") from e
+    except (ValueError, KeyError, TypeError) as e:
+        raise Unavailable(f"{address} answers, but not as an updater: is it the right address?") from e
+    finally:
+        connection.close()
+    if not sources:
+        raise Misconfigured(
+            "every namespace is refreshed at a fixed interval, so there is no price to show;"
+            " leave out `every`, or write `refresh: {policy: price}`"
+        )
+    return sources
+
+
+def _lines(sources: Sequence[Figures]) -> Iterable[str]:
+    header = ("SOURCE", "BUDGET", "USED", "PRICE", "TARGET", "STALE AT HALF", "AT BUDGET", "AT TWICE")
+    yield from table(header, map(_source, sources))
+    yield ""
+    figures = ("", "READS/S", "STALE", "MEASURED", "USEFUL", "KEYS", "STARVED", "THEIR READS", "OVER AGE/S")
+    yield from table(figures, (row for each in sources for row in _rows(each)))
+
+
+def _source(one: Figures) -> Sequence[str]:
+    outlooks = [percent(_float(each, "stale")) for each in _many(one, "outlook")]
+    return (
+        str(one["name"]),
+        f"{number(_float(one, 'budget'))}{'ms' if one['unit'] == 'ms' else ''}/s",
+        percent(_float(one, "used")),
+        f"{_float(one, 'price'):.3g}",
+        "-" if one["target"] is None else percent(_float(one, "target")),
+        *(outlooks or ["-"] * 3),
+    )
+
+
+def _rows(one: Figures) -> Iterable[Sequence[str]]:
+    yield _figures(str(one["name"]), one)
+    for each in _many(one, "namespaces"):
+        yield _figures(f"  {each['name']}", each)
+
+
+def _figures(name: str, one: Figures) -> Sequence[str]:
+    return (
+        name,
+        number(_float(one, "reads")),
+        percent(_float(one, "stale_estimated")),
+        _measured(one),
+        "-" if one["useful"] is None else percent(_float(one, "useful")),
+        number(_float(one, "learned")),
+        number(_float(one, "starved")),
+        percent(_float(one, "starved_reads")),
+        number(_float(one, "over_age")),
+    )
+
+
+def _measured(one: Figures) -> str:
+    if one["stale_measured"] is None:
+        return "-"
+    share, low, high = (percent(_float(one, f"stale_measured{each}")) for each in ("", "_low", "_high"))
+    return f"{share} ({low} to {high}, {one['draws']} draws)"
+
+
+def _float(one: Figures, name: str) -> float:
+    return float(str(one[name]))
+
+
+def _many(one: Figures, name: str) -> Sequence[Figures]:
+    found = one[name]
+    assert isinstance(found, list)
+    return found

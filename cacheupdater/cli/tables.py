@@ -1,0 +1,27 @@
+"""Columns for people: what several commands print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    """One line per row, columns as wide as they need be."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def percent(share: float) -> str:
+    """Two figures that mean something: `0.14%`, `4.8%`, `34%`."""
+    value = share * 100.0
+    return f"{value:.0f}%" if value >= 9.95 else f"{value:.1f}%" if value >= 0.995 else f"{value:.2f}%"
+
+
+def number(value: float) -> str:
+    """`1,234,567`, `41.2`, `0.077`."""
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"

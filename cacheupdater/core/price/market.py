@@ -1,0 +1,150 @@
+"""The price of a row at one source: the stale reads that the next load must prevent to be worth it.
+
+Each load is compared with this one number, whichever partition and namespace it belongs to; so what the budget buys is
+always what prevents the most. The controller moves it until spending meets the budget: up when more is spent than
+comes in or the bucket runs low, down when it overflows. The bucket itself is the hard cap and needs no controller.
+
+One per source and process, shared by the policies of all its partitions. Pure: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import exp
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.price.meter import READS, STALE, Meter
+from cacheupdater.core.price.sampler import Sampler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cacheupdater.core.budget import Source
+    from cacheupdater.core.namespace import Namespace
+
+PRICE_MIN = 1e-3
+"""A row that prevents less than a thousandth of a stale read is left unspent, however large the budget."""
+
+PRICE_MAX = 1e9
+
+_PATIENCE = (
+    20.0  # seconds in which the price follows by a factor of e; shorter makes it swing with every burst
+)
+_LEVEL = 0.5  # of the bucket: room to save, and room to spend
+_PULL = 0.5  # of the bucket's level on the price, beside the rate's
+_RUSH = 3.0  # times the budget: what more says about spending is an accident of the moment
+_SHORT = 0.5
+_SMOOTH = 1.0  # seconds at least over which spending is averaged, and at least five rows
+_TRUSTED = 200  # draws after which the measured share corrects the estimated one
+_CORRECTION_MAX = 3.0
+_CORRECT_EVERY = 10.0  # seconds
+_CORRECT_OVER = 60  # such moments: ten minutes of draws
+_READS_MIN = 100  # lately; fewer say nothing about a share
+
+
+class Market:
+    """One source's price, meter and sampler."""
+
+    def __init__(
+        self,
+        source: Source,
+        namespaces: Sequence[Namespace],
+        *,
+        random: Callable[[], float],
+        now: float,
+        target: float | None = None,
+    ) -> None:
+        """`target` is the share of fresh reads beyond which nothing is spent."""
+        self.source = source
+        self.spaces = {each: number for number, each in enumerate(namespaces)}
+        self.meter = Meter(len(namespaces))
+        self.sampler = Sampler(random)
+        self.target = target
+        self.tracked = 0
+        """Keys known in all partitions."""
+        self.short = False
+        """Whether something worth its price could not be paid since the last look."""
+        self._at = now
+        self._spent = source.bucket.spent
+        self._spending = source.bucket.rate
+        self._bound = 1.0  # the price at which the budget is just spent
+        self._aim = PRICE_MIN  # the price at which the target is just met
+        self._correction = 1.0
+        self._corrected = now
+        self._past: deque[tuple[float, float, float]] = deque(maxlen=_CORRECT_OVER)
+
+    @property
+    def price(self) -> float:
+        """Stale reads per row (or per millisecond)."""
+        return max(self._bound, self._aim)
+
+    @price.setter
+    def price(self, value: float) -> None:
+        self._bound = min(max(value, PRICE_MIN), PRICE_MAX)
+
+    @property
+    def scarcity(self) -> float:
+        """The price that more budget would lower; next to nothing where the target, not the budget, sets the price."""
+        return self._bound if self._bound >= self._aim else PRICE_MIN
+
+    @property
+    def spending(self) -> float:
+        """Lately, per second."""
+        return self._spending
+
+    def room(self, now: float) -> float:
+        """What may be promised to loads now, those that are due already set apart."""
+        return self.source.bucket.level(now) - self.source.due
+
+    def advance(self, now: float) -> None:
+        """Follow what has been spent since the last call. Every partition calls it; once a moment is enough."""
+        dt = now - self._at
+        if dt <= 0.0:
+            return
+        self._at = now
+        bucket = self.source.bucket
+        spent = (bucket.spent - self._spent) / dt
+        self._spent = bucket.spent
+        self._spending += min(1.0, dt / max(_SMOOTH, 5.0 / bucket.rate)) * (spent - self._spending)
+        level = max(0.0, self.room(now)) / bucket.burst
+        pressure = min(_RUSH, self._spending / bucket.rate) - 1.0 + _PULL * (_LEVEL - level)
+        if self.short:  # a bucket that binds shows no spending above its rate
+            pressure = max(pressure, _SHORT)
+            self.short = False
+        moved = self._bound * exp(max(-1.0, min(1.0, pressure * dt / _PATIENCE)))
+        # never far below what is in force
+        self._bound = min(max(moved, PRICE_MIN, self._aim / 2.0), PRICE_MAX)
+        self.meter.advance(dt)
+        self.sampler.advance(bucket.rate if not self.source.timed else bucket.rate / self._mean_cost(), dt)
+        if self.target is not None:
+            self._follow_target(self.target, now, dt)
+
+    def stale_share(self) -> float:
+        """The estimate of the last minute, put right by what was measured."""
+        return self.meter.share(STALE, READS) * self._correction
+
+    def _follow_target(self, target: float, now: float, dt: float) -> None:
+        """Dearer while reads are fresher than they need be."""
+        if now >= self._corrected + _CORRECT_EVERY:
+            self._corrected = now
+            self._correct(now)
+        if self.meter.recent[READS].sum() < _READS_MIN:
+            return
+        slack = 1.0 - self.stale_share() / (1.0 - target)
+        moved = self._aim * exp(max(-1.0, slack) * min(dt / _PATIENCE, 1.0))
+        self._aim = min(max(moved, PRICE_MIN), PRICE_MAX)
+
+    def _correct(self, now: float) -> None:
+        """By draws and estimates of the same minutes; else the correction would chase what it moves."""
+        total = self.meter.total
+        reads, stale = float(total[READS].sum()), float(total[STALE].sum())
+        self._past.append((now, reads, stale))
+        since, reads_then, stale_then = self._past[0]
+        measured = self.sampler.measured(since)
+        if measured is not None and measured.draws >= _TRUSTED and stale > stale_then:
+            ratio = measured.share * (reads - reads_then) / (stale - stale_then)
+            self._correction = min(max(ratio, 1 / _CORRECTION_MAX), _CORRECTION_MAX)
+
+    def _mean_cost(self) -> float:
+        costs = [each.cost.per_row for each in self.spaces]
+        return sum(costs) / len(costs)

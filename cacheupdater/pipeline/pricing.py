@@ -1,0 +1,103 @@
+"""The prices of all sources of one process: who asks for a policy gets one that compares with them.
+
+The service makes one `Pricing` and runs it beside the partitions. It keeps no price itself (`core.price.market` does);
+here is what prices need of the world: a policy for each partition that is gained, somebody who says how it goes
+(`freshness`), changes of a budget while we run, and what goes beyond this process: the file of what was learned
+(`remembering`) and the other updaters of its fleet (`sharing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.policy import Fixed
+from cacheupdater.core.price import Market, Price
+from cacheupdater.pipeline.freshness import Freshness
+from cacheupdater.pipeline.remembering import Remembering
+from cacheupdater.pipeline.sharing import Sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cacheupdater.core.budget import Source
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.policy import Policy
+    from cacheupdater.ports import Fleet, Observer, State
+
+
+class Pricing:
+    """One market per source."""
+
+    def __init__(
+        self,
+        namespaces: Sequence[Namespace],
+        targets: Mapping[str, float | None],
+        *,
+        limits: Limits,
+        random: Callable[[], float],
+        observer: Observer,
+    ) -> None:
+        """`targets` by the name of the source."""
+        now = asyncio.get_running_loop().time()
+        self.limits = limits
+        self.namespaces = namespaces
+        self.markets: dict[Source, Market] = {}
+        self.policies: dict[int, Price] = {}
+        """By partition; those that are ours."""
+        priced = [each for each in namespaces if each.terms is not None]
+        for source in dict.fromkeys(each.source for each in priced):
+            mine = [each for each in priced if each.source is source]
+            self.markets[source] = Market(
+                source, mine, random=random, now=now, target=targets.get(source.name)
+            )
+        self.freshness = Freshness(list(self.markets.values()), self.policies, observer=observer)
+        self._sources = {each.source.name: each.source for each in namespaces}
+        self._sharings: dict[str, Sharing] = {}
+        self._remembering: Remembering | None = None
+
+    async def remember(self, state: State, wall: Callable[[], float], *, partitions: int) -> None:
+        """Go on with what was learned before; before the first partition is gained. `wall` is the time of day."""
+        self._remembering = Remembering(state, self.markets, most=self.limits.learned, wall=wall)
+        await self._remembering.begin(partitions)
+
+    def share(self, fleet: Fleet, stir: Callable[[], None]) -> None:
+        """Spend a part of each budget only. Before the first partition is gained."""
+        self._sharings = {
+            name: Sharing(source, self.markets.get(source), fleet, stir=stir)
+            for name, source in self._sources.items()
+        }
+
+    def policy(self, keyspace: Keyspace[Namespace], partition: int, now: float) -> Policy:
+        """For a partition that was just gained."""
+        if not self.markets:
+            return Fixed()
+        policy = Price(keyspace, self.namespaces, self.markets, limits=self.limits, now=now)
+        self.policies[partition] = policy
+        if self._remembering is not None:
+            self._remembering.restore(policy, keyspace, partition, now)
+        return policy
+
+    def change(self, name: str, rate: float, burst: float, *, now: float) -> None:
+        """Another budget for this source."""
+        if name in self._sharings:
+            self._sharings[name].change(rate, burst, now=now)
+        else:
+            self._sources[name].bucket.change(rate, burst, now=now)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.freshness.run())
+            for sharing in self._sharings.values():
+                group.create_task(sharing.run())
+            if self._remembering is not None:
+                group.create_task(self._remembering.run(self.policies))
+
+    async def end(self) -> None:
+        """Everything is drained, and `run` is over."""
+        await asyncio.gather(*(each.leave() for each in self._sharings.values()))
+        if self._remembering is not None:
+            await self._remembering.save(self.policies)

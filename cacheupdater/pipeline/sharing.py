@@ -1,0 +1,171 @@
+"""One source's budget, shared with the other updaters of a fleet: how its bucket follows its claim.
+
+`pipeline.pricing` makes one per source where the configuration names a fleet, and runs it as long as the process lives.
+What share to want says `core.price.shares`; what it gets is decided where all owners meet (`ports.Fleet`).
+
+Why the budget B holds. A bucket's rate is never above its owner's claim: it is lowered before a lower claim is told,
+and raised after a higher one is granted; and nothing is granted beyond B less all other claims. A claim holds in the
+record for longer than its owner believes: the owner counts from before its call and stops earlier, and the bucket ends
+by itself at that moment, even if the whole process slept. So at any time the rates of all owners are at most B.
+
+Why bursts hold: a bucket saves T seconds of its rate, so at any time all levels together are at most T * B. A bucket
+that is lowered gives up what it saved beyond its new burst, one that is raised begins with what it had, one whose
+claim has run out is empty, and a new owner's is empty. What is spent in a window is at most what all had at its
+beginning and what flows in, so B * t + T * B. (Only where T * B is less than a row for each owner, each still saves one row.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.price.shares import (
+    ASK_AGAIN,
+    CLAIM_LIFE,
+    CLAIM_MARGIN,
+    EXCHANGE_EVERY,
+    Owner,
+    aim,
+)
+from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.ports import Offer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cacheupdater.core.budget import Source
+    from cacheupdater.core.price import Market
+    from cacheupdater.ports import Fleet, Grant
+
+log = logging.getLogger(__name__)
+
+NOTABLE = 1.25  # a share that moved by this factor is worth a line of log
+ENOUGH = 0.99  # of what was wanted; who got less asks again soon
+
+
+class Budget(NamedTuple):
+    """What the whole fleet may spend."""
+
+    rate: float
+    burst: float
+
+
+class Sharing:
+    """One owner's part in one source."""
+
+    def __init__(
+        self, source: Source, market: Market | None, fleet: Fleet, *, stir: Callable[[], None]
+    ) -> None:
+        """The source's bucket holds the whole budget; until something is granted it is closed. `stir` says that there
+        may be more to spend."""
+        self._source = source
+        self._market = market
+        self._fleet = fleet
+        self._stir = stir
+        self._budget = Budget(source.bucket.rate, source.bucket.burst)
+        self._changed = asyncio.Event()
+        self._others: tuple[Owner, ...] | None = None  # None: we have just come
+        self._aim = 0.0
+        self._told = 0.0  # the share that was logged last
+        self._trouble = False
+        source.bucket.until = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._changed.clear()
+            wait = await self._exchange()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+
+    def change(self, rate: float, burst: float, *, now: float) -> None:
+        """Another budget for the fleet. Less of it is obeyed at once, more is asked for."""
+        old, self._budget = self._budget, Budget(rate, max(burst, 1.0))
+        share = self._source.bucket.rate * min(1.0, rate / old.rate)
+        self._source.bucket.change(share, self._burst(share), now=now)
+        self._aim *= rate / old.rate
+        self._changed.set()
+
+    async def leave(self) -> None:
+        """Nothing is spent from now on; the others need not wait for our claim's end."""
+        self._source.bucket.until = asyncio.get_running_loop().time()
+        try:
+            await self._fleet.leave(self._source.name)
+        except CacheUpdaterError as e:
+            log.warning("source %s: the fleet waits until our claim has run out: %s", self._source.name, e)
+
+    async def _exchange(self) -> float:
+        """One exchange; how long to wait for the next."""
+        clock = asyncio.get_running_loop().time
+        wanted, held = self._prepare(clock())
+        offer = Offer(self._budget.rate, wanted, held, Owner(self._price(), self._aim))
+        asked = clock()
+        try:
+            grant = await self._fleet.exchange(self._source.name, offer)
+        except CacheUpdaterError as e:
+            self._say_trouble(e)
+            return ASK_AGAIN
+        self._say_end_of_trouble()
+        known, self._others = self._others, grant.others
+        if known is None:
+            return 0.0  # now we know among how many we are
+        share = grant.rate * min(1.0, self._budget.rate / offer.budget)  # it may have changed meanwhile
+        self._take(grant, share, asked + CLAIM_LIFE - CLAIM_MARGIN)
+        settled = len(known) == len(grant.others) and grant.rate >= ENOUGH * wanted
+        return EXCHANGE_EVERY if settled else ASK_AGAIN
+
+    def _prepare(self, now: float) -> tuple[float, float]:
+        """(wanted, held). A smaller share is obeyed before it is told."""
+        bucket = self._source.bucket
+        if self._others is None:
+            return 0.0, 0.0
+        mine = Owner(self._price(), self._aim)
+        wanted = self._aim = aim(mine, self._others, self._budget.rate, least=self._least)
+        if now >= bucket.until:
+            return wanted, 0.0
+        if wanted < bucket.rate:
+            bucket.change(wanted, self._burst(wanted), now=now)
+        return wanted, bucket.rate
+
+    def _take(self, grant: Grant, share: float, until: float) -> None:
+        bucket, now = self._source.bucket, asyncio.get_running_loop().time()
+        useful = min(self._least, self._budget.rate / (1 + len(grant.others)))
+        if share < ENOUGH * useful:  # a bucket rounds up to one row: better none until others have made room
+            bucket.until = now
+            return
+        bucket.change(share, self._burst(share), now=now)
+        bucket.until = until
+        self._stir()
+        if not self._told / NOTABLE < share < self._told * NOTABLE:
+            self._told = share
+            what = "source %s: our share of the fleet's %g a second is %.3g, among %d updaters"
+            log.info(what, self._source.name, self._budget.rate, share, 1 + len(grant.others))
+
+    def _price(self) -> float:
+        return 0.0 if self._market is None else self._market.scarcity
+
+    @property
+    def _least(self) -> float:
+        """Less could not save up one row."""
+        return self._budget.rate / self._budget.burst
+
+    def _burst(self, share: float) -> float:
+        return self._budget.burst * share / self._budget.rate
+
+    def _say_trouble(self, error: CacheUpdaterError) -> None:
+        if not self._trouble:
+            self._trouble = True
+            log.warning(
+                "source %s: no exchange with the fleet; unless one succeeds within %g s, nothing is loaded until then: %s",
+                self._source.name,
+                CLAIM_LIFE - CLAIM_MARGIN,
+                error,
+            )
+
+    def _say_end_of_trouble(self) -> None:
+        if self._trouble:
+            self._trouble = False
+            log.info("source %s: exchanges with the fleet succeed again", self._source.name)

@@ -1,0 +1,145 @@
+"""What a service is made of, built from the configuration: sources, namespaces, loaders, writers, prices.
+
+`Service.run` makes one `Parts`; whatever needs closing goes onto its exit stack in the order of making. What several
+namespaces share (a database, a writer) is made once.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.fleet_redis import RedisFleet
+from cacheupdater.adapters.loader_python import PythonLoader
+from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
+from cacheupdater.adapters.state_file import StateFile
+from cacheupdater.adapters.writer_redis import RedisWriter
+from cacheupdater.config.settings import PythonLoad, SqlLoad
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.encoding import encoder
+from cacheupdater.core.limits import Limits
+from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.price import memory
+from cacheupdater.errors import Misconfigured
+from cacheupdater.pipeline.pricing import Pricing
+from cacheupdater.pipeline.recipe import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AsyncExitStack
+
+    from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
+    from cacheupdater.ports import Loader, Observer
+
+
+def rate_of(source: SourceConfig) -> tuple[float, float]:
+    """What it may spend a second, and save up: rows, or milliseconds of database time."""
+    rate = source.budget if source.budget is not None else (source.db_time or 0.0) * 1000.0
+    return rate, rate * source.burst
+
+
+class Parts:
+    """One service's."""
+
+    def __init__(self, config: Config, stack: AsyncExitStack) -> None:
+        self._config = config
+        self._stack = stack
+        self._databases: dict[str, SqlSource] = {}
+        self._writers: dict[bool, RedisWriter] = {}  # by whether a value of another type gives way
+
+    def namespaces(self, now: float) -> list[Namespace]:
+        """The core's view of the configuration. Buckets start empty, now."""
+        sources = {name: _source(each, now) for name, each in self._config.sources.items()}
+        return [
+            Namespace(
+                name=each.name,
+                pattern=each.pattern,
+                source=sources[each.load.source],
+                every=each.every,
+                missing_ttl=each.missing_ttl,
+                max_backlog=each.max_backlog,
+                quota=Bucket(each.quota.rate, each.quota.burst, now=now) if each.quota else None,
+                terms=_terms(each),
+            )
+            for each in self._config.namespaces.values()
+        ]
+
+    def pricing(self, namespaces: Sequence[Namespace], observer: Observer) -> Pricing:
+        """The prices of all sources."""
+        targets = {name: each.freshness_target for name, each in self._config.sources.items()}
+        return Pricing(namespaces, targets, limits=Limits(), random=random.random, observer=observer)
+
+    async def beyond(self, pricing: Pricing, stir: Callable[[], None]) -> None:
+        """What of prices goes beyond this process. `stir` tells the partitions that there may be more to spend."""
+        config = self._config
+        if config.state is not None:
+            state = StateFile(config.state, most=memory.SIZE_MAX)
+            # the only clock that goes on while we are down
+            await pricing.remember(state, time.time, partitions=config.queue.partitions)  # noqa: TID251  as said
+        if config.fleet is not None:
+            fleet = RedisFleet(config.cache.reveal(), config.fleet)
+            self._stack.push_async_callback(fleet.close)
+            pricing.share(fleet, stir)
+
+    def recipe(self, name: str) -> Recipe:
+        """How keys of this namespace become values."""
+        namespace = self._config.namespaces[name]
+        return Recipe(
+            loader=self._loader(namespace),
+            writer=self.writer(replace=namespace.wrong_type == "replace"),
+            encode=encoder(namespace.encoding),
+            ttl=namespace.ttl,
+            jitter=namespace.ttl_jitter,
+        )
+
+    def writer(self, *, replace: bool = False) -> RedisWriter:
+        """Redis behind the fence."""
+        writer = self._writers.get(replace)
+        if writer is None:
+            writer = self._writers[replace] = RedisWriter(self._config.cache.reveal(), replace=replace)
+            self._stack.push_async_callback(writer.close)
+        return writer
+
+    def _loader(self, namespace: NamespaceConfig) -> Loader:
+        load, source = namespace.load, self._config.sources[namespace.load.source]
+        if isinstance(load, PythonLoad):
+            python = PythonLoader(
+                load.python,
+                namespace.pattern,
+                deadline=source.statement_timeout,
+                threads=source.pool_size,
+            )
+            self._stack.push_async_callback(python.close)
+            return python
+        database = self._database(source)
+        names, columns = namespace.pattern.names, namespace.columns
+        if isinstance(load, SqlLoad):
+            return SqlLoader(
+                database, load.sql, namespace.pattern, columns=columns, rows=load.rows, stamp=load.stamp
+            )
+        sql = database.select(load.table, names, columns, stamp=load.stamp)
+        return SqlLoader(database, sql, namespace.pattern, columns=columns, stamp=load.stamp)
+
+    def _database(self, source: SourceConfig) -> SqlSource:
+        database = self._databases.get(source.name)
+        if database is None:
+            if source.url is None:
+                raise Misconfigured(f"sources.{source.name}.url is missing: a SQL statement needs a database")
+            database = self._databases[source.name] = SqlSource(
+                source.url.reveal(), pool_size=source.pool_size, statement_timeout=source.statement_timeout
+            )
+            self._stack.push_async_callback(database.close)
+        return database
+
+
+def _source(source: SourceConfig, now: float) -> Source:
+    bucket = Bucket(*rate_of(source), now=now)
+    return Source(source.name, bucket, concurrency=source.pool_size, timed=source.db_time is not None)
+
+
+def _terms(namespace: NamespaceConfig) -> Terms | None:
+    if namespace.policy == "fixed":
+        return None
+    stamp = namespace.load.stamp
+    return Terms(namespace.worth, namespace.max_age, stamp.kind if stamp else "")

@@ -1,0 +1,104 @@
+"""The composition root of `cacheupdater record`: the configured addresses and sources, and nothing that refreshes.
+
+Listens where the updater would, for as long as it is told, and gives back what it heard and found out. Redis is
+never asked; a source only for the sample (`pipeline.watch`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.listener_stream import StreamListener
+from cacheupdater.config.addresses import MemoryAddress
+from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.price.recording import Recording, Space
+from cacheupdater.errors import Misconfigured
+from cacheupdater.pipeline.recorder import Recorder
+from cacheupdater.pipeline.watch import KEYS_MAX, Watch
+from cacheupdater.service.parts import Parts
+from cacheupdater_client import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cacheupdater.config.settings import Config
+    from cacheupdater.core.namespace import Namespace
+
+
+async def record(
+    config: Config, seconds: float, *, ready: Callable[[str], None], say: Callable[[str], None]
+) -> Recording:
+    """`ready` is told once where hints are accepted, `say` what the recording lacks."""
+    addresses = [str(each) for each in config.listen if not isinstance(each, MemoryAddress)]
+    if not addresses:
+        raise Misconfigured(
+            "listen: a memory:// mailbox is heard by its own process only; add a unix:// address"
+        )
+    async with AsyncExitStack() as stack:
+        parts = Parts(config, stack)
+        namespaces = parts.namespaces(asyncio.get_running_loop().time())
+        keyspace = Keyspace([(each.pattern, each) for each in namespaces])
+        recorder = Recorder(keyspace)
+        watches = _watches(config, parts, namespaces, recorder)
+        hello = wire.Hello(config.queue.partitions, keyspace.prefixes)
+        listener = StreamListener(recorder, hello, observer=recorder)
+        stack.push_async_callback(listener.close)
+        await listener.start(addresses)
+        ready(" ".join(listener.addresses))
+        async with asyncio.TaskGroup() as group:
+            for watch in watches:
+                group.create_task(watch.run(seconds))
+            await asyncio.sleep(seconds)
+    _say_faults(recorder, watches, say)
+    by_name = {watch.source.name: watch for watch in watches}
+    spaces = [_space(each, recorder, by_name[each.source.name]) for each in namespaces]
+    return Recording(seconds, spaces, recorder.dropped)
+
+
+def _watches(
+    config: Config, parts: Parts, namespaces: Sequence[Namespace], recorder: Recorder
+) -> list[Watch]:
+    stamps = {each: config.namespaces[each.name].load.stamp for each in namespaces}
+    dated = {each for each, stamp in stamps.items() if stamp is not None and stamp.kind == "age"}
+    sources = dict.fromkeys(each.source for each in namespaces)
+    return [
+        Watch(
+            source,
+            {each: parts.recipe(each.name) for each in namespaces if each.source is source},
+            dated,
+            recorder,
+            random.SystemRandom(),
+            most=KEYS_MAX // len(sources),
+        )
+        for source in sources
+    ]
+
+
+def _space(namespace: Namespace, recorder: Recorder, watch: Watch) -> Space:
+    terms = namespace.terms
+    return Space(
+        name=namespace.name,
+        source=namespace.source.name,
+        worth=terms.worth if terms else 1.0,
+        max_age=terms.max_age if terms else None,
+        keys=dict(Counter(recorder.reads.get(namespace, {}).values())),
+        announced=recorder.announced[namespace],
+        milliseconds=watch.milliseconds(namespace),
+        sample=watch.sample(namespace),
+    )
+
+
+def _say_faults(recorder: Recorder, watches: Sequence[Watch], say: Callable[[str], None]) -> None:
+    if recorder.dropped:
+        say(f"{recorder.dropped} keys that were hardly read are not in it: there was no room")
+    if recorder.foreign:
+        say(f"{recorder.foreign} hints were of keys that belong to no namespace")
+    if recorder.rejected:
+        say(f"{recorder.rejected} packs could not be read")
+    for watch in watches:
+        if watch.failed:
+            say(f"source {watch.source.name}: {watch.failed} keys of the sample were not loaded: {watch.why}")

@@ -1,0 +1,158 @@
+"""What the pipeline may expect of a fleet: one suite for Redis and for the fake that stands in for it."""
+
+from __future__ import annotations
+
+import pytest
+import redis.asyncio
+
+from cacheupdater.adapters.fleet_redis import RedisFleet
+from cacheupdater.core.price.shares import CLAIM_LIFE, YOUTH, Owner
+from cacheupdater.ports import Grant, Offer
+from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
+
+BUDGET = 100.0
+
+
+class Real:
+    """A Redis server; time passes by making everything in the record older."""
+
+    record = "cacheupdater:fleet:shop:main"
+
+    def __init__(self, url):
+        self.url = url
+        self.client = redis.asyncio.Redis.from_url(url, decode_responses=True)
+        self.fleets = []
+
+    def fleet(self):
+        self.fleets.append(RedisFleet(self.url, "shop"))
+        return self.fleets[-1]
+
+    async def wait(self, seconds):
+        for name, entry in (await self.client.hgetall(self.record)).items():
+            if name == "born":
+                aged = str(int(entry) - int(seconds * 1000))
+            else:
+                number, until, *rest = entry.split()
+                aged = " ".join([number, str(int(until) - int(seconds * 1000)), *rest])
+            await self.client.hset(self.record, name, aged)
+
+    async def lose(self):
+        await self.client.flushdb()
+
+    async def close(self):
+        for each in self.fleets:
+            await each.close()
+        await self.client.aclose()
+
+
+class Memory:
+    """The same in memory."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.records = MemoryRecords(lambda: self.now)
+
+    def fleet(self):
+        return MemoryFleet(self.records)
+
+    async def wait(self, seconds):
+        self.now += seconds
+
+    async def lose(self):
+        self.records.lose()
+
+    async def close(self):
+        """Nothing is open."""
+
+
+@pytest.fixture(params=["redis", "memory"])
+async def place(request):
+    place = Real(request.getfixturevalue("redis_url")) if request.param == "redis" else Memory()
+    yield place
+    await place.close()
+
+
+@pytest.fixture
+async def grown(place):
+    """Where a fleet has been for a while."""
+    await place.fleet().exchange("main", offer(0.0))
+    await place.wait(YOUTH)
+    return place
+
+
+def offer(wanted, held=0.0, *, budget=BUDGET, price=1.0, aim=0.0):
+    return Offer(budget, wanted, held, Owner(price, aim))
+
+
+async def rate(fleet, *args, **named):
+    return (await fleet.exchange("main", offer(*args, **named))).rate
+
+
+async def test_the_first_gets_what_it_wants_and_the_next_what_is_left(grown):
+    first, second = grown.fleet(), grown.fleet()
+
+    assert await rate(first, 70.0) == 70.0
+    assert await rate(second, 70.0) == 30.0
+    assert await rate(first, 50.0, 50.0) == 50.0
+    assert await rate(second, 70.0, 30.0) == 50.0
+
+
+async def test_a_claim_never_counts_less_than_its_owner_holds(grown):
+    """It learns of a smaller grant only when the answer arrives, and spends until then."""
+    first, second = grown.fleet(), grown.fleet()
+    assert await rate(first, 100.0) == 100.0
+
+    assert await rate(first, 100.0, 100.0, budget=60.0) == 60.0
+    assert await rate(second, 100.0) == 0.0
+    assert await rate(first, 60.0, 60.0, budget=60.0) == 60.0
+    assert await rate(second, 100.0) == 40.0
+
+
+async def test_owners_hear_of_one_another(grown):
+    first, second = grown.fleet(), grown.fleet()
+    await first.exchange("main", offer(10.0, price=2.5, aim=12.0))
+
+    grant = await second.exchange("main", offer(10.0, price=1e-3, aim=0.0))
+    assert Owner(2.5, 12.0) in grant.others
+    assert Owner(1e-3, 0.0) in (await first.exchange("main", offer(10.0, 10.0))).others
+    assert len(grant.others) == 2  # and the one that was here before
+
+
+async def test_a_claim_ends_by_itself_when_its_owner_is_silent(grown):
+    dead, heir = grown.fleet(), grown.fleet()
+    await rate(dead, 100.0)
+
+    await grown.wait(CLAIM_LIFE - 1.0)
+    assert await rate(heir, 100.0) == 0.0
+    await grown.wait(1.1)
+    assert await heir.exchange("main", offer(100.0)) == Grant(100.0, ())
+
+
+async def test_who_leaves_leaves_its_share_at_once(grown):
+    first, second = grown.fleet(), grown.fleet()
+    await rate(first, 100.0)
+    await first.leave("main")
+
+    assert await rate(second, 100.0) == 100.0
+
+
+async def test_sources_have_nothing_to_do_with_one_another(grown):
+    first, second = grown.fleet(), grown.fleet()
+    await rate(first, 100.0)
+
+    await second.exchange("other", offer(0.0))
+    assert await rate(second, 100.0) == 0.0
+
+
+async def test_in_a_new_record_nobody_gets_more_than_it_holds(place):
+    """Redis may have lost it: owners that are not in it yet go on spending what they had."""
+    first, second = place.fleet(), place.fleet()
+    assert await rate(first, 100.0) == 0.0
+    await place.wait(YOUTH)
+    assert await rate(first, 60.0) == 60.0
+    await place.lose()
+
+    assert await rate(second, 100.0) == 0.0
+    assert await rate(first, 100.0, 60.0) == 60.0
+    await place.wait(YOUTH)
+    assert await rate(second, 100.0) == 40.0

@@ -1,0 +1,136 @@
+"""Two updater processes share the budget of one PostgreSQL, and one is killed: rows at the database, by its own clock.
+
+Each value holds the database's time at which its row was read, and no key is loaded twice; so the values in Redis are
+the log of all rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import redis
+from hint_peer import HintPeer
+from updater_process import config, eventually
+
+from cacheupdater.core.price.shares import ASK_AGAIN, CLAIM_LIFE, EXCHANGE_EVERY
+from cacheupdater_client.wire import MISS
+
+BUDGET, BURST_S = 100, 1.0
+ROWS = 4_000
+TOGETHER_S = 5.0
+AFTERWARDS = 400  # rows of the survivor: a full bucket, and then its rate
+LATE_S = 0.5  # a row is paid before its token, its connection and its statement; on a busy machine they take a while
+RECORD = "cacheupdater:fleet:shop:main"
+
+
+@pytest.fixture
+def plain(redis_url):
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
+def settings(redis_url, pg_url, database):
+    database.execute(
+        f"CREATE TABLE items (id bigint PRIMARY KEY); INSERT INTO items SELECT n FROM generate_series(1, {ROWS}) n"
+    )
+    sql = "SELECT id, extract(epoch FROM clock_timestamp())::float8 AS at FROM items WHERE id IN :id"
+    namespace = {
+        "key": "item:{id:int}",
+        "load": {"source": "main", "sql": sql},
+        "value": {"columns": ["at"]},
+    }
+    source = {"url": pg_url, "budget": f"{BUDGET}/s", "burst": f"{BURST_S}s"}
+    return config(redis_url, {"main": source}, {"item": namespace}) | {
+        "fleet": "shop",
+        "defaults": {"refresh": {"every": "1h"}, "ttl": "3h"},
+    }
+
+
+def log_of(plain):
+    """The database's times of all rows that were read, in order; and by whom."""
+    keys = [f"item:{n}" for n in range(1, ROWS + 1)]
+    values = {n: json.loads(value)["at"] for n, value in enumerate(plain.mget(keys), 1) if value}
+    return sorted((at, "first" if n <= ROWS // 2 else "second") for n, at in values.items())
+
+
+def ask(updater, begin, count):
+    """Somebody has missed so many keys from this one on."""
+    with HintPeer(updater.socket) as peer:
+        for at in range(begin, begin + count, 100):
+            peer.hint(MISS, *(b"item:%d" % n for n in range(at, at + 100)))
+
+
+def busiest(times, seconds):
+    """Most rows in any window of so long."""
+    most = begin = 0
+    for end, at in enumerate(times):
+        while times[begin] < at - seconds:
+            begin += 1
+        most = max(most, end - begin + 1)
+    return most
+
+
+def test_two_processes_spend_one_budget_and_the_survivor_takes_over_all_of_it(updaters, settings, plain):
+    first, second = updaters.start(settings), updaters.start(settings)
+    half = ROWS // 2
+    ask(first, 1, 1000)
+    ask(second, half + 1, 1000)
+    eventually(lambda: {who for _, who in log_of(plain)} == {"first", "second"}, 20.0)
+    time.sleep(TOGETHER_S)
+    first.kill()
+    killed = len(log_of(plain))
+    time.sleep(CLAIM_LIFE + EXCHANGE_EVERY + ASK_AGAIN)
+    before = len(log_of(plain))
+    ask(second, half + 1001, 900)
+    eventually(lambda: len(log_of(plain)) >= before + AFTERWARDS, 20.0)
+
+    log = log_of(plain)
+    times = [at for at, _ in log]
+    for seconds in (1.0, 5.0, 10.0):
+        assert busiest(times, seconds) <= BUDGET * (seconds + BURST_S + LATE_S)
+    together = [who for at, who in log if at > times[killed - 1] - TOGETHER_S + 2.0][: 2 * BUDGET]
+    assert 0.2 < together.count("first") / len(together) < 0.8
+    took = times[before + AFTERWARDS - 1] - times[before]
+    assert took < 1.7 * (
+        AFTERWARDS / BUDGET - BURST_S
+    )  # with half of the budget it would be 2.3 times as long
+    second.terminate()
+    assert second.wait() == 0
+    assert set(plain.hgetall(RECORD)) == {"born"}
+
+
+def test_what_a_process_has_learned_survives_its_end_and_a_damaged_file_is_no_obstacle(
+    updaters, settings, plain, tmp_path
+):
+    file = tmp_path / "learned"
+    settings |= {"state": str(file), "defaults": {}}
+    del settings["fleet"]
+    updater = updaters.start(settings)
+    ask(updater, 1, 100)
+    eventually(lambda: updater.metric("hints_total") >= 100)
+    updater.terminate()
+    assert updater.wait() == 0
+    assert file.stat().st_size > 100 * len("item:1")
+
+    updater.start()
+    assert "learned state of 100 keys" in updater.log
+    updater.kill()
+    data = bytearray(file.read_bytes())
+    data[200] ^= 1
+    file.write_bytes(data)
+    updater.start()
+    (said,) = updater.messages
+    assert said.startswith(
+        "the file of learned state is ignored, everything is learned anew: its checksum is wrong"
+    )
+    assert said.endswith(f"it is kept as {file}.old")
+
+
+def test_a_state_that_can_never_be_written_ends_the_start_with_78(updaters, settings, tmp_path):
+    updater = updaters.make(settings | {"state": str(tmp_path / "nowhere" / "learned")})
+    updater.launch()
+    assert updater.wait() == 78
+    assert "nowhere/learned cannot be used: No such file or directory" in updater.log

@@ -1,0 +1,149 @@
+"""What an operator sees of a real updater under a small load, and what a recording of that load is good for."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+import redis
+from updater_process import eventually
+
+from cacheupdater.testing.children import dying_with_us
+from cacheupdater_client import Redis
+
+ROWS = 300
+BUDGET = 100
+TABLE = (
+    "CREATE TABLE products (id bigint PRIMARY KEY, price bigint)",
+    f"INSERT INTO products SELECT n, 0 FROM generate_series(1, {ROWS}) n",
+)
+RECORD_S = 8
+
+
+def settings(redis_url, pg_url, **more):
+    return {
+        "version": 1,
+        "cache": {"url": redis_url},
+        "queue": {"url": "memory://", "partitions": 2},
+        "sources": {"main": {"url": pg_url, "budget": f"{BUDGET}/s"}},
+        "namespaces": {
+            "product": {"key": "product:{id:int}", "load": {"source": "main", "table": "products"}} | more
+        },
+    }
+
+
+@pytest.fixture
+def shop(database):
+    database.execute(";".join(TABLE))
+    return database
+
+
+@contextmanager
+def load(redis_url, emit, shop):
+    """Some hundred reads a second, the first keys much more often than the last, and a third of the rows changing."""
+    stop = threading.Event()
+
+    def read():
+        draw = random.Random(1)
+        with Redis.from_url(redis_url, emit=emit) as client:
+            while not stop.wait(0.002):
+                client.get(f"product:{1 + int(ROWS * draw.random() ** 3)}")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        reader.join()
+
+
+def change(shop, seconds):
+    """Every third row in turn, some thirty changes a second, for so long."""
+    end, at = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        shop.execute(f"UPDATE products SET price = price + 1 WHERE id % 30 = {at % 10 * 3}")
+        at += 1
+        time.sleep(0.3)
+
+
+def cacheupdater(*args):
+    command = [sys.executable, "-m", "cacheupdater", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
+    updater = updaters.start(settings(redis_url, pg_url, refresh={"max_age": "30s"}))
+    with load(redis_url, updater.emit, shop):
+        change(shop, 9.0)
+        printed = cacheupdater("freshness", "-c", updater._file)
+        status, page = updater.page("/freshness")
+        eventually(lambda: updater.metric("stale_measured_high", namespace="product"))
+
+    print(printed.stdout)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert re.search(r"^main +100/s +\d+", printed.stdout, re.MULTILINE)
+    assert re.search(r"^  product +\d+ .*%", printed.stdout, re.MULTILINE)
+    assert status == 200
+    [source] = json.loads(page)["sources"]
+    [product] = source["namespaces"]
+    assert 0.3 < source["used"] < 1.5
+    assert source["price"] > 0.0
+    assert 100.0 < product["reads"] < 700.0
+    assert 0.0 < product["stale_estimated"] < 0.8
+    assert product["draws"] > 5
+    assert product["stale_measured_low"] <= product["stale_measured"] <= product["stale_measured_high"]
+    assert 0.0 < product["useful"] < 1.0
+    assert 0.5 * ROWS < product["learned"] <= ROWS
+    half, same, twice = (each["stale"] for each in source["outlook"])
+    assert half >= same >= twice >= 0.0
+    assert updater.metric("price", source="main") > 0.0
+    assert updater.metric("learned", source="main") == source["learned"]
+    assert 0.0 < updater.metric("budget_used", source="main") < 1.5
+    assert updater.metric("stale_estimated", namespace="product") > 0.0
+
+
+def test_a_fixed_interval_has_no_price_to_show(updaters, redis_url, pg_url, shop):
+    updater = updaters.start(settings(redis_url, pg_url, refresh={"every": "1s"}))
+    printed = cacheupdater("freshness", "-c", updater._file)
+    assert printed.returncode == 78
+    assert "refresh: {policy: price}" in printed.stderr
+    assert json.loads(updater.page("/freshness")[1])["sources"] == []
+
+
+def test_a_recorded_minute_plans_budgets_offline(updaters, redis_url, pg_url, shop, tmp_path):
+    updater = updaters.make(settings(redis_url, pg_url))
+    file = tmp_path / "minute.rec"
+    command = [sys.executable, "-m", "cacheupdater", "record", "-c", str(updater._file)]
+    with redis.Redis.from_url(redis_url) as plain:
+        plain.mset({f"product:{n}": "{}" for n in range(1, ROWS + 1)})
+    with subprocess.Popen(
+        dying_with_us([*command, "--for", f"{RECORD_S}s", "-o", str(file)]), stdout=subprocess.PIPE, text=True
+    ) as recording:
+        assert recording.stdout.readline() == f"ready {updater.emit}\n"
+        with load(redis_url, updater.emit, shop):
+            change(shop, RECORD_S)
+            said = recording.stdout.read()
+            assert recording.wait(30) == 0
+    assert re.fullmatch(r".*: [\d,]+ reads of \d+ keys in 8s, and \d+ keys watched for changes\n", said)
+    assert b"product:" not in file.read_bytes()
+    with redis.Redis.from_url(redis_url) as plain:
+        assert plain.dbsize() == ROWS  # no value, no floor, nothing
+        assert {plain.get(f"product:{n}") for n in range(1, ROWS + 1)} == {b"{}"}
+
+    planned = cacheupdater("plan", file, "--budget", "10/s,100/s,1000/s,300ms/s")
+    print(planned.stdout)
+    assert (planned.returncode, planned.stderr) == (0, "")
+    rows = [re.split(r" {2,}", line) for line in planned.stdout.splitlines() if line.startswith("main")]
+    assert [row[1] for row in rows] == ["10/s", "100/s", "1000/s", "300ms/s"]
+    stale = [float(row[3].rstrip("%")) for row in rows]
+    assert stale[0] > stale[1] > stale[2]
+    assert "That is little to go by" in planned.stdout
+    assert "8 sampled keys" in planned.stdout  # 2 % of 100 rows a second, each key twice

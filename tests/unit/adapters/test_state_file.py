@@ -1,0 +1,77 @@
+"""One file: whole or not at all, whatever goes wrong; and what can never work is said at the start."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from cacheupdater.adapters.state_file import StateFile
+from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+
+
+@pytest.fixture
+def file(tmp_path):
+    return StateFile(str(tmp_path / "learned"), most=100)
+
+
+def test_what_was_written_last_is_read(file, tmp_path):
+    assert file.read() is None
+    file.write([b"one", b"two"])
+    file.write([b"three"])
+
+    assert file.read() == b"three"
+    assert [each.name for each in tmp_path.iterdir()] == ["learned"]
+    assert stat.S_IMODE((tmp_path / "learned").stat().st_mode) == 0o600
+
+
+def test_a_write_that_fails_leaves_the_last_version_and_no_half_one(file, tmp_path):
+    file.write([b"good"])
+
+    def pieces():
+        yield b"ba"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(Unavailable, match="No space left"):
+        file.write(pieces())
+    assert file.read() == b"good"
+    assert [each.name for each in tmp_path.iterdir()] == ["learned"]
+
+
+def test_more_than_its_bound_is_not_read(file, tmp_path):
+    (tmp_path / "learned").write_bytes(bytes(101))
+
+    with pytest.raises(Faulty, match="larger than 100"):
+        file.read()
+
+
+def test_what_is_set_aside_is_not_written_over(file, tmp_path):
+    (tmp_path / "learned").write_bytes(b"my notes")
+    place = file.set_aside()
+    file.write([b"new"])
+
+    assert place == str(tmp_path / "learned.old")
+    assert (tmp_path / "learned.old").read_bytes() == b"my notes"
+    assert file.read() == b"new"
+    (tmp_path / "learned").unlink()
+    with pytest.raises(Unavailable, match="renamed"):
+        file.set_aside()
+
+
+def test_a_path_that_can_never_be_written_is_a_misconfiguration(tmp_path):
+    with pytest.raises(Misconfigured, match="cannot be used: No such file or directory"):
+        StateFile(str(tmp_path / "nowhere" / "learned"), most=100)
+    with pytest.raises(Misconfigured, match="is a directory"):
+        StateFile(str(tmp_path), most=100)
+    with pytest.raises(Misconfigured, match="cannot be used"):
+        StateFile("/proc/learned", most=100)
+
+
+def test_a_folder_that_vanishes_later_is_only_unavailable(tmp_path):
+    folder = tmp_path / "state"
+    folder.mkdir()
+    file = StateFile(str(folder / "learned"), most=100)
+    folder.rmdir()
+
+    with pytest.raises(Unavailable, match="cannot be written"):
+        file.write([b"x"])
