@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 DURATION ?= 30
+SEEDS ?= 101
+SECONDS ?= 600
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,15 +16,16 @@ PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench diagram clean
+.PHONY: help demo test lint bench freshness freshness-live diagram clean
 
 help: ## what there is
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
 	@echo
 	@echo "  DURATION=30     seconds that the demonstration measures"
+	@echo "  SECONDS=600     seconds that each lane of freshness-live is measured"
 	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
 
-demo: $(DEMO) ## see it work: a shop, a Redis, three applications, half a minute
+demo: $(DEMO) ## see it work: a shop, a Redis, four applications, half a minute
 	@$(BIN)/cacheupdater demo --duration $(DURATION)
 
 test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage
@@ -37,6 +40,12 @@ lint: $(DEV) ## style, types and the direction of imports
 
 bench: $(DEV) ## the hot paths against their goals; also into build/bench.json
 	$(BIN)/python benchmarks/run.py
+
+freshness: $(DEV) ## stale reads for the rows they cost, all policies, simulated; half an hour; writes the results page
+	cd benchmarks && ../$(BIN)/python -m freshness.run --seeds $(SEEDS) $(if $(QUICK),--quick) $(if $(TRACES),--traces $(abspath $(TRACES)))
+
+freshness-live: $(DEV) ## price, fixed and TTL on real servers, side by side; an hour and a half
+	cd benchmarks && ../$(BIN)/python -m freshness_live.run --seconds $(SECONDS)
 
 diagram: $(DEV) ## draw docs/automaton.md from the automaton's table
 	$(BIN)/python -m cacheupdater.core.automaton > docs/automaton.md

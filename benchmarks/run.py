@@ -17,6 +17,7 @@ from pathlib import Path
 import table
 
 HERE = Path(__file__).parent
+SCRIPTS = "[fp][0-9]*.py"
 TIMEOUT_S = 600  # one benchmark; each is written to end within two minutes
 
 
@@ -24,7 +25,7 @@ def main(wanted: list[str]) -> int:
     """Runs them one after the other: they measure CPU and memory, so nothing runs beside them."""
     scripts = [
         each
-        for each in sorted(HERE.glob("p[0-9]*.py"))
+        for each in sorted(HERE.glob(SCRIPTS))
         if not wanted or any(each.name.startswith(f"{name.lower()}_") for name in wanted)
     ]
     if not scripts:

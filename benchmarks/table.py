@@ -1,6 +1,6 @@
 """The rows that a benchmark run prints and keeps: ratios measured side by side, each with its goal.
 
-Every `p*.py` here has a `run()` that returns rows made by `row`; `run.py` prints them and puts them into
+Every `p*.py` and `f*.py` here has a `run()` that returns rows made by `row`; `run.py` prints them and puts them into
 `build/bench.json`, where they replace the rows of the same names.
 """
 

@@ -1,0 +1,61 @@
+"""Where numba is set up: machine code is kept under build/, which git ignores and `make clean` removes.
+
+`Csr` is the one shape in which the simulator holds events: all of key 0 in order of time, then all of key 1, ...
+It is a named tuple of arrays, so compiled code takes it as it is.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+numba.config.CACHE_DIR = str(Path(__file__).parents[2] / "build" / "numba")
+
+compiled = partial(numba.njit, cache=True)
+
+
+class Csr(NamedTuple):
+    """Event times by key: those of key i stand in `times[start[i]:start[i + 1]]`, ascending."""
+
+    start: np.ndarray  # i8, one more than there are keys
+    times: np.ndarray  # f8, seconds
+
+
+def by_key(times: np.ndarray, keys: np.ndarray, n: int) -> Csr:
+    """Events in the order of time, brought into the order of keys."""
+    return Csr(*_grouped(times, keys.astype(np.int32, copy=False), n))
+
+
+@compiled
+def _grouped(times, keys, n):
+    start = np.zeros(n + 1, np.int64)
+    for key in keys:
+        start[key + 1] += 1
+    start = np.cumsum(start)
+    at = start[:-1].copy()
+    out = np.empty(len(times))
+    for i in range(len(times)):
+        out[at[keys[i]]] = times[i]
+        at[keys[i]] += 1
+    return start, out
+
+
+@compiled
+def after(times, low, high, moment):
+    """First place in `times[low:high]` that is later than `moment`: gallops, for the answer is mostly near."""
+    step = 1
+    while low + step < high and times[low + step] <= moment:
+        low += step
+        step *= 2
+    top = min(high, low + step)
+    while low < top:
+        middle = (low + top) // 2
+        if times[middle] <= moment:
+            low = middle + 1
+        else:
+            top = middle
+    return low

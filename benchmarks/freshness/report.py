@@ -1,0 +1,150 @@
+"""The results page: docs/explanation/freshness-results.md, written anew from the cells of a run.
+
+Text that does not depend on the figures stands here; figures and what follows from them are put in by code, so that
+the page never says more than was measured.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freshness import plots, semireal
+from freshness.cells import HALF, HINTED, OURS, UPDATED_AT
+from freshness.worlds import MEANING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from freshness.cells import Cell
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "freshness-results.md"
+COLUMNS = ("ttl", "xfetch", "ahead", "min-interval", "capped", "oracle", OURS)
+NO_GAIN = 0.95  # of the capped article's stale reads; from there on it is called no gain
+
+HEAD = """# How fresh, for how many rows
+
+<!-- written by `make freshness`; do not edit -->
+
+What readers see under the policy `price` and under others that cost the same rows, in a simulator that judges every read
+event by event.
+The policy is the shipped code, learns from nothing, and runs with its defaults.
+Its budget is a hard cap; the others, except *capped*, keep it only on average.
+
+- *ttl*, *xfetch* (beta 1, 50 ms) and *ahead* (refresh-ahead from 0.75 of the ttl): readers may wait for a load.
+- *min-interval*: the policy `fixed`; *capped*: the same behind a queue and the same bucket as ours, with the interval that is best for it.
+- *oracle*: knows every true rate, refreshes sqrt(reads x changes) often.
+- *optimum*: knows every true rate and solves the convex program; nobody waits. *blocking optimum*: readers may wait. *clairvoyant*: knows every read and change to come.
+- *ours, hinted*: the application announces its changes; *ours, updated_at*: rows say when they changed last.
+
+A stale read is one that sees an old value; its age is the time since that value became old, zero for a fresh read, and the mean is over all reads.
+"""
+
+TAIL = """
+## What this is, and is not
+
+Made worlds: 20,000 keys, 5,000 reads/s, 100 changes/s, one hour of which the first twenty minutes do not count; Poisson reads.
+Half-real worlds: three years of changes of 3,281 real files mapped onto ten hours (2.2 changes/s), under the order of reads of a real ORM, or under made reads of a real popularity (`popular`, `sessions`: Zipf 1.09, 100 reads/s).
+Which read key stands for which file is ours to choose, as no trace has both; absolute seconds mean nothing there.
+Loads take no time, a row costs one row, and values are never evicted.
+The optimum assumes Poisson changes and constant rates: there is none for bursts, shifts and real traces.
+
+Again: `make freshness` (`SEEDS=101,102`, `QUICK=1`, `TRACES=folder`); the figures stand in `build/freshness.json`.
+"""
+
+
+def write(cells: list[Cell], found: list[dict[str, object]], page: Path = PAGE) -> Path:
+    """The page and its plots."""
+    ordered = sorted(cells, key=lambda cell: (cell.world in semireal.ROWS, cell.world, cell.budget))
+    made = [cell for cell in ordered if cell.world not in semireal.ROWS]
+    real = [cell for cell in ordered if cell.world in semireal.ROWS]
+    folder = page.parent / "plots"
+    parts = [HEAD, _goals(found, cells)]
+    for title, name, some in (("Made worlds", "made", made), ("Half-real worlds", "half-real", real)):
+        if some:
+            plots.draw(some, folder / f"{name}.svg")
+            parts.append(f"\n## {title}\n\n![Stale reads against the budget](plots/{name}.svg)\n")
+            parts.append(_table(some))
+    parts += [_no_gain(ordered), TAIL]
+    page.write_text("".join(parts))
+    return page
+
+
+def mean(cells: Iterable[Cell], value: Callable[[Cell], float]) -> float:
+    """Over seeds."""
+    return float(np.mean([value(cell) for cell in cells]))
+
+
+def _goals(found: list[dict[str, object]], cells: list[Cell]) -> str:
+    seeds = sorted({cell.seed for cell in cells})
+    lines = [
+        f"\n## Goals\n\nSeeds {', '.join(map(str, seeds))}.\n\n| | reached | goal | |\n| --- | --: | --: | --- |\n"
+    ]
+    for each in found:
+        verdict = "" if each["met"] else ", **not met**"
+        sign = "<=" if each["better"] == "lower" else ">="
+        lines.append(
+            f"| {each['name']} | {each['ratio']} | {sign} {each['goal']} | {each['method']}{verdict} |\n"
+        )
+    return "".join(lines)
+
+
+def _table(cells: list[Cell]) -> str:
+    lines = []
+    for world, some in groupby(cells, key=lambda cell: cell.world):
+        lines += _world(world, list(some))
+    return "".join(lines)
+
+
+def _world(world: str, cells: list[Cell]) -> list[str]:
+    extra = [name for name in (UPDATED_AT, HINTED, HALF) if any(name in cell.policies for cell in cells)]
+    limits = list(cells[0].bounds)
+    names = [*COLUMNS, *extra]
+    lines = [
+        f"\n**{world}**" + (f": {MEANING[world]}" if world in MEANING else "") + "\n",
+        "Stale reads in % / mean age in s; last, the rows/s that min-interval needs to be as fresh as ours.\n\n",
+        f"| rows/s | {' | '.join([*names, *limits, 'as fresh'])} |\n",
+        f"| --: {'| --: ' * (len(names) + len(limits) + 1)}|\n",
+    ]
+    for budget, group in groupby(cells, key=lambda cell: cell.budget):
+        some = list(group)
+        shown = [_verdict(some, name) for name in names]
+        shown += [f"{100 * mean(some, lambda cell, name=name: cell.bounds[name]):.2f}" for name in limits]
+        shown.append(f"{mean(some, lambda cell: cell.iso_rows):.3g}")
+        lines.append(f"| {budget:g} | {' | '.join(shown)} |\n")
+    return lines
+
+
+def _verdict(some: list[Cell], name: str) -> str:
+    some = [cell for cell in some if name in cell.policies]
+    if not some:
+        return ""
+    stale = mean(some, lambda cell: 100 * cell.policies[name].stale)
+    age = mean(some, lambda cell: cell.policies[name].age)
+    text = f"{stale:.2f} / {age:.3g}"
+    return f"**{text}**" if name == OURS else text
+
+
+def _no_gain(cells: list[Cell]) -> str:
+    lines = ["\n## Where there is no gain\n\n"]
+    groups = [list(group) for _, group in groupby(cells, key=lambda cell: (cell.world, cell.budget))]
+    for some in groups:
+        name = f"{some[0].world} at {some[0].budget:g} rows/s"
+        mine = mean(some, lambda cell: cell.policies[OURS].stale)
+        capped = mean(some, lambda cell: cell.policies["capped"].stale)
+        fixed = mean(some, lambda cell: cell.policies["min-interval"].stale)
+        ttl = mean(some, lambda cell: cell.policies["ttl"].stale)
+        waited = mean(some, lambda cell: 100 * cell.policies["ttl"].blocked)
+        if mine > NO_GAIN * min(capped, fixed):
+            lines.append(
+                f"- {name}: {100 * mine:.2f} % stale, min-interval {100 * fixed:.2f} %, capped {100 * capped:.2f} %.\n"
+            )
+        if mine > ttl:
+            lines.append(
+                f"- {name}: a ttl is fresher ({100 * ttl:.2f} % stale against {100 * mine:.2f} %); "
+                f"{waited:.1f} % of its reads wait for the database.\n"
+            )
+    return "".join(lines) if len(lines) > 1 else lines[0] + "In no cell of this run.\n"

@@ -1,0 +1,94 @@
+"""The processes of a lane: readers and a writer, begun together at a gate; what they remember is judged at the end.
+
+Also what each process of the run takes of the machine, because a figure from an overloaded one says nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+
+from freshness_live.judge import Changes, judge
+from freshness_live.reader import Reading, Reads, read
+from freshness_live.servers import LOADER
+from freshness_live.writer import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freshness_live.judge import Judged
+    from freshness_live.servers import Servers
+    from freshness_live.traffic import Traffic
+
+GATE_S = 60.0  # cold starts of three processes on a busy machine; usually 1 s
+END_S = 60.0  # for them to save what they remember
+_SERVERS = {"postgres": "postgres", "redis-server": "redis"}  # processes by name
+
+
+class Crowd:
+    """Of one lane."""
+
+    def __init__(
+        self, traffic: Traffic, servers: Servers, folder: Path, *, emit: str | None, ttl: float | None
+    ) -> None:
+        """`emit` and `ttl` as in `Reading`."""
+        spawn = get_context("spawn")
+        self._gate = spawn.Barrier(traffic.readers + 2, timeout=GATE_S)
+        self._seen = [folder / f"reads{number}.npz" for number in range(traffic.readers)]
+        self._written = folder / "changes.npz"
+        self.readers = []
+        for number, file in enumerate(self._seen):
+            told = Reading(traffic, number, servers.redis.url, emit, servers.database(LOADER), ttl)
+            self.readers.append(spawn.Process(target=read, args=(told, file, self._gate), daemon=True))
+        changing = (traffic, servers.database(), self._written, self._gate)
+        self.writer = spawn.Process(target=write, args=changing, daemon=True)
+
+    def gather(self) -> None:
+        """Returns when all stand at the gate."""
+        for each in (*self.readers, self.writer):
+            each.start()
+        self._gate.wait()
+
+    def begin(self) -> float:
+        """The moment at which all have begun."""
+        self._gate.wait()
+        return time.monotonic()
+
+    def join(self) -> None:
+        """Until all have saved what they remember."""
+        for each in (*self.readers, self.writer):
+            each.join(END_S)
+            if each.exitcode != 0:
+                raise RuntimeError(f"a reader or writer has failed: exit code {each.exitcode}, see above")
+
+    def end(self) -> None:
+        """Whatever they do; does nothing after `join`."""
+        for each in (*self.readers, self.writer):
+            if each.pid is not None:
+                each.kill()
+                each.join()
+
+    def judged(self) -> tuple[Judged, Reads]:
+        """After `join`."""
+        with np.load(self._written) as written:
+            changes = Changes(*(written[name] for name in Changes._fields))
+        reads = Reads.load(self._seen)
+        return judge(reads, changes), reads
+
+    def cpu(self, updater: int | None) -> dict[str, float]:
+        """Seconds that each kind of process has taken so far, postgres and redis included."""
+        kinds: dict[int | None, str] = {each.pid: "readers" for each in self.readers}
+        kinds |= {self.writer.pid: "writer", updater: "updater"}
+        taken = dict.fromkeys(("updater", "readers", "writer", *_SERVERS.values()), 0.0)
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                kind = kinds.get(process.pid) or _SERVERS.get(process.name())
+                if kind:
+                    times = process.cpu_times()
+                    taken[kind] += times.user + times.system
+        return taken

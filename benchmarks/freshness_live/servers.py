@@ -1,0 +1,79 @@
+"""The servers of a run, and what every lane begins with: rows of version 1 and the cache that `traffic` describes.
+
+Two roles read and write the database, so that its log tells the loads from the changes: `loader` loads, and only what
+it asks is logged (see `statements`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import redis
+
+from cacheupdater.testing.postgres_server import PostgresServer
+from cacheupdater.testing.redis_server import RedisServer
+from freshness_live.statements import LOGGED, Log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from freshness_live.traffic import Inherited
+
+LOADER = "loader"
+LOAD = "SELECT id, version FROM items WHERE id = ANY($1)"
+NAME = "item:{}"
+_AT_ONCE = 1_000  # keys of one pipeline
+_KEPT_S = 86_400  # longer than any run: only the TTL lane lets values die
+_TABLE = (
+    "DROP TABLE IF EXISTS items",
+    "CREATE TABLE items (id bigint PRIMARY KEY, version bigint NOT NULL) WITH (fillfactor = 50)",
+)
+
+
+class Servers(NamedTuple):
+    """Where they are."""
+
+    postgres: PostgresServer
+    redis: RedisServer
+    log: Log
+
+    def database(self, user: str = "postgres") -> str:
+        return self.postgres.url().replace("postgres@", f"{user}@")
+
+    def renew(self, keys: int) -> None:
+        """Rows of version 1, an empty cache; the last lane is forgotten."""
+        rows = f"INSERT INTO items SELECT n, 1 FROM generate_series(0, {keys - 1}) n"
+        self.postgres.execute(
+            *_TABLE, rows, f"GRANT SELECT ON items TO {LOADER}", "VACUUM ANALYZE items", "CHECKPOINT"
+        )
+        with redis.Redis.from_url(self.redis.url) as cache:
+            cache.flushall()
+        self.log.mark()
+
+    def fill(self, cached: Inherited, *, ttl: bool) -> None:
+        """The cache, just before readers begin: with a TTL the first values die at once."""
+        with redis.Redis.from_url(self.redis.url) as cache:
+            for first in range(0, len(cached.left), _AT_ONCE):
+                pipe = cache.pipeline(transaction=False)
+                for key in range(first, min(first + _AT_ONCE, len(cached.left))):
+                    left = cached.left[key] if ttl else _KEPT_S
+                    if left > 0:
+                        version = 0 if cached.stale[key] else 1
+                        pipe.set(NAME.format(key), version, px=max(1, int(left * 1000)))
+                pipe.execute()
+
+
+@contextmanager
+def servers() -> Iterator[Servers]:
+    """They end with us."""
+    postgres = PostgresServer()
+    try:
+        postgres.start()
+        postgres.execute(
+            *LOGGED, f"CREATE ROLE {LOADER} LOGIN", f"ALTER ROLE {LOADER} SET log_statement = 'all'"
+        )
+        with RedisServer() as cache:
+            yield Servers(postgres, cache, Log.of(postgres.url()))
+    finally:
+        postgres.remove()
