@@ -1,4 +1,4 @@
-"""The course of the demonstration once everything runs: collect reads, measure them, show them, and kill the updater.
+"""The course of the demonstration once everything runs: collect reads, measure them, show them, and disturb the updater.
 
 `main` sets the stage and calls `Conductor.run` once. Everything happens in its one loop, in the main thread.
 """
@@ -6,23 +6,25 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.demo import plan
-from cacheupdater.demo.lanes import LANES, OURS, TOLD
-from cacheupdater.demo.ledger import Account, Ledger
+from cacheupdater.demo.books import Books, Part
+from cacheupdater.demo.catalogue import interval
+from cacheupdater.demo.outage import Outage
 from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.demo.follow import Follower
-    from cacheupdater.demo.lanes import Application, Lane
+    from cacheupdater.demo.keys import Keys
+    from cacheupdater.demo.lanes import Application
+    from cacheupdater.demo.ledger import Ledger
     from cacheupdater.demo.screen import Screen
     from cacheupdater.demo.shop import BackOffice
-    from cacheupdater.demo.updater import Cost, Updater
+    from cacheupdater.demo.updater import Updater
 
 _TURN_S = 0.05  # between two looks at what has come in
 
@@ -41,139 +43,61 @@ class Stage:
 class Outcome(NamedTuple):
     """What the conductor brings home."""
 
-    accounts: dict[Lane, Account]
-    seconds: float
-    killed: bool
+    usual: Part
+    still: Part | None  # in which the hottest products did not change; none in a short run
+    outage: Part | None  # none in a short run
     hints_again: float | None  # seconds from the new updater's readiness to the first hints
-
-
-class Books:
-    """The accounts: of this second, of the last few, and of everything since the warm-up."""
-
-    def __init__(self, costs: dict[str, Cost], now: float) -> None:
-        self.total = _blank()
-        self.began = now
-        self._slice = _blank()
-        self._recent: deque[tuple[float, dict[Lane, Account]]] = deque(
-            maxlen=round(plan.WINDOW_S / plan.REFRESH_S)
-        )
-        self._since = now
-        self._costs = costs
-
-    def slice(self, lane: Lane) -> Account:
-        """Where reads are counted now."""
-        return self._slice[lane]
-
-    def turn_over(self, costs: dict[str, Cost], now: float) -> None:
-        """The present second has ended."""
-        for lane in (OURS, TOLD):
-            spent = costs[lane.name].minus(self._costs[lane.name])
-            self._slice[lane].charge(spent.rows, spent.statements)
-        for lane in LANES:
-            self.total[lane].merge(self._slice[lane])
-        self._recent.append((now - self._since, self._slice))
-        self._costs, self._slice, self._since = costs, _blank(), now
-
-    def forget(self, now: float) -> None:
-        """The warm-up is over: what was counted so far does not count."""
-        self.total = _blank()
-        self.began = now
-
-    def recent(self) -> tuple[dict[Lane, Account], float]:
-        """The last few seconds, and how many they are."""
-        window = _blank()
-        for _, accounts in self._recent:
-            for lane in LANES:
-                window[lane].merge(accounts[lane])
-        return window, max(sum(seconds for seconds, _ in self._recent), 1e-9)
-
-
-class Outage:
-    """The updater is killed at a given time, stays away for a while, and is started again."""
-
-    def __init__(self, stage: Stage, screen: Screen, at: float) -> None:
-        self.hints_again: float | None = None
-        self._stage = stage
-        self._screen = screen
-        self._delivered = 0
-        self._ready_at = 0.0
-        self._steps = iter((self._kill, self._start, self._wait_ready, self._wait_hints))
-        self._step = next(self._steps, None)
-        self._due = at
-
-    @property
-    def over(self) -> bool:
-        """The updater is back, and hints reach it."""
-        return self._step is None
-
-    def turn(self, now: float) -> None:
-        """Does what is due."""
-        if self._step is not None and now >= self._due and self._step(now):
-            self._step = next(self._steps, None)
-
-    def _hints(self) -> int:
-        return sum(application.delivered for application in self._stage.applications)
-
-    def _kill(self, now: float) -> bool:
-        self._stage.follower.paused = True
-        pid = self._stage.updater.pid
-        self._stage.updater.kill()
-        self._delivered = self._hints()
-        self._due = now + plan.DOWN_S
-        self._screen.say(
-            f"kill -9 {pid}: the updater is dead. Reads go on: the values are in Redis, and nobody waits for an updater"
-        )
-        return True
-
-    def _start(self, now: float) -> bool:
-        self._stage.updater.start()
-        self._due = now
-        self._screen.say(f"a new updater is started: pid {self._stage.updater.pid}")
-        return True
-
-    def _wait_ready(self, now: float) -> bool:
-        if not self._stage.updater.ready(within=0.0):
-            return False
-        self._ready_at = now
-        return True
-
-    def _wait_hints(self, now: float) -> bool:
-        if self._hints() <= self._delivered:
-            return False
-        self.hints_again = now - self._ready_at
-        self._stage.follower.paused = False
-        self._screen.say(
-            f"it is ready, and hints reach it again {self.hints_again:.2f} s later: the clients have reconnected by themselves"
-        )
-        return True
+    budget: int  # the largest that was in force
+    steered: bool  # somebody has changed it
 
 
 class Conductor:
     """One performance."""
 
-    def __init__(self, stage: Stage, screen: Screen) -> None:
+    def __init__(self, stage: Stage, screen: Screen, keys: Keys) -> None:
         self._stage = stage
         self._screen = screen
+        self._keys = keys
+        self._most = stage.updater.budget
+        self._steered = False
         self._books = Books(stage.updater.cost(), time.monotonic())
         self._refresh_at = time.monotonic() + plan.REFRESH_S
 
     def run(self, duration: float) -> Outcome:
-        """Warm-up and `duration` seconds that count."""
-        opening = self._stage.follower.since
-        measured_from = opening + plan.WARM_UP_S
-        self._play(until=measured_from, phase="warm-up")
-        self._turn_over()
-        self._books.forget(time.monotonic())
+        """The warm-up, and `duration` seconds that count, in `plan.SHARES`."""
+        begins = self._stage.follower.since + plan.WARM_UP_S
+        self._play(until=begins, phase="warm-up")
+        usual = self._begin()
         self._stage.follower.paused = False
-        ends = measured_from + duration
-        outage = None
-        if duration >= plan.SHORTEST_WITH_KILL_S:
-            outage = Outage(self._stage, self._screen, measured_from + duration / 2)
-        self._play(until=ends, phase="", outage=outage)
+        if duration < plan.SHORTEST_WITH_KILL_S:
+            self._play(until=begins + duration, phase="as usual")
+            self._turn_over()
+            return self._outcome(usual)
+        share_usual, share_still = plan.SHARES
+        self._play(until=begins + share_usual * duration, phase="as usual")
+        still = self._begin()
+        self._stage.office.hot = False
+        self._screen.say(f"the {plan.HOT} hottest products stand still now; all others change alike")
+        self._play(until=begins + (share_usual + share_still) * duration, phase="hot ones still")
+        self._stage.office.hot = True
+        outage, killed = self._begin(), Outage(self._stage, self._screen)
+        self._play(until=begins + duration, phase="kill -9", outage=killed)
         self._turn_over()
-        seconds = time.monotonic() - self._books.began
-        hints_again = outage.hints_again if outage else None
-        return Outcome(self._books.total, seconds, killed=outage is not None, hints_again=hints_again)
+        return self._outcome(usual, still, outage, hints_again=killed.hints_again)
+
+    def _outcome(
+        self,
+        usual: Part,
+        still: Part | None = None,
+        outage: Part | None = None,
+        *,
+        hints_again: float | None = None,
+    ) -> Outcome:
+        return Outcome(usual, still, outage, hints_again, self._most, self._steered)
+
+    def _begin(self) -> Part:
+        self._turn_over()
+        return self._books.begin()
 
     def _play(self, *, until: float, phase: str, outage: Outage | None = None) -> None:
         """A started outage is waited for: at most as long as a start may take."""
@@ -183,12 +107,34 @@ class Conductor:
             self._collect()
             if outage is not None:
                 outage.turn(now)
+            self._steer()
             if now >= self._refresh_at:
                 self._refresh_at = now + plan.REFRESH_S
                 self._turn_over()
-                self._screen.show(phase or f"{max(0.0, until - now):.0f} s left", *self._books.recent())
+                left = f"{until - now:.0f} s left" if now < until else "until it is back"
+                self._screen.show(f"{phase}, {left}", self._books.recent())
             time.sleep(_TURN_S)
         self._collect()
+
+    def _steer(self) -> None:
+        """A larger or a smaller budget, for all four alike."""
+        for key in self._keys.pressed():
+            at = plan.BUDGETS.index(self._stage.updater.budget) + {"+": 1, "=": 1, "-": -1}.get(key, 0)
+            budget = plan.BUDGETS[min(max(at, 0), len(plan.BUDGETS) - 1)]
+            if budget != self._stage.updater.budget:
+                self._spend(budget)
+
+    def _spend(self, budget: int) -> None:
+        self._turn_over()  # what has been spent so far belongs to the old one
+        self._steered = True
+        self._most = max(self._most, budget)
+        updater, ttl = self._stage.updater, interval(budget)
+        updater.spend(budget)
+        for application in self._stage.applications:
+            application.keep(ttl)
+        self._screen.say(
+            f"{budget} rows/s (SIGHUP); TTL {ttl:.1f} s; fixed stays at {updater.every:.1f} s until a restart"
+        )
 
     def _collect(self) -> None:
         """What the applications have read since the last look."""
@@ -202,8 +148,5 @@ class Conductor:
             self._screen.say(self._stage.follower.said.get())
 
     def _turn_over(self) -> None:
-        self._books.turn_over(self._stage.updater.cost(), time.monotonic())
-
-
-def _blank() -> dict[Lane, Account]:
-    return {lane: Account() for lane in LANES}
+        updater = self._stage.updater
+        self._books.turn_over(updater.cost(), time.monotonic(), budget=updater.budget)

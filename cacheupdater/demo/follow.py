@@ -64,7 +64,9 @@ class Follower(threading.Thread):
 
     def _followed(self, change: Change) -> str:
         at = change.committed - self.since
-        told = f"product {change.product}: new price committed at {at:.3f} s, invalidated {self._second(change.announced)}"
+        told = (
+            f"product {change.product}: committed at {at:.3f} s, invalidated {self._second(change.announced)}"
+        )
         while time.monotonic() < change.committed + _GIVE_UP_S and not self._stopping.is_set():
             body = self._cache.get(TOLD.key(change.product))
             if isinstance(body, bytes) and json.loads(body)["version"] >= change.version:

@@ -1,4 +1,4 @@
-"""The three applications. Their code is one function, `product`; they differ in the Redis client it is given.
+"""The four applications. Their code is one function, `product`; they differ in the Redis client it is given.
 
 Each runs in a process of its own, as in life, and so that none waits for another's interpreter lock. Its threads read
 products at a steady pace, in the same order as the others, whether the last read has ended or not. It reports what it got
@@ -14,18 +14,17 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import islice
 from queue import SimpleQueue
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from cacheupdater.demo import plan
+from cacheupdater.demo.catalogue import Catalogue
 from cacheupdater.demo.ledger import Read
 from cacheupdater.demo.shop import Database
 from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from multiprocessing.connection import Connection
     from pathlib import Path
 
@@ -38,60 +37,38 @@ _LAG_MAX_S = 10.0  # a machine that stalls for longer cannot carry the load: the
 class Lane:
     """One application."""
 
-    name: str  # also the namespace: its keys are "<name>:product:<number>"
+    name: str  # also its namespace and its source: its keys are "<name>:product:<number>"
     title: str
     words: str  # what it is, for the legend
-    observed: bool  # whether it imports our client
+    served: bool = True  # whether it imports our client, and an updater refreshes its keys
 
     def key(self, product: int) -> str:
         return f"{self.name}:product:{product}"
 
 
-TTL = Lane(
-    "ttl",
-    "TTL cache-aside",
-    f"redis-py; what it does not find it loads and keeps for {plan.TTL_S} s",
-    observed=False,
-)
-OURS = Lane(
-    "ours",
-    "ours, untouched",
-    "the same code, only the import is changed; an updater refreshes what is read",
-    observed=True,
-)
-TOLD = Lane(
-    "inv",
-    "ours + invalidate",
-    "besides, the back office calls invalidate(key) after each commit",
-    observed=True,
-)
-LANES = (TTL, OURS, TOLD)
+TTL = Lane("ttl", "TTL", "redis-py, cache-aside; its TTL costs that many rows", served=False)
+FIXED = Lane("fixed", "fixed", "ours: what is read is refreshed every so often")
+PRICE = Lane("price", "price", "ours: learns what is read and what changes")
+TOLD = Lane("told", "price + invalidate", "and the back office names each change")
+LANES = (TTL, FIXED, PRICE, TOLD)
+SERVED = (FIXED, PRICE, TOLD)
 
 
 class Cache(Protocol):
     """As much of a Redis client as cache-aside needs."""
 
     def get(self, name: str) -> bytes | None: ...
-    def set(self, name: str, value: str, *, ex: int) -> object: ...
+    def set(self, name: str, value: str, *, px: int) -> object: ...
 
 
-def product(cache: Cache, key: str, database: Database, number: int) -> tuple[Product, bool]:
-    """The code of all three applications: ordinary cache-aside. Says also whether the reader had to wait."""
+def product(cache: Cache, key: str, database: Database, *, number: int, ttl: float) -> tuple[Product, bool]:
+    """The code of all four applications: ordinary cache-aside. Says also whether the reader had to wait."""
     body = cache.get(key)
     if body is not None:
         return json.loads(body), False
     row = database.product(number)
-    cache.set(key, json.dumps(row), ex=plan.TTL_S)
+    cache.set(key, json.dumps(row), px=round(ttl * 1000))
     return row, True
-
-
-def popular(random: Random) -> Iterator[int]:
-    """The products in the order in which shoppers look at them, without end. Which ones are popular is drawn too."""
-    numbers = list(range(1, plan.PRODUCTS + 1))
-    random.shuffle(numbers)
-    weights = list(accumulate(rank**-plan.SKEW for rank in range(1, plan.PRODUCTS + 1)))
-    while True:
-        yield from random.choices(numbers, cum_weights=weights, k=1000)
 
 
 class Report(NamedTuple):
@@ -109,6 +86,7 @@ class Premises:
     database: Path
     emit: str
     seed: int
+    ttl: float  # seconds, at first
 
 
 class Application:
@@ -134,6 +112,11 @@ class Application:
     def open(self, at: float) -> None:
         """Shoppers come in from `at` on."""
         self._pipe.send(at)
+
+    def keep(self, ttl: float) -> None:
+        """It uses another TTL from now on."""
+        with suppress(BrokenPipeError):  # `reads` says that it has ended
+            self._pipe.send(ttl)
 
     def reads(self) -> list[Read]:
         """What has been read since the last call."""
@@ -171,7 +154,7 @@ def _serve(lane: Lane, premises: Premises, pipe: Connection) -> None:
 def _read_on(lane: Lane, premises: Premises, pipe: Connection) -> None:
     cache, database = _client(lane, premises), Database(premises.database)
     for number in range(1, plan.PRODUCTS + 1):  # a shop that opens with a warm cache
-        product(cache, lane.key(number), database, number)
+        product(cache, lane.key(number), database, number=number, ttl=premises.ttl)
     pipe.send("ready")
     opening = pipe.recv()
     counter = Counter(lane, premises, cache)
@@ -179,6 +162,8 @@ def _read_on(lane: Lane, premises: Premises, pipe: Connection) -> None:
         threading.Thread(target=counter.serve, args=(at, opening), daemon=True).start()
     while True:
         time.sleep(plan.BATCH_S)
+        while pipe.poll():
+            counter.ttl = pipe.recv()
         pipe.send(Report(counter.taken(), _delivered(lane)))
 
 
@@ -186,6 +171,7 @@ class Counter:
     """Where an application serves its shoppers, in several threads."""
 
     def __init__(self, lane: Lane, premises: Premises, cache: Cache) -> None:
+        self.ttl = premises.ttl
         self._lane = lane
         self._premises = premises
         self._cache = cache
@@ -200,10 +186,11 @@ class Counter:
 
     def _serve(self, at: int, due: float) -> None:
         lane, database = self._lane, Database(self._premises.database)
-        for number in islice(popular(Random(self._premises.seed)), at, None, plan.READERS):
+        shoppers = Catalogue(self._premises.seed).shoppers()
+        for number in islice(shoppers, at, None, plan.READERS):
             time.sleep(max(0.0, due - time.monotonic()))
             began = time.monotonic()
-            value, waited = product(self._cache, lane.key(number), database, number)
+            value, waited = product(self._cache, lane.key(number), database, number=number, ttl=self.ttl)
             self._reads.put(Read(number, value["id"], value["version"], began, waited))
             due = max(due + plan.READERS / plan.READS_PER_S, began - _LAG_MAX_S)
 
@@ -220,7 +207,7 @@ class Counter:
 
 def _client(lane: Lane, premises: Premises) -> Cache:
     """The one difference between the applications: where `Redis` is imported from."""
-    if lane.observed:
+    if lane.served:
         from cacheupdater_client import Redis
 
         return cast("Cache", Redis.from_url(premises.redis_url, emit=premises.emit))
@@ -230,7 +217,7 @@ def _client(lane: Lane, premises: Premises) -> Cache:
 
 
 def _delivered(lane: Lane) -> int:
-    if not lane.observed:
+    if not lane.served:
         return 0
     from cacheupdater_client import stats
 

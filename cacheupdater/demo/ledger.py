@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-AGES_KEPT = 200_000  # stale reads of one lane: an hour at the default load; the oldest go first
+AGES_KEPT = 300_000  # stale reads of one lane: an hour at the default load; the oldest go first
 
 
 class Read(NamedTuple):
@@ -88,6 +88,11 @@ class Account:
         self.stale += other.stale
         self.ages.extend(other.ages)
         self.charge(other.rows, other.statements)
+
+    @property
+    def updater_rows(self) -> int:
+        """What the updater asked for; each reader that waited asked for a row of its own."""
+        return self.rows - self.waited
 
     @property
     def waited_share(self) -> float:

@@ -1,4 +1,4 @@
-"""Sets the stage (a Redis, a database, an updater, three applications), has the conductor play, and says how it went.
+"""Sets the stage (a Redis, a database, an updater, four applications), has the conductor play, and says how it went.
 
 Called by `cli.demo` once per process. Everything lives in a temporary directory and is stopped by its process, also on
 Ctrl-C and SIGTERM.
@@ -14,8 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from cacheupdater.demo import plan, report
+from cacheupdater.demo.catalogue import interval
 from cacheupdater.demo.conductor import Conductor, Stage
 from cacheupdater.demo.follow import Follower
+from cacheupdater.demo.keys import Keys
 from cacheupdater.demo.lanes import LANES, TOLD, Application, Premises
 from cacheupdater.demo.ledger import Ledger
 from cacheupdater.demo.screen import screen
@@ -26,8 +28,10 @@ from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater_client import Redis, close
 
 _INTRODUCTION = f"""\
-A shop with {plan.PRODUCTS} products in SQLite; {plan.CHANGES_PER_S:.0f} of their prices change every second.
-Three applications read them through a real Redis, {plan.READS_PER_S:.0f} times a second each, in the same order:
+A shop with {plan.PRODUCTS} products in SQLite; {plan.CHANGES_PER_S:.0f} prices change every second, most of them always the same few.
+Four applications read them through a real Redis, {plan.READS_PER_S:.0f} times a second each, in the same order.
+Each may cost {plan.BUDGET} rows a second. A TTL and an interval of {interval(plan.BUDGET):.1f} s cost that: the sum of
+1 / (interval + 1 / reads per second) over all products is the budget.
 """
 
 
@@ -37,18 +41,15 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
     print(_INTRODUCTION + "\n".join(f"- {lane.title}: {lane.words}" for lane in LANES), flush=True)
     with ExitStack() as stack:
         stage = _set(stack, seed)
-        with screen(plain=plain) as shown:
-            outcome = Conductor(stage, shown).run(duration)
-    checks = report.checks(outcome.accounts, hints_again=outcome.hints_again, killed=outcome.killed)
-    print(
-        f"\nAll of it, {outcome.seconds:.0f} s after the warm-up:\n\n{report.table(outcome.accounts, outcome.seconds)}\n"
-    )
-    print("\n".join(f"{name}: {words}" for name, words in report.LEGEND))
-    print("\n" + "\n".join(report.meaning(outcome.accounts)) + "\n")
-    print(
-        "\n".join(f"{'ok    ' if check.passed else 'FAILED'}  {check.words}" for check in checks), flush=True
-    )
-    return 0 if all(check.passed for check in checks) else 1
+        with Keys() as keys, screen(plain=plain, steered=keys.heard) as shown:
+            outcome = Conductor(stage, shown, keys).run(duration)
+    checks = report.checks(outcome)
+    for title, part in report.parts(outcome):
+        print(f"\n{title}:\n\n{report.table(part)}")
+    print("\n" + "\n".join(f"{name}: {words}" for name, words in report.LEGEND))
+    print("\n" + "\n".join(report.meaning(outcome)) + "\n")
+    print("\n".join(map(str, checks)), flush=True)
+    return 1 if any(check.passed is False for check in checks) else 0
 
 
 def _set(stack: ExitStack, seed: int) -> Stage:
@@ -60,7 +61,7 @@ def _set(stack: ExitStack, seed: int) -> Stage:
     updater = Updater(Places(folder, redis_url, database))
     stack.callback(updater.stop)
     updater.start()
-    premises = Premises(redis_url, database, updater.emit, seed)
+    premises = Premises(redis_url, database, updater.emit, seed, interval(plan.BUDGET))
     applications = []
     for lane in LANES:
         applications.append(Application(lane, premises))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from cacheupdater.demo.report import Accounts
+    from cacheupdater.demo.books import Part
 
-_EVENTS_SHOWN = 8  # lines
+_EVENTS_SHOWN = 4  # lines: with the table and the words it fits into 24
 
 
 class Screen(Protocol):
@@ -31,8 +31,8 @@ class Screen(Protocol):
         """Something has happened."""
         ...
 
-    def show(self, phase: str, accounts: Accounts, seconds: float) -> None:
-        """The figures of the last `seconds`."""
+    def show(self, phase: str, recent: Part) -> None:
+        """The figures of the last seconds."""
         ...
 
 
@@ -40,7 +40,7 @@ class Plain:
     """A line per second, for logs and pipes."""
 
     def __enter__(self) -> Self:
-        print(f"each line, by application: {', '.join(HEADINGS[1:4])}, {', '.join(HEADINGS[6:])}", flush=True)
+        print("each line, by application: waited, stale, rows/s", flush=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,24 +50,26 @@ class Plain:
         """A line of its own."""
         print(f"    {text}", flush=True)
 
-    def show(self, phase: str, accounts: Accounts, seconds: float) -> None:
+    def show(self, phase: str, recent: Part) -> None:
         """One line."""
         lanes = []
         for lane in LANES:
-            shown = cells(lane, accounts[lane], seconds)
-            lanes.append(f"{lane.title}: {' '.join((*shown[1:4], *shown[6:]))}")
-        print(f"{phase:>9}  {' | '.join(lanes)}", flush=True)
+            _, waited, stale, _, _, rows, _ = cells(lane, recent.accounts[lane], recent.seconds)
+            lanes.append(f"{lane.title}: {waited} {stale} {rows}")
+        print(f"{phase}  {' | '.join(lanes)}", flush=True)
 
 
 class Live:
     """A table that is drawn again and again, with the latest events below."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, steered: bool) -> None:
+        """`steered`: whether somebody can press keys."""
         from rich.live import Live as RichLive
 
         self._live = RichLive(console=console, auto_refresh=False)
         self._events: deque[str] = deque(maxlen=_EVENTS_SHOWN)
         self._table: RenderableType = ""
+        self._keys = "; + and - change it" if steered else ""
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -81,15 +83,17 @@ class Live:
         self._events.append(text)
         self._draw()
 
-    def show(self, phase: str, accounts: Accounts, seconds: float) -> None:
+    def show(self, phase: str, recent: Part) -> None:
         """A new table."""
         from rich.table import Table
 
-        table = Table(title=f"{phase}; figures of the last {seconds:.0f} s", title_justify="left")
+        budget = recent.allowed / max(recent.seconds, 1e-9)
+        title = f"{phase}; budget {budget:.0f} rows/s each{self._keys}"
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
         for at, heading in enumerate(HEADINGS):
             table.add_column(heading, justify="right" if at else "left", no_wrap=True)
         for lane in LANES:
-            table.add_row(*cells(lane, accounts[lane], seconds))
+            table.add_row(*cells(lane, recent.accounts[lane], recent.seconds))
         self._table = table
         self._draw()
 
@@ -97,18 +101,18 @@ class Live:
         from rich.console import Group
         from rich.text import Text
 
-        legend = [Text.assemble((f"{name}: ", "bold"), words, style="dim") for name, words in LEGEND]
-        lanes = [Text.assemble((f"{lane.title}: ", "bold"), lane.words, style="dim") for lane in LANES]
-        events = [Text(f"> {event}") for event in self._events]
-        self._live.update(Group(self._table, *lanes, *legend, Text(""), *events), refresh=True)
+        legend = [(lane.title, lane.words) for lane in LANES] + list(LEGEND)
+        words = [Text.assemble((f"{name}: ", "bold"), said, style="dim") for name, said in legend]
+        events = [Text(f"> {event}", no_wrap=True, overflow="ellipsis") for event in self._events]
+        self._live.update(Group(self._table, Text(""), *words, Text(""), *events), refresh=True)
 
 
-def screen(*, plain: bool) -> Screen:
+def screen(*, plain: bool, steered: bool) -> Screen:
     """The live one where there is a terminal to draw on."""
     if not plain:
         from rich.console import Console
 
         console = Console()
         if console.is_terminal:
-            return Live(console)
+            return Live(console, steered=steered)
     return Plain()

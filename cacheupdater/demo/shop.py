@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cacheupdater.demo import plan
+from cacheupdater.demo.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ def build(path: Path) -> None:
 
 
 class BackOffice(threading.Thread):
-    """Changes a random price, commits, notes the commit, announces it to whoever wants to know; and again."""
+    """Changes a price, commits, notes the commit, announces it to whoever wants to know; and again."""
 
     def __init__(
         self,
@@ -69,7 +70,9 @@ class BackOffice(threading.Thread):
     ) -> None:
         super().__init__(name="back-office", daemon=True)
         self._path = path
+        self._catalogue = Catalogue(seed)
         self._random = Random(seed)
+        self.hot = True  # whether the hottest products change too
         self._committed = committed
         self._announce = announce
         self._follow = follow
@@ -93,7 +96,7 @@ class BackOffice(threading.Thread):
             self.failure = e
 
     def _change(self, connection: sqlite3.Connection) -> None:
-        number = self._random.randint(1, plan.PRODUCTS)
+        number = self._catalogue.changing(self._random, hot=self.hot)
         with connection:
             price = self._random.randint(100, 99_999)
             statement = "UPDATE products SET version = version + 1, price = ? WHERE id = ? RETURNING version"

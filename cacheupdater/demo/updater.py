@@ -1,6 +1,6 @@
-"""The updater that serves two of the applications: `python -m cacheupdater run`, as an operator would start it.
+"""The updater that serves three of the applications: `python -m cacheupdater run`, as an operator would start it.
 
-The conductor starts it, asks its metrics page what it cost the database, kills it in the middle, starts it again, and
+The conductor starts it, asks its metrics page what it cost the database, changes its budgets, kills it in the middle, starts it again, and
 stops it at the end. What a killed updater had counted is kept from the last look, so look right before the kill.
 """
 
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.request import urlopen
 
 from cacheupdater.demo import plan
-from cacheupdater.demo.lanes import OURS, TOLD
+from cacheupdater.demo.catalogue import interval
+from cacheupdater.demo.lanes import FIXED, SERVED
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.testing.children import dying_with_us
 
@@ -34,14 +35,15 @@ listen: ["unix://{folder}/hints.sock"]
 cache: {{url: "{redis_url}"}}
 admin: {{listen: "127.0.0.1:{port}"}}
 sources:
-  shop: {{url: "sqlite+aiosqlite:///{database}", budget: {budget}/s}}
-namespaces:
+"""
+_SOURCE = """\
+  {name}: {{url: "sqlite+aiosqlite:///{database}", budget: {budget}/s, burst: {burst:g}s, pool_size: 2}}
 """
 _NAMESPACE = """\
   {name}:
     key: "{name}:product:{{id:int}}"
-    load: {{source: shop, sql: "SELECT id, version, price FROM products WHERE id IN :id"}}
-    refresh: {{every: {every:g}s}}
+    load: {{source: {name}, sql: "SELECT id, version, price FROM products WHERE id IN :id"}}
+    refresh: {{{refresh}}}
     ttl: {ttl}s
 """
 
@@ -72,11 +74,18 @@ class Updater:
     """One updater, however often it is started."""
 
     def __init__(self, places: Places) -> None:
+        self.budget = plan.BUDGET
+        """Rows per second that each application's source may cost."""
+        self.every = 0.0
+        """Seconds between two refreshes of `fixed`, as the updater that runs has read them."""
         self.emit = f"unix://{places.folder}/hints.sock"
         self.log = places.folder / "updater.log"
         self._port = _free_port()
         self._config = places.folder / "cacheupdater.yaml"
-        self._config.write_text(_config(places, self._port), "utf-8")
+        self._places = places
+        self._listens = False  # to signals
+        self._begun_with = self.budget
+        self._write()
         self._process: subprocess.Popen[bytes] | None = None
         self._before: dict[str, Cost] = {}  # of those that were killed
         self._now: dict[str, Cost] = {}
@@ -87,6 +96,8 @@ class Updater:
 
     def start(self) -> None:
         """Returns at once; `ready` says when it accepts hints. Call it from the main thread, which outlives it."""
+        self._write()
+        self._begun_with, self.every = self.budget, interval(self.budget)
         command = [sys.executable, "-m", "cacheupdater", "run", "-c", str(self._config)]
         with self.log.open("ab") as log:
             # a session of its own: Ctrl-C is for the conductor
@@ -109,7 +120,25 @@ class Updater:
             raise CacheUpdaterError(
                 f"the updater has ended; it says:\n{self.log.read_text('utf-8', 'replace')[-2000:]}"
             )
+        self._listens = True
+        if self.budget != self._begun_with:
+            self._hang_up()
         return True
+
+    def spend(self, budget: int) -> None:
+        """Another budget from now on: as an operator would say it, in the file and with SIGHUP."""
+        self.budget = budget
+        self._write()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._process is not None and self._listens:
+            self._process.send_signal(signal.SIGHUP)
+
+    def _write(self) -> None:
+        written = self._config.with_suffix(".new")
+        written.write_text(_config(self._places, self._port, budget=self.budget), "utf-8")
+        written.replace(self._config)  # an updater that reads it now reads either the old one or the new one
 
     def wait_ready(self) -> None:
         """The first start."""
@@ -123,7 +152,7 @@ class Updater:
         none = Cost()
         return {
             lane.name: self._before.get(lane.name, none).plus(self._now.get(lane.name, none))
-            for lane in (OURS, TOLD)
+            for lane in SERVED
         }
 
     def _page(self) -> str:
@@ -137,7 +166,7 @@ class Updater:
             lane.name: Cost(
                 samples.get((lane.name, "rows_total"), 0), samples.get((lane.name, "statements_total"), 0)
             )
-            for lane in (OURS, TOLD)
+            for lane in SERVED
         }
 
     def kill(self) -> None:
@@ -152,6 +181,7 @@ class Updater:
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
+        self._listens = False
         self._process.send_signal(number)
         try:
             self._process.wait(plan.EOF_TIMEOUT_S)
@@ -163,18 +193,21 @@ class Updater:
         self._process = None
 
 
-def _config(places: Places, port: int) -> str:
-    top = _CONFIG.format(
-        folder=places.folder,
-        redis_url=places.redis_url,
-        database=places.database,
-        port=port,
-        budget=plan.BUDGET_ROWS_PER_S,
-    )
-    every = {OURS: plan.EVERY_S, TOLD: plan.TOLD_EVERY_S}
-    return top + "".join(
-        _NAMESPACE.format(name=lane.name, every=seconds, ttl=plan.KEEP_S) for lane, seconds in every.items()
-    )
+def _config(places: Places, port: int, *, budget: int) -> str:
+    """Each application is a namespace with a source of its own, so that none takes another's rows."""
+    top = _CONFIG.format(folder=places.folder, redis_url=places.redis_url, port=port)
+    sources = [
+        _SOURCE.format(name=lane.name, database=places.database, budget=budget, burst=plan.BURST_S)
+        for lane in SERVED
+    ]
+    every = f"every: {round(interval(budget) * 1000)}ms"
+    namespaces = [
+        _NAMESPACE.format(
+            name=lane.name, refresh=every if lane is FIXED else "policy: price", ttl=plan.KEEP_S
+        )
+        for lane in SERVED
+    ]
+    return "".join([top, *sources, "namespaces:\n", *namespaces])
 
 
 def _free_port() -> int:

@@ -1,56 +1,77 @@
-"""The books: reads and costs of the last seconds, and of all seconds that count."""
+"""The conductor's answer to the keys + and -: another budget for all four, within the ladder."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
 from cacheupdater.demo import plan
-from cacheupdater.demo.conductor import Books
-from cacheupdater.demo.lanes import OURS, TOLD, TTL
-from cacheupdater.demo.ledger import Read, Verdict
+from cacheupdater.demo.catalogue import interval
+from cacheupdater.demo.conductor import Conductor
+from cacheupdater.demo.lanes import LANES, SERVED
 from cacheupdater.demo.updater import Cost
 
 
-def costs(ours, told=0):
-    return {OURS.name: Cost(ours, 1), TOLD.name: Cost(told, 1)}
+class Updater:
+    """Notes what it may spend."""
+
+    def __init__(self):
+        self.budget, self.every, self.told = plan.BUDGET, 2.0, []
+
+    def spend(self, budget):
+        self.budget = budget
+        self.told.append(budget)
+
+    def cost(self):
+        return {lane.name: Cost() for lane in SERVED}
 
 
-def read_times(books, lane, times, *, waited=False):
-    for _ in range(times):
-        books.slice(lane).add(Read(7, 7, 1, 0.0, waited), Verdict(wrong=False, age=None))
+class Application:
+    """Notes its TTL."""
+
+    def __init__(self, lane):
+        self.lane, self.ttl = lane, None
+
+    def keep(self, ttl):
+        self.ttl = ttl
 
 
-def test_a_lane_is_charged_what_the_updater_spent_since_the_last_look():
-    books = Books(costs(100), 0.0)
-    books.turn_over(costs(130, told=5), 1.0)
-    books.turn_over(costs(170, told=5), 2.0)
-    assert {lane.name: books.total[lane].rows for lane in (TTL, OURS, TOLD)} == {
-        "ttl": 0,
-        "ours": 70,
-        "inv": 5,
-    }
+class Keys:
+    """A person who types this."""
+
+    def __init__(self, text):
+        self._text = iter([text])
+
+    def pressed(self):
+        return next(self._text, "")
 
 
-def test_a_reader_that_waits_is_charged_beside_the_updater():
-    books = Books(costs(0), 0.0)
-    read_times(books, OURS, 3, waited=True)
-    books.turn_over(costs(40), 1.0)
-    assert (books.total[OURS].rows, books.total[OURS].waited) == (43, 3)
+@pytest.fixture
+def perform():
+    """What has happened after somebody has typed something."""
+
+    def performed(typed):
+        said = []
+        stage = SimpleNamespace(updater=Updater(), applications=[Application(lane) for lane in LANES])
+        conductor = Conductor(stage, SimpleNamespace(say=said.append), Keys(typed))
+        conductor._steer()
+        return stage, said
+
+    return performed
 
 
-def test_the_warm_up_does_not_count():
-    books = Books(costs(0), 0.0)
-    read_times(books, TTL, 50)
-    books.turn_over(costs(400), 1.0)
-    books.forget(1.0)
-    read_times(books, TTL, 2)
-    books.turn_over(costs(410), 2.0)
-    assert (books.total[TTL].reads, books.total[OURS].rows, books.began) == (2, 10, 1.0)
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [("", []), ("x\n", []), ("+", [60]), ("=", [60]), ("-", [15]), ("+-", [60, 30]), ("+++", [60, 120])],
+)
+def test_plus_and_minus_move_the_budget_within_its_ladder(perform, typed, told):
+    stage, said = perform(typed)
+    assert stage.updater.told == told
+    assert len(said) == len(told)
 
 
-def test_recent_figures_are_those_of_the_last_few_seconds():
-    books = Books(costs(0), 0.0)
-    for second in range(1, 11):
-        read_times(books, TTL, second)
-        books.turn_over(costs(0), float(second))
-    window, seconds = books.recent()
-    assert seconds == plan.WINDOW_S == 3.0
-    assert window[TTL].reads == 8 + 9 + 10
+def test_the_ttl_follows_the_budget_by_the_formula_and_the_screen_says_what_fixed_does(perform):
+    stage, (said,) = perform("+")
+    assert {application.ttl for application in stage.applications} == {interval(60)}
+    assert "fixed stays at 2.0 s until a restart" in said
