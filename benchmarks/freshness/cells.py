@@ -25,6 +25,7 @@ MADE_BURST_S = 1.0  # the product's default
 REAL_BURST_S = 30.0  # a second there stands for 44 minutes
 STEP_S = 0.05  # a pack's age on its way, and half of the client's 100 ms
 SLOW_STEP_S = 0.1  # the same where loads are rare
+FINE_STEP_S = 0.02  # the policy's own tick, where the hottest keys are loaded every gap of 0.1 s
 REAL_STEP_S = 0.5  # 40 reads; a second there stands for 44 minutes
 REAL_S = 18_000.0  # half of the three years: the whole takes twice as long and says the same
 QUICK = {"keys": 400, "reads": 400.0, "changes": 4.0, "seconds": 240.0, "warm": 80.0}
@@ -112,8 +113,7 @@ def measure(job: Job) -> Cell:
 
 def _runs(job: Job, burst: float) -> dict[str, ours.Conditions]:
     """Ours, and where it is asked for, ours with more to go by."""
-    step = REAL_STEP_S if job.real else SLOW_STEP_S if job.budget == MADE_BUDGETS[0] else STEP_S
-    plain = ours.Conditions(job.budget, burst, step, seed=job.seed)
+    plain = ours.Conditions(job.budget, burst, _step(job), seed=job.seed)
     runs = {OURS: plain}
     if job.world == "E":
         runs[UPDATED_AT] = replace(plain, stamps=True)
@@ -122,6 +122,14 @@ def _runs(job: Job, burst: float) -> dict[str, ours.Conditions]:
     if job.real and job.budget == REAL_BUDGETS[1] and job.world == semireal.ROWS[0]:
         runs[HALF] = replace(plain, hinted=0.5)
     return runs
+
+
+def _step(job: Job) -> float:
+    if job.real:
+        return REAL_STEP_S
+    if job.world == "B" and job.budget == MADE_BUDGETS[-1]:
+        return FINE_STEP_S
+    return SLOW_STEP_S if job.budget == MADE_BUDGETS[0] else STEP_S
 
 
 def _bounds(world: World, job: Job) -> dict[str, float]:

@@ -39,8 +39,10 @@ def main(argv: list[str]) -> int:
     options = _options(argv)
     wanted = _wanted(options)
     if options.page:
-        cells = [Cell.of(each) for each in json.loads(KEPT.read_text())]
+        cells = _kept()
     else:
+        if not (options.quick or options.only):
+            KEPT.unlink(missing_ok=True)  # a full run is of one state of the code
         cells = []
         began = perf_counter()
         for cell in _measured(wanted, processes=1 if options.quick else PROCESSES):
@@ -89,9 +91,15 @@ def _measured(wanted: list[Job], *, processes: int) -> Iterator[Cell]:
             yield done.result()
 
 
+def _kept() -> list[Cell]:
+    return [Cell.of(each) for each in json.loads(KEPT.read_text())] if KEPT.exists() else []
+
+
 def _keep(cells: list[Cell]) -> None:
+    """These instead of older ones of the same world, budget and seed."""
     KEPT.parent.mkdir(exist_ok=True)
-    KEPT.write_text(json.dumps([cell.plain() for cell in cells], indent=1) + "\n")
+    merged = {(cell.world, cell.budget, cell.seed): cell for cell in [*_kept(), *cells]}
+    KEPT.write_text(json.dumps([cell.plain() for cell in merged.values()], indent=1) + "\n")
 
 
 def _show(cell: Cell) -> None:
