@@ -70,8 +70,9 @@ class Updater:
         paths = os.pathsep.join(path for path in sys.path if path)
         command = [
             sys.executable,
-            "-m",
-            "cacheupdater",
+            "-c",
+            _RUN,
+            str(self._over),
             "run",
             "-c",
             str(self._file),
