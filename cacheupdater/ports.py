@@ -102,8 +102,12 @@ class Entry(NamedTuple):
 class Writer(Protocol):
     """Redis behind the fence: nothing older ever replaces something newer."""
 
-    async def token(self) -> int:
-        """Redis' time now, as a fence token. Taken before the database read begins."""
+    async def token(self, keys: Sequence[bytes] = ()) -> int:
+        """Redis' time now, as a fence token. Taken before the database read begins.
+
+        Good for these keys; without any, for all. Where keys live on several servers, each that has some of them is
+        asked, and the token stands for all of their times.
+        """
         ...
 
     async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:

@@ -19,6 +19,7 @@ class Result(Enum):
     TOO_OLD = "too_old"  # the load took longer than load_age, or the token is ahead of Redis' clock
     WRONG_TYPE = "wrong_type"  # the key holds another type than the namespace writes
     FAILED = "failed"  # Redis refused this one key, or its value could not be encoded
+    UNAVAILABLE = "unavailable"  # the server of this one key cannot take it now; others could take theirs
     BRAKED = "braked"  # a suspicious mass deletion: nothing was written
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.removals import Removals
     from cacheupdater.core.retry import Troubles
 
+_NOBODYS_FAULT = frozenset({Result.TOO_OLD, Result.UNAVAILABLE})  # tried for ever, more and more slowly
 AGES_MAX = 10_000  # between two reports, a second apart: more would not make the histogram truer
 
 
@@ -155,12 +156,12 @@ class Endings:
                     refused = claim.covering(Kind.CHANGE)._replace(not_before=now + answer.wait)
                     self._dedup.again(unit, [key], refused, now)
                 else:
-                    own = answer.result is not Result.TOO_OLD
+                    own = answer.result not in _NOBODYS_FAULT
                     failure = Failure(answer.why or answer.result.value, own)
                     self._retry(unit, key, claim, failure=failure, now=now)
 
     def _retry(self, unit: Unit, key: bytes, claim: Claim, *, failure: Failure, now: float) -> None:
-        """One key failed by its own fault: later again, or never again."""
+        """One key failed: later again; or never again, if it was its own fault too often."""
         if not self.troubles.failed(key, own=failure.own):
             self._dedup.again(unit, [key], claim._replace(not_before=now + self.troubles.delay(key)), now)
             return

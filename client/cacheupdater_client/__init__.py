@@ -3,15 +3,19 @@
     from cacheupdater_client import Redis
     r = Redis.from_url("redis://localhost", emit="unix:///run/cacheupdater/hints.sock")
 
-`cacheupdater_client.asyncio.Redis` is the same for asyncio. Importing this package loads redis-py and msgspec only.
+`RedisCluster` and `Sentinel` are the same for those, and `cacheupdater_client.asyncio` has all three for asyncio.
+Importing this package loads redis-py and msgspec only.
 """
 
 from __future__ import annotations
 
-from cacheupdater_client.redis import Redis, wrap
+from cacheupdater_client.cluster import RedisCluster
+from cacheupdater_client.redis import Redis
 from cacheupdater_client.sender import Stats, sender
+from cacheupdater_client.sentinel import Sentinel
+from cacheupdater_client.wrapping import wrap
 
-__all__ = ["Redis", "Stats", "close", "stats", "wrap"]
+__all__ = ["Redis", "RedisCluster", "Sentinel", "Stats", "close", "stats", "wrap"]
 
 
 def stats() -> Stats:

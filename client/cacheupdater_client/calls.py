@@ -1,4 +1,4 @@
-"""What both clients need around a call: where hints go, and the fenced script's arguments and answers.
+"""What all clients need around a call: where hints go, and the fenced script's arguments and answers.
 
 Plain functions without I/O, so that the sync and the asyncio client differ in nothing but `await`.
 """
@@ -6,9 +6,9 @@ Plain functions without I/O, so that the sync and the asyncio client differ in n
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import DataError, ResponseError
+from redis.exceptions import DataError, ResponseError, SlotNotCoveredError
 
 from cacheupdater_client import fence
 from cacheupdater_client.observe import NOWHERE, Hints
@@ -16,11 +16,12 @@ from cacheupdater_client.sender import sender
 from cacheupdater_client.settings import prefixes_of, target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cacheupdater_client.buffer import KeyEncoder
 
 TEXT, SHA = fence.INVALIDATE
+TIME = "return redis.call('TIME')"  # as a script it has a key, so that it finds the key's owner wherever its slot goes
 
 
 def hints_for(encoder: KeyEncoder, emit: str | None, only: Sequence[str | bytes] | None) -> Hints:
@@ -38,6 +39,33 @@ def names_of(encoder: KeyEncoder, keys: Iterable[object]) -> list[bytes]:
 def invalidations(names: Sequence[bytes]) -> Iterator[list[bytes | str | int]]:
     """What follows the sha, for each call of the script."""
     return map(fence.invalidate_args, fence.key_chunks(names))
+
+
+def by_owner(names: Sequence[bytes], owner_of: Callable[..., Any]) -> Iterator[tuple[Any, Sequence[bytes]]]:
+    """Nodes of a cluster and what each of them owns, cut as one node's calls are. None: redis-py must ask for the owner."""
+    shares: dict[Any, list[bytes]] = {}
+    for name in dict.fromkeys(names):
+        try:
+            owner = owner_of(name)
+        except SlotNotCoveredError:  # a table of an hour of need, or none yet
+            owner = None
+        shares.setdefault(owner, []).append(name)
+    return ((owner, chunk) for owner, share in shares.items() for chunk in fence.key_chunks(share))
+
+
+def invalidation(name: bytes) -> list[bytes | str | int]:
+    """What follows the sha, for one key: a cluster's script can have no more."""
+    return fence.invalidate_args([name])
+
+
+def times_of(reply: Any) -> list[Sequence[Any]]:
+    """What the asked nodes of a cluster said to TIME."""
+    return list(reply.values()) if isinstance(reply, dict) else [reply]
+
+
+def earliest(times: Iterable[Sequence[Any]]) -> int:
+    """The token of the clock that is behind the others: no owner of a key may take it for later than it is."""
+    return min(fence.token_of(int(seconds), int(micros)) for seconds, micros in times)
 
 
 def writing_through(

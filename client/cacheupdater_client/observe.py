@@ -2,7 +2,7 @@
 
 The clients call `returned` with each command and its reply, and `interrupted` when a command ended without one. A fault
 in here must not reach the application, which is none the wiser whether its command was observed. `Emitting` is what
-both clients do without waiting; each adds what it awaits, or does not.
+all clients do without waiting and `EmittingPipeline` what all pipelines do; each adds what it awaits, or does not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from redis.exceptions import ResponseError
+from redis.exceptions import CrossSlotTransactionError, ResponseError, WatchError
 
 from cacheupdater_client.commands import hints_of, rule_of
 from cacheupdater_client.wire import CHANGE
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("cacheupdater_client")
 
 Words: TypeAlias = "Sequence[object]"
+
+NOTHING_DONE = (WatchError, CrossSlotTransactionError)  # a transaction that ends so has changed nothing
 
 
 class Hints(Protocol):
@@ -56,6 +58,7 @@ class Emitting:
 
     _hints: Hints = NOWHERE
     _pipes: ClassVar[type]  # what the client's pipelines become
+    get_encoder: Any  # redis-py's
 
     def emit_to(self, hints: Hints) -> None:
         """Hints go there from now on."""
@@ -69,12 +72,32 @@ class Emitting:
         pipe.observe_with(self._hints)
         return pipe
 
-    def client(self) -> Any:
-        """As redis-py's: a client of one connection; its hints go where these go."""
-        plain: Any = super()
-        single = plain.client()
-        single.emit_to(self._hints)
-        return single
+
+class EmittingPipeline:
+    """Stands before a pipeline class of redis-py, and remembers which command stands where."""
+
+    _hints: Hints = NOWHERE
+    _queued: dict[int, Words]
+
+    def observe_with(self, hints: Hints) -> None:
+        """Hints go there from now on."""
+        self._hints = hints
+        self._queued = {}
+
+    def _taken(self) -> dict[int, Words]:
+        """What is about to be executed. Beyond the pipeline's length stands what was discarded."""
+        pipe: Any = self
+        queued, self._queued = self._queued, {}
+        return {at: words for at, words in queued.items() if at < len(pipe)}
+
+    def _done(self, queued: dict[int, Words], replies: Sequence[object]) -> None:
+        for at, words in queued.items():
+            if at < len(replies):
+                returned(self._hints, words, replies[at])
+
+    def _may_be_done(self, queued: dict[int, Words]) -> None:
+        for words in queued.values():
+            interrupted(self._hints, words)
 
 
 @cache
@@ -95,7 +118,11 @@ def give_way(cls: type, quick: type) -> None:
 
 def returned(hints: Hints, words: Words, reply: object) -> None:
     """The command has returned `reply`."""
-    if hints is NOWHERE or isinstance(reply, ResponseError):  # a pipeline hands errors back as replies
+    if hints is NOWHERE:
+        return
+    if isinstance(reply, Exception):  # a pipeline hands errors back as replies
+        if not isinstance(reply, ResponseError):
+            interrupted(hints, words)
         return
     try:
         for kind, keys in hints_of(words, reply):

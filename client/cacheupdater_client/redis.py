@@ -1,7 +1,8 @@
 """The drop-in `redis.Redis`: what it answers is redis-py's; what it reads and writes leaves hints.
 
 Only public seams are used: `execute_command` and `pipeline()`, and for pipelines `execute_command`, `execute` and
-`reset`; a pipeline's private stack is never read. `Observed` works over any subclass of `redis.Redis` (see `wrap`).
+their length; a pipeline's private stack is never read. `ObservedCommands` and `ObservedQueue` stand before any sync client
+and pipeline of redis-py (see `cluster`); `Observed` works over any subclass of `redis.Redis` (see `wrapping`).
 `Redis` adds shorter ways for the hottest commands; they are switched off in a subclass that has an `execute_command`
 of its own, so that it sees every command, as with redis-py.
 """
@@ -14,78 +15,81 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 from redis.client import Pipeline
-from redis.exceptions import NoScriptError, ResponseError, WatchError
+from redis.exceptions import NoScriptError, ResponseError
 
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
-from cacheupdater_client.fence import token_of
-from cacheupdater_client.observe import NOWHERE, Emitting, Hints, give_way, interrupted, observed, returned
+from cacheupdater_client.observe import (
+    NOTHING_DONE,
+    Emitting,
+    EmittingPipeline,
+    Words,
+    give_way,
+    interrupted,
+    returned,
+)
 from cacheupdater_client.wire import CHANGE, TOUCH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
 # its methods are looked up at each call, so that a tracer that patches it sees every command
 _plain = redis.Redis
 
 
-class ObservedPipeline(Pipeline):
-    """`redis.client.Pipeline`: remembers which command stands where, and leaves hints when `execute()` has returned."""
-
-    _hints: Hints = NOWHERE
-
-    def observe_with(self, hints: Hints) -> None:
-        """Hints go there from now on."""
-        self._hints = hints
-        self._queued: list[tuple[int, tuple[Any, ...]]] = []
+class ObservedQueue(EmittingPipeline):
+    """Stands before a sync pipeline: leaves hints when `execute()` has returned."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; a command after WATCH runs at once and is observed at once."""
+        plain: Any = super()
+        return self._seen(args, plain.execute_command, *args, **options)
+
+    def _seen(self, words: Words, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """What redis-py's `call` returns, which queues the command `words` or runs it."""
+        pipe: Any = self
+        at = len(pipe)
         try:
-            reply = super().execute_command(*args, **options)
+            reply = call(*args, **options)
         except ResponseError:
             raise
         except BaseException:
-            interrupted(self._hints, args)
+            interrupted(self._hints, words)
             raise
-        if reply is self:
-            self._queued.append((len(self) - 1, args))
+        if len(pipe) > at:
+            self._queued[at] = words
         else:
-            returned(self._hints, args, reply)
+            returned(self._hints, words, reply)
         return reply
 
-    def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002  redis-py's signature
+    def execute(self, *args: Any, **options: Any) -> Any:
         """As redis-py's."""
-        queued = self._queued
+        plain: Any = super()
+        queued = self._taken()
         try:
-            replies = super().execute(raise_on_error)
-        except WatchError:  # nothing was done
+            replies = plain.execute(*args, **options)
+        except NOTHING_DONE:
             raise
         except BaseException:  # some of it may have been done
-            for _, args in queued:
-                interrupted(self._hints, args)
+            self._may_be_done(queued)
             raise
-        for at, args in queued:
-            if at < len(replies):
-                returned(self._hints, args, replies[at])
+        self._done(queued, replies)
         return replies
 
-    def reset(self) -> None:  # type: ignore[override]  # so does redis-py's: RESET is no command of a pipeline
-        """As redis-py's; what was queued leaves no hints."""
-        self._queued = []
-        super().reset()
+
+class ObservedPipeline(ObservedQueue, Pipeline):
+    """`redis.client.Pipeline`, whose commands leave hints."""
 
 
-class Observed(Emitting, redis.Redis):
-    """`redis.Redis`, or a subclass of it, whose commands leave hints."""
-
-    _pipes = ObservedPipeline
+class ObservedCommands(Emitting):
+    """Stands before a sync client."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; hints follow the reply."""
+        plain: Any = super()
         try:
-            reply = super().execute_command(*args, **options)
+            reply = plain.execute_command(*args, **options)
         except ResponseError:
             raise
         except BaseException:  # a timeout, a lost connection, a signal's exception: it may have been done
@@ -103,15 +107,13 @@ class Observed(Emitting, redis.Redis):
         """
         names = calls.names_of(self.get_encoder(), keys)
         try:
-            for arguments in calls.invalidations(names):
-                calls.check(self._fenced(arguments))
+            self._invalidate(names)
         finally:
             self._hints.add_all(CHANGE, names)
 
-    def token(self) -> int:
-        """Redis' time, for `write_through`. Take it before the database is written."""
-        seconds, micros = self.time()
-        return token_of(seconds, micros)
+    def _invalidate(self, names: Sequence[bytes]) -> None:
+        for arguments in calls.invalidations(names):
+            calls.check(self._fenced(arguments))
 
     def write_through(self, key: Any, value: Any, *, ttl: float | timedelta, since: int) -> bool:
         """Sets the value just written to the database, unless something newer has happened since the token was taken.
@@ -132,6 +134,22 @@ class Observed(Emitting, redis.Redis):
             return self.execute_command("EVALSHA", calls.SHA, *arguments)
         except NoScriptError:  # a new or restarted Redis; EVAL runs the script and leaves it loaded
             return self.execute_command("EVAL", calls.TEXT, *arguments)
+
+
+class Observed(ObservedCommands, redis.Redis):
+    """`redis.Redis`, or a subclass of it, whose commands leave hints."""
+
+    _pipes = ObservedPipeline
+
+    def client(self) -> Any:
+        """As redis-py's: a client of one connection; its hints go where these go."""
+        single: Any = super().client()
+        single.emit_to(self._hints)
+        return single
+
+    def token(self, *_keys: Any) -> int:
+        """Redis' time, for `write_through`. Take it before the database is written. Keys matter to a cluster only."""
+        return calls.earliest([self.time()])
 
 
 class Redis(Observed):
@@ -186,18 +204,3 @@ class Redis(Observed):
         else:
             self._hints.miss(name)
         return value
-
-
-def wrap(client: Any, *, emit: str | None = "auto", only: Sequence[str | bytes] | None = None) -> Any:
-    """Makes an existing client, sync or asyncio, leave hints; returns the same object, which stays what it was."""
-    if isinstance(client, Pipeline):
-        raise TypeError("wrap the client that makes the pipelines")
-    if not isinstance(client, redis.Redis):
-        from cacheupdater_client.asyncio import wrap as wrap_asyncio  # noqa: PLC0415  it imports this module
-
-        return wrap_asyncio(client, emit=emit, only=only)
-    if not isinstance(client, Observed):
-        client.__class__ = Redis if type(client) is _plain else observed(type(client), Observed)
-    emitting: Any = client
-    emitting.emit_to(calls.hints_for(emitting.get_encoder(), emit, only))
-    return emitting

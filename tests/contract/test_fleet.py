@@ -14,13 +14,13 @@ BUDGET = 100.0
 
 
 class Real:
-    """A Redis server; time passes by making everything in the record older."""
+    """Redis; time passes by making everything in the record older."""
 
     record = "cacheupdater:fleet:shop:main"
 
-    def __init__(self, url):
+    def __init__(self, url, client):
         self.url = url
-        self.client = redis.asyncio.Redis.from_url(url, decode_responses=True)
+        self.client = client
         self.fleets = []
 
     def fleet(self):
@@ -65,9 +65,28 @@ class Memory:
         """Nothing is open."""
 
 
-@pytest.fixture(params=["redis", "memory"])
+def one_server(fixture):
+    url = fixture("redis_url")
+    return Real(url, redis.asyncio.Redis.from_url(url, decode_responses=True))
+
+
+def cluster(fixture):
+    servers = fixture("redis_cluster")
+    nodes = [redis.asyncio.cluster.ClusterNode("127.0.0.1", node.port) for node in servers.nodes]
+    return Real(servers.url, redis.asyncio.RedisCluster(startup_nodes=nodes, decode_responses=True))
+
+
+def sentinels(fixture):
+    servers = fixture("redis_sentinels")
+    return Real(servers.url, redis.asyncio.Redis(port=servers.primary().port, decode_responses=True))
+
+
+WORLDS = {"redis": one_server, "cluster": cluster, "sentinel": sentinels, "memory": lambda _: Memory()}
+
+
+@pytest.fixture(params=WORLDS)
 async def place(request):
-    place = Real(request.getfixturevalue("redis_url")) if request.param == "redis" else Memory()
+    place = WORLDS[request.param](request.getfixturevalue)
     yield place
     await place.close()
 

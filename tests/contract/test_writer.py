@@ -1,4 +1,5 @@
-"""What the pipeline may expect of a writer: one suite for Redis and for the fake that stands in for it."""
+"""What the pipeline may expect of a writer: one suite for Redis, a cluster of them, a primary that sentinels name, and
+for the fake that stands in for them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import asyncio
 import pytest
 import redis.asyncio
 
-from cacheupdater.adapters.writer_redis import RedisWriter
+from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.core.answers import DUPLICATE, TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
@@ -16,14 +17,14 @@ HOUR_MS = 3_600_000
 
 
 class Real:
-    """A Redis server with its application, and writers to it."""
+    """Redis with its application, and writers to it."""
 
-    def __init__(self, url):
+    def __init__(self, url, client):
         self.url = url
-        self.client = redis.asyncio.Redis.from_url(url)
+        self.client = client
 
     def writer(self, **options):
-        return RedisWriter(self.url, **options)
+        return writer_for(self.url, **options)
 
     async def get(self, key):
         kind = await self.client.type(key)
@@ -78,9 +79,28 @@ class Memory:
         pass
 
 
-@pytest.fixture(params=["redis", "memory"])
+def one_server(fixture):
+    url = fixture("redis_url")
+    return Real(url, redis.asyncio.Redis.from_url(url))
+
+
+def cluster(fixture):
+    servers = fixture("redis_cluster")
+    nodes = [redis.asyncio.cluster.ClusterNode("127.0.0.1", node.port) for node in servers.nodes]
+    return Real(servers.url, redis.asyncio.RedisCluster(startup_nodes=nodes))
+
+
+def sentinels(fixture):
+    servers = fixture("redis_sentinels")
+    return Real(servers.url, redis.asyncio.Redis(port=servers.primary().port))
+
+
+WORLDS = {"redis": one_server, "cluster": cluster, "sentinel": sentinels, "memory": lambda _: Memory()}
+
+
+@pytest.fixture(params=WORLDS)
 async def cache(request):
-    made = Real(request.getfixturevalue("redis_url")) if request.param == "redis" else Memory()
+    made = WORLDS[request.param](request.getfixturevalue)
     yield made
     await made.close()
 
@@ -121,7 +141,7 @@ async def test_write_is_a_duplicate_when_its_token_has_written(cache, writer):
 
 async def test_write_of_an_older_load_is_refused_when_another_updater_was_newer(cache, writer):
     other = cache.writer()
-    older, newer = await writer.token(), await other.token()
+    older, newer = await writer.token([b"k"]), await other.token([b"k"])
     assert await other.write(newer, [Entry(b"k", b"new", HOUR_MS)]) == [WRITTEN]
     [answer] = await writer.write(older, [Entry(b"k", b"old", HOUR_MS)])
     assert answer.result is Result.REFUSED

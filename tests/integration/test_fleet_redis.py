@@ -7,6 +7,7 @@ import random
 
 import pytest
 import redis.asyncio
+from redis.crc import key_slot
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
 from cacheupdater.core.price.shares import CLAIM_LIFE, Owner
@@ -133,6 +134,69 @@ async def test_a_server_that_hangs_or_is_gone_is_unavailable_in_time(redis_serve
         await fleet.leave("main")
 
 
-def test_an_address_that_is_none_is_a_misconfiguration():
+RESUMED_S = 10.0  # a death is noticed after one second, the vote takes another; the machine may be busy
+
+
+async def until_granted(fleet):
+    """How long it took until an exchange worked again."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        try:
+            await fleet.exchange("main", offer(1.0))
+        except Unavailable:
+            assert loop.time() - began < RESUMED_S
+            await asyncio.sleep(0.1)
+        else:
+            return loop.time() - began
+
+
+@pytest.mark.parametrize("end", ["kill", "pause"])
+async def test_fleet_in_a_cluster_finds_the_successor_of_a_dead_node(redis_cluster, fleets, end):
+    fleet = fleets(redis_cluster.url)
+    await fleet.exchange("main", offer(1.0))
+    node = redis_cluster.owner(RECORD)
+    getattr(node, end)()
+    with pytest.raises(Unavailable):
+        await fleet.exchange("main", offer(1.0))
+    await until_granted(fleet)
+    redis_cluster.heal()
+
+
+async def test_fleet_in_a_cluster_follows_its_record_and_brings_its_script(redis_cluster, fleets):
+    fleet = fleets(redis_cluster.url)
+    await fleet.exchange("main", offer(1.0))
+    before = redis_cluster.owner(RECORD)
+    redis_cluster.migrate_slot(key_slot(RECORD.encode()), another(redis_cluster.primaries(), before))
+    assert await until_granted(fleet) < 1.0
+    redis_cluster.tell(redis_cluster.owner(RECORD), "SCRIPT", "FLUSH")
+    assert await until_granted(fleet) < 1.0
+    assert redis_cluster.tell(redis_cluster.owner(RECORD), "EXISTS", RECORD) == 1
+
+
+def another(nodes, than):
+    return next(node for node in nodes if node is not than)
+
+
+async def test_fleet_under_sentinels_leaves_a_primary_that_was_replaced(redis_sentinels, fleets):
+    fleet = fleets(redis_sentinels.url)
+    await fleet.exchange("main", offer(1.0))
+    after = await asyncio.to_thread(redis_sentinels.failover)  # the one before still takes writes
+    redis_sentinels.tell(after, "DEL", RECORD)
+    await fleet.exchange("main", offer(1.0))
+    assert redis_sentinels.tell(after, "EXISTS", RECORD) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:x/0",
+        "redis+cluster://",
+        "redis+cluster://h?no_such=1",
+        "redis+sentinel://h",
+        "http://h",
+    ],
+)
+def test_an_address_that_is_none_is_a_misconfiguration(url):
     with pytest.raises(Misconfigured, match="Redis URL"):
-        RedisFleet("redis://127.0.0.1:x/0", "shop")
+        RedisFleet(url, "shop")

@@ -275,7 +275,7 @@ async def test_cancelled_calls_never_leave_their_replies_to_others(writer):
 async def test_token_is_given_out_once_when_two_connections_read_the_same_microsecond(writer):
     first = await writer.token()
     coming = range(first, first + 100_000_000, 1000)  # the next 100 ms, as if other sessions had read them
-    writer._issued.update(dict.fromkeys(coming, writer._sessions[0]))
+    writer._node._issued.update(dict.fromkeys(coming, writer._node._sessions[0]))
     assert await writer.token() not in coming
 
 

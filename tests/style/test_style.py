@@ -19,7 +19,7 @@ MODULE_LINES = 400
 PARAMETERS = 6
 SAYS_ANY = ("adapters",)  # where foreign signatures need it
 # redis-py types its commands, not its seams
-CLIENT_SEAMS = {"redis.py", "asyncio.py", "observe.py", "calls.py"}
+CLIENT_SEAMS = {"redis.py", "cluster.py", "sentinel.py", "wrapping.py", "observe.py", "calls.py"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
 
 

@@ -13,6 +13,7 @@ from functools import wraps
 from engine_story import limits, namespace
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
+from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
@@ -82,10 +83,17 @@ class Writer(MemoryWriter):
         super().__init__(server)
         self.tokens = 0
         self.invalidation_errors = []
+        self.away = set()  # keys of a node that is not there
 
-    async def token(self):
+    async def write(self, token, entries):
+        said = await super().write(token, [each for each in entries if each.key not in self.away])
+        there = iter(said)
+        gone = Answer(Result.UNAVAILABLE, why="127.0.0.1:7001 failed a moment ago")
+        return [gone if each.key in self.away else next(there) for each in entries]
+
+    async def token(self, keys=()):
         self.tokens += 1
-        return await super().token()
+        return await super().token(keys)
 
     async def invalidate(self, keys):
         if self.invalidation_errors:

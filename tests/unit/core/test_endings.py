@@ -52,10 +52,11 @@ def test_key_with_five_errors_of_its_own_is_quarantined(answer):
     [
         lambda story, unit, at: story.end(unit, at, Result.REFUSED),
         lambda story, unit, at: story.end(unit, at, Result.TOO_OLD),
+        lambda story, unit, at: story.end(unit, at, Result.UNAVAILABLE),
         lambda story, unit, at: story.fail(unit, at, own=False),
         lambda story, unit, at: story.step(at + 3.0),
     ],
-    ids=["refused", "too old", "timeout or connection", "evicted"],
+    ids=["refused", "too old", "unavailable", "timeout or connection", "evicted"],
 )
 def test_what_is_not_a_fault_of_the_key_never_quarantines_it(end):
     story = Story(backlog_age=1000.0)
@@ -83,6 +84,25 @@ def test_retries_wait_longer_and_longer_but_never_more_than_two_seconds():
 
     assert waits[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
     assert max(waits) <= 2.0 + 1e-9
+
+
+def test_key_whose_server_is_away_is_tried_more_and_more_slowly_and_its_neighbours_are_finished():
+    story = Story(backlog_age=1000.0)
+    story.touch(A, B, at=0.0)
+    story.engine.on_answers(story.start(0.0), [WRITTEN, Answer(Result.UNAVAILABLE, why="node away")], 0.0)
+    now, waits = 0.0, []
+    for _ in range(12):
+        again = story.engine._dedup.seats[B].claim.not_before
+        waits.append(again - now)
+        now = again
+        unit = story.start(now)
+        assert unit.keys == [B]
+        story.end(unit, now, Result.UNAVAILABLE)
+
+    assert waits[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert waits[-1] == pytest.approx(2.0)
+    assert story.count("refreshes", "unavailable") == 13
+    assert len(story.engine.quarantine) == 0
 
 
 def test_hints_of_a_failed_head_pass_to_the_tail_with_its_delay():

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 from redis.asyncio.client import Pipeline
-from redis.exceptions import NoScriptError, ResponseError, WatchError
+from redis.exceptions import NoScriptError, ResponseError
 
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
-from cacheupdater_client.fence import token_of
-from cacheupdater_client.observe import NOWHERE, Emitting, Hints, give_way, interrupted, observed, returned
+from cacheupdater_client.observe import (
+    NOTHING_DONE,
+    Emitting,
+    EmittingPipeline,
+    give_way,
+    interrupted,
+    returned,
+)
 from cacheupdater_client.wire import CHANGE, TOUCH
 
 if TYPE_CHECKING:
@@ -27,22 +33,18 @@ if TYPE_CHECKING:
 _plain = redis.asyncio.Redis  # its methods are looked up at each call: see cacheupdater_client.redis
 
 
-class ObservedPipeline(Pipeline):
-    """Remembers which command stands where, and leaves hints when `execute()` has returned."""
-
-    _hints: Hints = NOWHERE
-
-    def observe_with(self, hints: Hints) -> None:
-        """Hints go there from now on."""
-        self._hints = hints
-        self._queued: list[tuple[int, tuple[Any, ...]]] = []
+class ObservedQueue(EmittingPipeline):
+    """Stands before an asyncio pipeline: leaves hints when `execute()` has returned."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's: the pipeline, or after WATCH an awaitable reply."""
-        reply = super().execute_command(*args, **options)
-        if reply is not self:
+        plain: Any = super()
+        pipe: Any = self
+        at = len(pipe)
+        reply = plain.execute_command(*args, **options)
+        if len(pipe) == at:
             return self._observe(args, reply)
-        self._queued.append((len(self) - 1, args))
+        self._queued[at] = args
         return reply
 
     async def _observe(self, args: tuple[Any, ...], pending: Any) -> Any:
@@ -56,37 +58,33 @@ class ObservedPipeline(Pipeline):
         returned(self._hints, args, reply)
         return reply
 
-    async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002  redis-py's signature
+    async def execute(self, *args: Any, **options: Any) -> Any:
         """As redis-py's."""
-        queued = self._queued
+        plain: Any = super()
+        queued = self._taken()
         try:
-            replies = await super().execute(raise_on_error)
-        except WatchError:  # nothing was done
+            replies = await plain.execute(*args, **options)
+        except NOTHING_DONE:
             raise
         except BaseException:  # some of it may have been done
-            for _, args in queued:
-                interrupted(self._hints, args)
+            self._may_be_done(queued)
             raise
-        for at, args in queued:
-            if at < len(replies):
-                returned(self._hints, args, replies[at])
+        self._done(queued, replies)
         return replies
 
-    async def reset(self) -> None:  # type: ignore[override]  # so does redis-py's: RESET is no command of a pipeline
-        """As redis-py's; what was queued leaves no hints."""
-        self._queued = []
-        await super().reset()
+
+class ObservedPipeline(ObservedQueue, Pipeline):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two
+    """`redis.asyncio.client.Pipeline`, whose commands leave hints."""
 
 
-class Observed(Emitting, redis.asyncio.Redis):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two
-    """`redis.asyncio.Redis`, or a subclass of it, whose commands leave hints."""
-
-    _pipes = ObservedPipeline
+class ObservedCommands(Emitting):
+    """Stands before an asyncio client."""
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; hints follow the reply."""
+        plain: Any = super()
         try:
-            reply = await super().execute_command(*args, **options)
+            reply = await plain.execute_command(*args, **options)
         except ResponseError:
             raise
         except BaseException:  # cancelled, timed out, connection lost: it may have been done
@@ -104,15 +102,13 @@ class Observed(Emitting, redis.asyncio.Redis):  # type: ignore[misc]  # redis-py
         """
         names = calls.names_of(self.get_encoder(), keys)
         try:
-            for arguments in calls.invalidations(names):
-                calls.check(await self._fenced(arguments))
+            await self._invalidate(names)
         finally:
             self._hints.add_all(CHANGE, names)
 
-    async def token(self) -> int:
-        """Redis' time, for `write_through`. Take it before the database is written."""
-        seconds, micros = await self.time()
-        return token_of(seconds, micros)
+    async def _invalidate(self, names: Sequence[bytes]) -> None:
+        for arguments in calls.invalidations(names):
+            calls.check(await self._fenced(arguments))
 
     async def write_through(self, key: Any, value: Any, *, ttl: float | timedelta, since: int) -> bool:
         """Sets the value just written to the database, unless something newer has happened since the token was taken.
@@ -132,6 +128,22 @@ class Observed(Emitting, redis.asyncio.Redis):  # type: ignore[misc]  # redis-py
             return await self.execute_command("EVALSHA", calls.SHA, *arguments)
         except NoScriptError:  # a new or restarted Redis; EVAL runs the script and leaves it loaded
             return await self.execute_command("EVAL", calls.TEXT, *arguments)
+
+
+class Observed(ObservedCommands, redis.asyncio.Redis):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two
+    """`redis.asyncio.Redis`, or a subclass of it, whose commands leave hints."""
+
+    _pipes = ObservedPipeline
+
+    def client(self) -> Any:
+        """As redis-py's: a client of one connection; its hints go where these go."""
+        single: Any = super().client()
+        single.emit_to(self._hints)
+        return single
+
+    async def token(self, *_keys: Any) -> int:
+        """Redis' time, for `write_through`. Take it before the database is written. Keys matter to a cluster only."""
+        return calls.earliest([await self.time()])
 
 
 class Redis(Observed):
@@ -186,16 +198,3 @@ class Redis(Observed):
         else:
             self._hints.miss(name)
         return value
-
-
-def wrap(client: Any, *, emit: str | None, only: Sequence[str | bytes] | None) -> Any:
-    """The asyncio half of `cacheupdater_client.wrap`."""
-    if isinstance(client, Pipeline) or not isinstance(client, redis.asyncio.Redis):
-        raise TypeError(
-            f"wrap takes redis.Redis and redis.asyncio.Redis clients, not {type(client).__name__}"
-        )
-    if not isinstance(client, Observed):
-        client.__class__ = Redis if type(client) is _plain else observed(type(client), Observed)
-    emitting: Any = client
-    emitting.emit_to(calls.hints_for(emitting.get_encoder(), emit, only))
-    return emitting

@@ -1,0 +1,66 @@
+"""What Redis' replies mean: an answer of the fence, a fault of a key, or a server that refuses for now.
+
+Both kinds of writer read replies with these; nothing here waits or remembers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from redis import exceptions as redis_errors
+
+from cacheupdater.core import answers
+from cacheupdater.core.answers import Answer, Result
+from cacheupdater.errors import Faulty
+from cacheupdater_client import fence
+
+_ANSWERS: dict[fence.Outcome, Answer] = {
+    fence.WRITTEN: answers.WRITTEN,
+    fence.UNCHANGED: answers.UNCHANGED,
+    fence.DUPLICATE: answers.DUPLICATE,
+    fence.TOO_OLD: answers.TOO_OLD,
+    fence.WRONG_TYPE: answers.WRONG_TYPE,
+}
+TOO_BIG = Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")
+
+# Errors of the server, not of a key. Redis 6.2 wraps them in a line of its own, so they are looked for anywhere.
+_SERVER_TROUBLE = re.compile(
+    r"\b(OOM|READONLY|LOADING|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|NOPERM|NOAUTH)\b"
+    r"|no permission|user executing the script can't"
+)
+
+_CODES = {
+    redis_errors.OutOfMemoryError: "OOM",
+    redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.NoPermissionError: "NOPERM",
+    redis_errors.MasterDownError: "MASTERDOWN",
+    redis_errors.ClusterDownError: "CLUSTERDOWN",
+    redis_errors.TryAgainError: "TRYAGAIN",
+    redis_errors.MovedError: "MOVED",
+    redis_errors.AskError: "ASK",
+}
+
+
+def is_trouble(text: str) -> bool:
+    """Whether the server refuses for now, whatever the key."""
+    return _SERVER_TROUBLE.search(text) is not None
+
+
+def text_of(error: redis_errors.ResponseError) -> str:
+    """What the server said, with the code that redis-py turns into a type and takes away."""
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return f"{code} {error}"
+    return str(error)
+
+
+def answer_of(outcome: fence.Outcome, token: int) -> Answer:
+    """What the fence did with one key."""
+    answer = _ANSWERS.get(outcome)
+    if answer is not None:
+        return answer
+    if isinstance(outcome, fence.Refused):
+        return Answer(Result.REFUSED, wait=outcome.wait_after(token))
+    if isinstance(outcome, fence.Failed):
+        return Answer(Result.FAILED, why=outcome.text)
+    raise Faulty(f"Redis gave an answer that no script of ours gives: {outcome}")

@@ -1,0 +1,211 @@
+"""A few connections to one server, and the fence's calls over them.
+
+Each writer of this package has a `Node` per server. A token is a reading of one server's clock, so it is good only on
+the connection that read it: a *session* is one socket's life, and when it is over, so are its tokens. A restarted or
+replaced server therefore never sees a token of the clock before it.
+
+They are connections of our own, because the application's habits (long timeouts, ten retries) would hold up every unit
+behind one hung server: here a call is over after half a second, whatever happens. Not done here: which server has a
+key, retries of writes, what an answer means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions as redis_errors
+from redis.asyncio.connection import ConnectionPool
+
+from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater_client import fence
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+_pack: Callable[[tuple[Any, ...]], bytes] | None
+try:
+    from hiredis import pack_command
+
+    _pack = pack_command  # 40 ns an argument; redis-py's asyncio connection packs in Python, ten times slower
+except ImportError:
+    _pack = None
+
+# connecting and the answer together; a token and a write leave a head 2 of its 3 seconds
+CALL_TIMEOUT_S = 0.5
+CONNECT_TIMEOUT_S = 0.3  # so that a connect leaves time for the call
+CONNECTIONS = 4  # two to four batches in flight saturate a Redis core
+TOKENS_MAX = 16_384  # tokens remembered: far more loads than can be under way within load_age
+
+ASKING = ("ASKING",)
+
+
+def connector(url: str) -> Callable[[], Any]:
+    """Makes connections that are not open yet. Raises Misconfigured where redis-py cannot read the URL."""
+    try:
+        # RESP2: nothing here needs more, and it keeps redis-py's relaxed maintenance timeouts away
+        pool: Any = ConnectionPool.from_url(
+            url, protocol=2, socket_timeout=None, socket_connect_timeout=CONNECT_TIMEOUT_S
+        )
+        pool.make_connection()
+    except (ValueError, TypeError, redis_errors.RedisError) as e:
+        raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
+    connect: Callable[[], Any] = pool.make_connection
+    return connect
+
+
+class Session:
+    """One socket's life. Commands take turns; after the first trouble it is over and never used again."""
+
+    def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
+        self._make = make
+        self._connection: Any = None  # redis-py's own: half of it has no types
+        self._turn = asyncio.Lock()
+        self.over = False
+
+    @property
+    def is_new(self) -> bool:
+        return not self.over and self._connection is None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._turn.locked()
+
+    async def call(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """One reply per command; an error reply is returned, not raised."""
+        async with self._turn:
+            if self.over:
+                raise redis_errors.ConnectionError("the connection was lost")
+            try:
+                connection = self._connection or await self._connect()
+                packed = [piece for command in commands for piece in self._packed(command)]
+                await connection.send_packed_command(packed, check_health=False)
+                return [await self._reply(connection) for _ in commands]
+            except BaseException:  # a cancelled call too: a reply left unread would answer the next command
+                await self.end()
+                raise
+
+    async def _connect(self) -> Any:
+        self._connection = await self._make()
+        await self._connection.connect()
+        return self._connection
+
+    def _packed(self, command: Sequence[Any]) -> Sequence[bytes]:
+        return self._connection.pack_command(*command) if _pack is None else (_pack(tuple(command)),)
+
+    async def _reply(self, connection: Any) -> Any:
+        try:
+            return await connection.read_response()
+        except redis_errors.ResponseError as e:
+            return e
+
+    async def end(self) -> None:
+        """Closes the socket at once."""
+        self.over = True
+        if self._connection is not None:
+            await self._connection.disconnect(nowait=True)
+
+
+class Node:
+    """One server, and the tokens that it gave. Raises redis-py's errors; `one_call` around it makes them ours."""
+
+    def __init__(self, make: Callable[[], Awaitable[Any]], *, connections: int = CONNECTIONS) -> None:
+        """`make` finds the server and makes a connection to it, not open yet."""
+        self._make = make
+        self._sessions = [Session(make) for _ in range(connections)]
+        self._next = 0
+        self._issued: dict[int, Session] = {}
+        self._closed = False
+
+    async def token(self) -> int | redis_errors.ResponseError:
+        """The server's time now, or what it says instead."""
+        session, [time] = await self.ask([("TIME",)])
+        if isinstance(time, redis_errors.ResponseError):
+            return time
+        token = fence.token_of(int(time[0]), int(time[1]))
+        while token in self._issued:  # two sessions may read the same microsecond
+            token += 1000
+        self._issued[token] = session
+        if len(self._issued) > TOKENS_MAX:
+            del self._issued[next(iter(self._issued))]
+        return token
+
+    def session_of(self, token: int) -> Session | None:
+        """The connection on which a token is good, while it is."""
+        session = self._issued.get(token)
+        return None if session is None or session.over else session
+
+    async def evaluate(
+        self,
+        script: fence.Script,
+        calls: Sequence[Sequence[Any]],
+        session: Session | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Any]:
+        """The replies, on that connection or on any. A server that does not know the script gets it, and again only
+        what it did not run. `asking` tells a node of a cluster that it has been named for these keys."""
+        window = [("EVALSHA", script.sha, *args) for args in calls]
+        if session is None:
+            session, replies = await self.ask(_sent(window, asking=asking))
+        else:
+            replies = await session.call(_sent(window, asking=asking))
+        replies = replies[int(asking) :: 1 + asking]
+        unknown = [i for i, reply in enumerate(replies) if isinstance(reply, redis_errors.NoScriptError)]
+        if unknown:
+            load = ("SCRIPT", "LOAD", script.text)
+            loaded, *again = await session.call(
+                [load, *_sent([window[i] for i in unknown], asking=asking)],
+            )
+            for i, reply in zip(unknown, again[int(asking) :: 1 + asking], strict=True):
+                replies[i] = loaded if isinstance(loaded, redis_errors.ResponseError) else reply
+        return replies
+
+    async def ask(self, commands: Sequence[Sequence[Any]]) -> tuple[Session, list[Any]]:
+        """The replies of any connection. What is asked here does no harm when it is done twice."""
+        if self._closed:
+            raise Unavailable("the writer is closed")
+        session = self._pick()
+        was_new = session.is_new
+        try:
+            return session, await session.call(commands)
+        except redis_errors.ConnectionError:
+            if was_new:
+                raise
+        # Redis had closed this idle connection in the meantime, and others perhaps too: once more on a new one
+        session = self._pick(new=True)
+        return session, await session.call(commands)
+
+    async def end(self) -> None:
+        """Ends the connections, and with them all tokens. The next call makes new ones."""
+        for session in self._sessions:
+            await session.end()
+
+    async def close(self) -> None:
+        """Calls under way and later ones are unavailable."""
+        self._closed = True
+        await self.end()
+
+    def _pick(self, *, new: bool = False) -> Session:
+        """The next idle session, or just the next; a session that is over gives its place to a new one."""
+        self._sessions = [Session(self._make) if each.over else each for each in self._sessions]
+        self._next = (self._next + 1) % len(self._sessions)
+        order = self._sessions[self._next :] + self._sessions[: self._next]
+        return next((each for each in order if (each.is_new if new else not each.is_busy)), order[0])
+
+
+def _sent(window: Sequence[Sequence[Any]], *, asking: bool) -> Sequence[Sequence[Any]]:
+    return [command for call in window for command in (ASKING, call)] if asking else window
+
+
+@asynccontextmanager
+async def one_call() -> AsyncIterator[None]:
+    """Bounds one exchange and tells its failures in our words."""
+    try:
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            yield
+    except (TimeoutError, redis_errors.TimeoutError) as e:
+        raise Unavailable(f"Redis did not answer within {CALL_TIMEOUT_S:g} s") from e
+    except (OSError, redis_errors.RedisError) as e:
+        raise Unavailable(f"Redis cannot be used: {e}") from e

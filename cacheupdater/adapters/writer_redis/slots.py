@@ -1,0 +1,229 @@
+"""Which node of a cluster has a key, as far as we know.
+
+A cluster's writer looks here before each call and tells what it was told: that a slot has moved, that a key has gone
+ahead of its slot, that a node is silent. What is known is a `View` that never changes; when more is learned, the next
+one takes its place, and a token remembers the view it was taken under. Any node that is known is asked, seeds too, so
+one that answers is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis import exceptions as redis_errors
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+
+from cacheupdater.adapters.writer_redis.sessions import CALL_TIMEOUT_S, Node, Session, connector
+from cacheupdater.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cacheupdater.core.cache_url import Cluster
+
+LEARN_EVERY_S = 0.25  # a cluster in trouble is not asked more often
+LEARN_S = (
+    0.25  # for nodes to answer, once some are known; a caller may wait for it before its own half second
+)
+ASK_MAX = 8  # nodes asked at a time; the next time others
+ASIDE_MAX = 10_000  # keys known to be ahead of their slot
+ASIDE_S = 2.0  # usually a slot has arrived long before; and then the key is found there too
+SILENCE_S = 0.5  # a node that failed is left alone for so long, so that no unit waits for it
+
+Place = tuple[str, int]
+
+
+class Member(Node):
+    """A primary of the cluster."""
+
+    def __init__(self, place: Place, url: str) -> None:
+        self.place = place
+        self._connect = connector(url)
+        self._silent_until = 0.0
+        super().__init__(self._connection)
+
+    def __str__(self) -> str:
+        return "{}:{}".format(*self.place)
+
+    def may_be_asked(self, now: float) -> bool:
+        """False shortly after a failure. Once that is over one caller finds out whether it still fails."""
+        if not self._silent_until:
+            return True
+        if now < self._silent_until:
+            return False
+        self._silent_until = now + SILENCE_S
+        return True
+
+    def failed(self, now: float) -> None:
+        self._silent_until = now + SILENCE_S
+
+    def answered(self) -> None:
+        self._silent_until = 0.0
+
+    async def _connection(self) -> Any:
+        return self._connect()
+
+
+class View(NamedTuple):
+    """What is known at a moment."""
+
+    owners: Sequence[Member | None]  # by slot
+    aside: Mapping[bytes, Member]  # keys that are ahead of their slot, on its way to this node
+
+    def home(self, key: bytes) -> Member | None:
+        return (self.aside.get(key) if self.aside else None) or self.owners[key_slot(key)]
+
+    def homes(self) -> set[Member]:
+        return {each for each in (*set(self.owners), *self.aside.values()) if each is not None}
+
+
+class Slots:
+    """Where keys are, in one cluster."""
+
+    def __init__(self, address: Cluster) -> None:
+        """Raises Misconfigured where redis-py cannot read what the URL says of nodes."""
+        self._address = address
+        self._members: dict[Place, Member] = {}
+        self._owners: list[Member | None] = []
+        self._aside: dict[bytes, tuple[Member, float]] = {}
+        self._doubted = False
+        self._hint: Place | None = None  # who was named last as an owner knows best
+        self._turn = asyncio.Lock()
+        self._again = 0.0
+        self._why = "nothing in time"
+        self._rotation = 0
+        connector(address.url("127.0.0.1", 1))
+
+    async def view(self) -> View:
+        """What is known now; asks first where there is doubt. Raises Unavailable when nothing is known."""
+        if not self._owners:
+            async with self._turn:
+                if not self._owners:
+                    await self._learn()
+        elif self._doubted and not self._turn.locked() and self._now() >= self._again:
+            async with self._turn:  # others go on with what is known
+                with suppress(Unavailable):  # whoever answers may still be written to
+                    await self._learn()
+        if self._aside:
+            self._expire()
+        return View(self._owners, {key: member for key, (member, _) in self._aside.items()})
+
+    def doubt(self) -> None:
+        """Something is not as it was."""
+        self._doubted = True
+
+    def moved(self, key: bytes, error: redis_errors.MovedError, said_by: Member) -> None:
+        """A slot has another owner. Known at once for this slot; the rest is asked for."""
+        place = self._place(error, said_by)
+        self._aside.pop(key, None)
+        owners = self._owners.copy()
+        owners[error.slot_id] = self._member(place)
+        self._owners, self._hint, self._doubted = owners, place, True
+
+    def gone_ahead(self, key: bytes, error: redis_errors.AskError, said_by: Member) -> None:
+        """This key is looked for elsewhere, while its slot is on the way there."""
+        member = self._member(self._place(error, said_by))
+        self._aside.pop(key, None)
+        self._aside[key] = member, self._now() + ASIDE_S
+        if len(self._aside) > ASIDE_MAX:
+            del self._aside[next(iter(self._aside))]
+
+    async def close(self) -> None:
+        for member in self._members.values():
+            await member.close()
+
+    # --- asking -----------------------------------------------------------------------------------------
+
+    async def _learn(self) -> None:
+        if self._now() < self._again:
+            raise Unavailable(f"no node of the Redis Cluster was of help a moment ago; one said: {self._why}")
+        self._again = self._now() + LEARN_EVERY_S
+        hint, self._hint = self._hint, None
+        others = list(dict.fromkeys([*self._members, *self._address.seeds]))
+        self._rotation += ASK_MAX
+        start = self._rotation % len(others)
+        for places in ([hint] if hint else [], (others[start:] + others[:start])[:ASK_MAX]):
+            ranges = await self._first(places)
+            if ranges:
+                await self._adopt(ranges)
+                return
+        raise Unavailable(f"no node of the Redis Cluster says who has which keys; one says: {self._why}")
+
+    async def _first(self, places: Sequence[Place]) -> list[tuple[int, int, Place]]:
+        """What the first of them says that knows of all slots; else what the one says that knows of most."""
+        best: list[tuple[int, int, Place]] = []
+        asked = [asyncio.ensure_future(self._ask(place)) for place in places]
+        try:
+            within = LEARN_S if self._owners else CALL_TIMEOUT_S
+            for answer in asyncio.as_completed(asked, timeout=within):
+                said = await answer
+                best = max(best, said, key=_known)
+                if _known(best) == REDIS_CLUSTER_HASH_SLOTS:
+                    break
+        except TimeoutError:
+            pass  # those that answered have to do
+        finally:
+            for each in asked:
+                each.cancel()
+        return best
+
+    async def _ask(self, place: Place) -> list[tuple[int, int, Place]]:
+        """(first slot, last slot, owner); nothing where it cannot be asked."""
+        connect = connector(self._address.url(*place))
+
+        async def make() -> Any:
+            return connect()
+
+        session = Session(make)
+        try:
+            [said] = await session.call([("CLUSTER", "SLOTS")])
+        except (OSError, redis_errors.RedisError) as e:
+            said = e
+        finally:
+            await session.end()
+        if isinstance(said, Exception):
+            self._why = str(said)
+            return []
+        # a node that does not know its own name leaves it out
+        return [
+            (int(first), int(last), ((owner[0] or b"").decode() or place[0], int(owner[1])))
+            for first, last, owner, *_ in said
+        ]
+
+    async def _adopt(self, ranges: Iterable[tuple[int, int, Place]]) -> None:
+        owners: list[Member | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        for first, last, place in ranges:
+            owners[first : last + 1] = [self._member(place)] * (last + 1 - first)
+        self._owners, self._doubted = owners, None in owners
+        staying = View(owners, {key: member for key, (member, _) in self._aside.items()}).homes()
+        for member in [each for each in self._members.values() if each not in staying]:
+            del self._members[member.place]
+            await member.end()  # its tokens are void
+
+    # --- bookkeeping ------------------------------------------------------------------------------------
+
+    def _member(self, place: Place) -> Member:
+        member = self._members.get(place)
+        if member is None:
+            member = self._members[place] = Member(place, self._address.url(*place))
+        return member
+
+    @staticmethod
+    def _place(error: redis_errors.AskError, said_by: Member) -> Place:
+        """A node that does not know the other's name means: the same host as mine."""
+        return (error.host if error.host not in {"", "?"} else said_by.place[0]), error.port
+
+    def _expire(self) -> None:
+        now = self._now()
+        for key in [key for key, (_, until) in self._aside.items() if until <= now]:
+            del self._aside[key]
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _known(ranges: Sequence[tuple[int, int, Place]]) -> int:
+    return sum(last + 1 - first for first, last, _ in ranges)

@@ -1,0 +1,155 @@
+"""The writer port where one primary has all keys: a server by itself, or whomever the sentinels name.
+
+Every unit asks for a token before its load and writes through here afterwards: a hundred keys share a script, a few
+scripts one exchange. When the sentinels name another primary, the connections to the one before are left, and their
+tokens are void: it may take writes for some seconds more, but nobody reads them.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions as redis_errors
+
+from cacheupdater.adapters.writer_redis.replies import TOO_BIG, answer_of, is_trouble, text_of
+from cacheupdater.adapters.writer_redis.sentinel import Vote
+from cacheupdater.adapters.writer_redis.sessions import CONNECTIONS, Node, Session, connector, one_call
+from cacheupdater.core import answers, cache_url
+from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater_client import fence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.answers import Answer
+    from cacheupdater.ports import Entry
+
+WINDOW = 4  # chunks sent before their answers are read: at most 4 MiB on the way
+
+
+class RedisWriter:
+    """Redis behind the fence, by URL: redis://, rediss://, unix://, redis+sentinel://; as `cache_url` says.
+
+    `hold_off_ms` must cover the lag of replicas, if loads read from them. With `replace`, a value of another type at
+    a key gives way; without, it stays and the answer is wrong type.
+    """
+
+    def __init__(
+        self, url: str, *, connections: int = CONNECTIONS, hold_off_ms: int = 0, replace: bool = False
+    ) -> None:
+        self._where = _place(url)
+        self._node = Node(self._where.connection, connections=connections)
+        self._hold_off_ms = hold_off_ms
+        self._replace = replace
+
+    async def token(self, keys: Sequence[bytes] = ()) -> int:  # noqa: ARG002  one server has them all
+        """Redis' time now. Good for `write` as long as its connection lives."""
+        async with one_call():
+            await self._leave_a_former_primary()
+            token = await self._node.token()
+        if isinstance(token, redis_errors.ResponseError):
+            raise await self._trouble(text_of(token)) from token
+        return token
+
+    async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:
+        """One answer per entry. All are too old when the token's connection is gone, or it was never ours."""
+        async with one_call():
+            await self._leave_a_former_primary()
+        session = self._node.session_of(token)
+        if session is None:
+            return [answers.TOO_OLD] * len(entries)
+        cuts = list(fence.chunks(entries))
+        calls = [
+            fence.commit_args(token, cut, hold_off_ms=self._hold_off_ms, replace=self._replace)
+            for cut in cuts
+            if _fits(cut)
+        ]
+        outcomes = iter(await self._run(fence.COMMIT, calls, session))
+        said: list[Answer] = []
+        for cut in cuts:
+            if _fits(cut):
+                said += [answer_of(each, token) for each in islice(outcomes, len(cut))]
+            else:
+                said.append(TOO_BIG)
+        return said
+
+    async def invalidate(self, keys: Sequence[bytes]) -> None:
+        """Removes the values and raises their floors. When it raises, some of the keys may be done: do all again."""
+        calls = [
+            fence.invalidate_args(chunk, hold_off_ms=self._hold_off_ms) for chunk in fence.key_chunks(keys)
+        ]
+        async with one_call():
+            await self._leave_a_former_primary()
+        for outcome in await self._run(fence.INVALIDATE, calls, None):
+            if isinstance(outcome, fence.Failed):
+                raise Faulty(f"Redis could not invalidate a key: {outcome.text}")
+
+    async def close(self) -> None:
+        """Ends the connections; calls under way and later ones are unavailable."""
+        await self._node.close()
+        await self._where.close()
+
+    async def _run(
+        self, script: fence.Script, calls: Sequence[Sequence[Any]], session: Session | None
+    ) -> list[fence.Outcome]:
+        """The outcomes of all calls, a window of them in each exchange; `None` = on any connection."""
+        outcomes: list[fence.Outcome] = []
+        for at in range(0, len(calls), WINDOW):
+            async with one_call():
+                replies = await self._node.evaluate(script, calls[at : at + WINDOW], session)
+            for reply in replies:
+                if isinstance(reply, redis_errors.ResponseError):
+                    raise await self._trouble(text_of(reply)) from reply
+                outcomes += fence.outcomes(reply)
+        for outcome in outcomes:
+            if isinstance(outcome, fence.Failed) and is_trouble(outcome.text):
+                raise await self._trouble(outcome.text)
+        return outcomes
+
+    async def _leave_a_former_primary(self) -> None:
+        if await self._where.has_changed():
+            await self._node.end()
+
+    async def _trouble(self, text: str) -> Unavailable | Faulty:
+        """The error for what the server said. A demoted server is left: its name may lead elsewhere by now."""
+        if "READONLY" in text:
+            await self._node.end()
+        if text.startswith("MOVED"):
+            return Unavailable(
+                f"this Redis is a node of a cluster, write redis+cluster:// in its URL: {text}"
+            )
+        if is_trouble(text):
+            return Unavailable(f"Redis refuses for now: {text}")
+        return Faulty(f"Redis does not accept this call: {text}")
+
+
+class _Fixed:
+    """A server that is always at the same place."""
+
+    def __init__(self, url: str) -> None:
+        self._connect = connector(url)
+
+    async def connection(self) -> Any:
+        return self._connect()
+
+    async def has_changed(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _place(url: str) -> _Fixed | Vote:
+    try:
+        address = cache_url.parse(url)
+    except Misconfigured as e:
+        raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
+    if isinstance(address, cache_url.Cluster):
+        raise Misconfigured("this writer does not follow a cluster; ClusterWriter does")
+    return _Fixed(url) if isinstance(address, cache_url.One) else Vote(address)
+
+
+def _fits(cut: fence.Entries) -> bool:
+    """What is too big for any call is a cut of its own."""
+    return len(cut) > 1 or fence.fits(cut[0])

@@ -1,0 +1,301 @@
+"""A Redis Cluster of one's own: six local servers, three primaries with a replica each, to break and to reshape.
+
+Tests use it where one node is not enough; it is made by `CLUSTER` commands alone, so a `redis-server` is all it needs.
+Its nodes are `RedisServer`s: kill, start, pause and resume them as you like, then `wait_until_settled`. A node that is
+started again remembers its place (its keys are gone, as after any crash). Silence of a second counts as death, so a
+replica takes over within about two. Moving a slot can be done step by step, with tests looking in between.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
+
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+from redis.exceptions import RedisError
+
+from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.testing.redis_telling import Telling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from cacheupdater.testing.redis_telling import Reply, Word
+
+SILENCE_MS = 1000  # a node that is silent for so long is taken for dead (redis' own default is 15 s)
+SETTLE_TIMEOUT_S = 30.0  # usually 2 to 4 s after a start or a death, on a busy machine more
+_BUS = 10_000  # nodes speak to each other at their port plus this
+_ATTEMPTS = 20  # looks for a port that is free together with its bus
+_HANDOVERS = 3  # tries of one, and
+_ATTEMPT_S = 5.5  # redis gives each up after five seconds
+_POLL_S = 0.02
+
+
+class Node(NamedTuple):
+    """One line of what a node says of the cluster."""
+
+    server: RedisServer
+    flags: frozenset[str]  # "master" or "slave", "fail", ...
+    slots: tuple[range, ...]
+    primary: str  # id of the one that it copies; "-" for a primary
+    id: str
+
+    def has(self, slot: int) -> bool:
+        return any(slot in part for part in self.slots)
+
+
+class RedisCluster:
+    """Started by `start` or `with`; slots are shared out evenly."""
+
+    def __init__(
+        self,
+        executable: Path | None = None,
+        *,
+        primaries: int = 3,
+        replicas: int = 1,
+        options: Sequence[str] = (),
+    ) -> None:
+        """`replicas` of each primary; `options` as on the command line of every node.
+
+        The slots of other nodes stay usable while one is gone; `--cluster-require-full-coverage yes` is Redis'
+        own default.
+        """
+        ours = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENCE_MS)]
+        ours += ["--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no"]
+        ours += ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]
+        count = primaries * (1 + replicas)
+        self.nodes = tuple(RedisServer(executable, options=[*ours, *options]) for _ in range(count))
+        self._primaries = primaries
+        self._ids: dict[str, RedisServer] = {}
+        self._telling = Telling()
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Returns when every node knows every slot's owner and every replica has its copy."""
+        for node in self.nodes:
+            _start_with_bus(node)
+        self._ids = {self._telling.text(node, "CLUSTER", "MYID"): node for node in self.nodes}
+        ids = {node: each for each, node in self._ids.items()}
+        edges = [each * REDIS_CLUSTER_HASH_SLOTS // self._primaries for each in range(self._primaries + 1)]
+        for epoch, node in enumerate(self.nodes, 1):
+            self.tell(node, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
+            self.tell(self.nodes[0], "CLUSTER", "MEET", "127.0.0.1", node.port)
+        for node, (first, end) in zip(self.nodes, pairwise(edges), strict=False):
+            self.tell(node, "CLUSTER", "ADDSLOTS", *range(first, end))
+        self._wait("all know each other", lambda: all(self._knows_all(node) for node in self.nodes))
+        for at, node in enumerate(self.nodes[self._primaries :]):
+            self.tell(node, "CLUSTER", "REPLICATE", ids[self.nodes[at % self._primaries]])
+        self.wait_until_settled()
+        return self
+
+    def close(self) -> None:
+        """Ends all nodes and removes what they left on disk."""
+        self._telling.close()
+        for node in self.nodes:
+            node.kill()  # nothing to save, and no failover in between
+            node.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def heal(self) -> None:
+        """Well, whatever a test did: all nodes run, each is a primary or a whole copy, no slot is on its way, no key.
+
+        Slots stay where they were moved to.
+        """
+        for node in self.nodes:
+            node.resume()
+            if not self._telling.runs(node):
+                node.kill()
+                node.start()
+        self.wait_until_settled()
+        for node in self.primaries():
+            for slot in self._on_their_way(node):
+                self.tell(node, "CLUSTER", "SETSLOT", slot, "STABLE")
+        self.flush()
+
+    def flush(self) -> None:
+        """No key, no script."""
+        for node in self.primaries():
+            self.tell(node, "FLUSHALL")
+        for node in self.nodes:
+            if self._telling.runs(node):
+                self.tell(node, "SCRIPT", "FLUSH")
+
+    def wait_until_settled(self) -> None:
+        """Until all running nodes agree on who owns what, and each of them copies or is copied."""
+        self._wait("all agree", self._is_settled)
+
+    # --- who is who -------------------------------------------------------------------------------------
+
+    def owner(self, of: int | bytes | str) -> RedisServer:
+        """The primary of a slot, or of a key's slot."""
+        slot = of if isinstance(of, int) else key_slot(of.encode() if isinstance(of, str) else of)
+        return next(each.server for each in self.view() if each.has(slot))
+
+    def primaries(self) -> list[RedisServer]:
+        """Those that own slots and run."""
+        return [each.server for each in self.view() if each.slots and self._telling.runs(each.server)]
+
+    def replicas(self, of: RedisServer) -> list[RedisServer]:
+        """The copies of a primary that run."""
+        view = self.view()
+        [primary] = [each.id for each in view if each.server is of]
+        return [each.server for each in view if each.primary == primary and self._telling.runs(each.server)]
+
+    def view(self, asked: RedisServer | None = None) -> list[Node]:
+        """The cluster as one node sees it: the given one, else the first that runs."""
+        asked = asked or next(node for node in self.nodes if self._telling.runs(node))
+        said = self._telling.text(asked, "CLUSTER", "NODES")
+        return [self._node(line.split()) for line in said.splitlines()]
+
+    # --- reshaping --------------------------------------------------------------------------------------
+
+    def promote(self, replica: RedisServer) -> None:
+        """Hand over in order (`CLUSTER FAILOVER`): the replica becomes the primary. Returns when all know.
+
+        Nodes vote for the same pair only every two seconds, and an attempt lasts five: sooner it takes so long.
+        """
+        for _ in range(_HANDOVERS):
+            self.tell(replica, "CLUSTER", "FAILOVER")
+            with suppress(TimeoutError):
+                self._wait("the replica owns slots", lambda: replica in self.primaries(), _ATTEMPT_S)
+                break
+        self.wait_until_settled()
+
+    def migration(self, slot: int, to: RedisServer) -> Migration:
+        """The move of a slot, to be done step by step."""
+        return Migration(self, slot, self.owner(slot), to)
+
+    def migrate_slot(self, slot: int, to: RedisServer) -> None:
+        """The whole move at once."""
+        move = self.migration(slot, to)
+        move.begin()
+        move.move_keys()
+        move.finish()
+
+    def id_of(self, server: RedisServer) -> str:
+        """The name of a node among nodes."""
+        return next(each for each, node in self._ids.items() if node is server)
+
+    def tell(self, node: RedisServer, *command: Word) -> Reply:
+        """One command to one node; the reply as bytes. Errors are raised."""
+        return self._telling.tell(node, *command)
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _node(self, words: list[str]) -> Node:
+        """`id address flags primary ping pong epoch link slot-or-range...`; [...] is a slot on its way."""
+        edges = [each.partition("-") for each in words[8:] if not each.startswith("[")]
+        slots = tuple(range(int(first), int(last or first) + 1) for first, _, last in edges)
+        return Node(self._ids[words[0]], frozenset(words[2].split(",")), slots, words[3], words[0])
+
+    def _knows_all(self, node: RedisServer) -> bool:
+        with suppress(KeyError):  # in a handshake a node has a name that it loses
+            view = self.view(node)
+            owned = sum(map(len, (part for each in view for part in each.slots)))
+            return len(view) == len(self.nodes) and owned == REDIS_CLUSTER_HASH_SLOTS
+        return False
+
+    def _is_settled(self) -> bool:
+        running = [node for node in self.nodes if self._telling.runs(node)]
+        views = [self.view(node) for node in running]
+        roles = {frozenset((each.id, each.primary, each.slots) for each in view) for view in views}
+        if len(roles) != 1:
+            return False
+        flags = [each.flags for view in views for each in view if each.server in running]
+        return not any(each & {"fail", "fail?", "handshake"} for each in flags) and all(
+            map(self._is_well, running)
+        )
+
+    def _is_well(self, node: RedisServer) -> bool:
+        """It answers for its slots; a copy is whole."""
+        if "cluster_state:ok" not in self._telling.text(node, "CLUSTER", "INFO"):
+            return False
+        role = self._telling.words(node, "ROLE")
+        return role[0] == "master" or role[3] == "connected"
+
+    def _on_their_way(self, node: RedisServer) -> list[int]:
+        said = self._telling.text(node, "CLUSTER", "NODES")
+        words = next(line for line in said.splitlines() if "myself" in line).split()[8:]
+        return [int(each[1:].split("-")[0]) for each in words if each.startswith("[")]
+
+    def _wait(self, what: str, is_so: Callable[[], bool], within: float = SETTLE_TIMEOUT_S) -> None:
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            with suppress(RedisError, OSError, StopIteration):
+                if is_so():
+                    return
+            time.sleep(_POLL_S)
+        raise TimeoutError(f"the cluster did not come so far within {within:g} s: {what}")
+
+
+class Migration:
+    """A slot on its way from one primary to another. Each step may be called alone; in between both nodes have it."""
+
+    def __init__(self, cluster: RedisCluster, slot: int, source: RedisServer, to: RedisServer) -> None:
+        self.slot = slot
+        self.source = source
+        self.to = to
+        self._cluster = cluster
+
+    def begin(self) -> None:
+        """From now on the source answers ASK for keys that it has not."""
+        ids = {node: self._cluster.id_of(node) for node in (self.source, self.to)}
+        self._cluster.tell(self.to, "CLUSTER", "SETSLOT", self.slot, "IMPORTING", ids[self.source])
+        self._cluster.tell(self.source, "CLUSTER", "SETSLOT", self.slot, "MIGRATING", ids[self.to])
+
+    def move_keys(self, keys: Sequence[bytes] | None = None) -> None:
+        """These keys, or all that the slot has."""
+        if keys is None:
+            found = self._cluster.tell(self.source, "CLUSTER", "GETKEYSINSLOT", self.slot, 1_000_000)
+            keys = cast("list[bytes]", found)
+        if keys:
+            where = ("127.0.0.1", self.to.port, "", 0, 5000)
+            self._cluster.tell(self.source, "MIGRATE", *where, "REPLACE", "KEYS", *keys)
+
+    def finish(self) -> None:
+        """The new owner first, as Redis' documentation says; from now on the source answers MOVED."""
+        owner = self._cluster.id_of(self.to)
+        for node in (self.to, self.source):
+            self._cluster.tell(node, "CLUSTER", "SETSLOT", self.slot, "NODE", owner)
+
+    def undo(self) -> None:
+        """The slot stays where it was; keys that went already are brought back."""
+        back = Migration(self._cluster, self.slot, self.to, self.source)
+        self._cluster.tell(self.source, "CLUSTER", "SETSLOT", self.slot, "STABLE")
+        back.move_keys()
+        self._cluster.tell(self.to, "CLUSTER", "SETSLOT", self.slot, "STABLE")
+
+
+def _start_with_bus(node: RedisServer) -> None:
+    """The bus needs a port of its own, so a port that the system would give is not always one."""
+    for _ in range(_ATTEMPTS):
+        node.port = random.randrange(20_000, 32_000)  # noqa: S311  no secret; below the range of outgoing connections
+        if _is_free(node.port) and _is_free(node.port + _BUS):
+            with suppress(RuntimeError):  # somebody was quicker
+                node.start()
+                return
+    raise RuntimeError("no pair of free ports for a cluster node")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,14 @@
+"""The drop-in `redis.asyncio.sentinel.Sentinel`: the clients that it makes leave hints."""
+
+from __future__ import annotations
+
+from redis.asyncio import sentinel
+
+from cacheupdater_client.asyncio.redis import Redis
+from cacheupdater_client.sentinel import EmittingSentinel
+
+
+class Sentinel(EmittingSentinel, sentinel.Sentinel):
+    """`redis.asyncio.sentinel.Sentinel` whose clients leave hints: see `cacheupdater_client.sentinel`."""
+
+    _clients = Redis

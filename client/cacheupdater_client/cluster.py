@@ -1,0 +1,89 @@
+"""The drop-in `redis.cluster.RedisCluster`, built as `cacheupdater_client.redis` is.
+
+A call counts once, on however many nodes it runs and however often redis-py repeats it because a slot has moved: hints
+follow the outermost call. The clients of single nodes that redis-py keeps beneath leave none.
+
+Each node has a fence of its own: the script takes one key and runs where the key lives, on that node's clock.
+"""
+# redis-py types its commands, but not the seams that are used here
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import redis.cluster
+from redis.exceptions import RedisClusterException, RedisError
+
+from cacheupdater_client import calls
+from cacheupdater_client.redis import ObservedCommands, ObservedQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ObservedPipeline(ObservedQueue, redis.cluster.ClusterPipeline):
+    """`redis.cluster.ClusterPipeline`. Three of its commands go past `execute_command`."""
+
+    def exists(self, *keys: Any) -> Any:
+        """As redis-py's."""
+        return self._seen(("EXISTS", *keys), super().exists, *keys)
+
+    def delete(self, *names: Any) -> Any:
+        """As redis-py's."""
+        return self._seen(("DEL", *names), super().delete, *names)
+
+    def unlink(self, *names: Any) -> Any:
+        """As redis-py's."""
+        return self._seen(("UNLINK", *names), super().unlink, *names)
+
+
+class Observed(ObservedCommands, redis.cluster.RedisCluster):
+    """`redis.cluster.RedisCluster`, or a subclass of it, whose commands leave hints."""
+
+    _pipes = ObservedPipeline
+
+    def token(self, *keys: Any) -> int:
+        """Redis' time, for `write_through`. Take it before the database is written, and name the keys if you know them.
+
+        It is compared with times of the key's own node, so it must not be ahead of that node's clock: then a change
+        that came after the token would look older, and be overwritten. So each key's primary is asked; of several, or
+        of all primaries where no key is named, the earliest time is taken. A token that is too early is safe: at worst
+        `write_through` removes a value that it could have set.
+        """
+        names = calls.names_of(self.get_encoder(), keys)
+        if not names:
+            return calls.earliest(calls.times_of(self.time(target_nodes=self.PRIMARIES)))
+        return calls.earliest(self.execute_command("EVAL", calls.TIME, 1, name) for name in names)
+
+    def _invalidate(self, names: Sequence[bytes]) -> None:
+        """A node that fails does not keep the others from it; the first error is raised in the end."""
+        failure: Exception | None = None
+        for owner, share in calls.by_owner(names, self.get_node_from_key):
+            try:
+                self._invalidate_at(owner, share)
+            except (RedisError, RedisClusterException) as e:
+                failure = failure or e
+        if failure is not None:
+            raise failure
+
+    def _invalidate_at(self, owner: Any, names: Sequence[bytes]) -> None:
+        pipe = self.pipeline()
+        for name in names:  # the owner is named: redis-py would ask the server where a script's keys stand
+            pipe.execute_command("EVALSHA", calls.SHA, *calls.invalidation(name), target_nodes=owner)
+        replies = pipe.execute(raise_on_error=False)
+        for at, name in enumerate(names):
+            if isinstance(replies[at], Exception):  # its node does not know the script, say
+                replies[at] = self._fenced(calls.invalidation(name))
+        for reply in replies:
+            calls.check(reply)
+
+
+class RedisCluster(Observed):
+    """`redis.cluster.RedisCluster` that leaves hints. `emit` and `only` as for `Redis`."""
+
+    def __init__(
+        self, *args: Any, emit: str | None = "auto", only: Sequence[str | bytes] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self.emit_to(calls.hints_for(self.get_encoder(), emit, only))

@@ -1,0 +1,58 @@
+"""`wrap`: makes a client that exists already leave hints; of redis-py's, and of a user's class over one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import redis
+import redis.asyncio
+import redis.asyncio.cluster
+import redis.cluster
+
+from cacheupdater_client import asyncio, calls, cluster
+from cacheupdater_client import redis as single
+from cacheupdater_client.asyncio import cluster as asyncio_cluster
+from cacheupdater_client.asyncio import redis as asyncio_single
+from cacheupdater_client.observe import Emitting, observed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class _Kind(NamedTuple):
+    plain: type
+    ours: type  # what a plain one becomes
+    observed: type  # what stands before a user's subclass
+
+
+_KINDS = (
+    _Kind(redis.Redis, single.Redis, single.Observed),
+    _Kind(redis.RedisCluster, cluster.RedisCluster, cluster.Observed),
+    _Kind(redis.asyncio.Redis, asyncio.Redis, asyncio_single.Observed),
+    _Kind(redis.asyncio.RedisCluster, asyncio.RedisCluster, asyncio_cluster.Observed),
+)
+_PIPELINES = (
+    redis.client.Pipeline,
+    redis.asyncio.client.Pipeline,
+    redis.cluster.ClusterPipeline,
+    redis.asyncio.cluster.ClusterPipeline,
+)
+
+
+def wrap(client: Any, *, emit: str | None = "auto", only: Sequence[str | bytes] | None = None) -> Any:
+    """Makes an existing client, sync or asyncio, of one Redis or a cluster, leave hints.
+
+    Returns the same object, which stays what it was.
+    """
+    if isinstance(client, _PIPELINES):
+        raise TypeError("wrap the client that makes the pipelines")
+    kind = next((kind for kind in _KINDS if isinstance(client, kind.plain)), None)
+    if kind is None:
+        raise TypeError(
+            f"wrap takes redis-py's Redis and RedisCluster clients, sync and asyncio, not {type(client).__name__}"
+        )
+    if not isinstance(client, Emitting):
+        cls: Any = type(client)
+        client.__class__ = kind.ours if cls is kind.plain else observed(cls, kind.observed)
+    client.emit_to(calls.hints_for(client.get_encoder(), emit, only))
+    return client

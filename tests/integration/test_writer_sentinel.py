@@ -1,0 +1,132 @@
+"""The writer where sentinels name the primary: another one by order and by death, sentinels that fail themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from cluster_story import entries, results
+
+from cacheupdater.adapters.writer_redis import sentinel, writer_for
+from cacheupdater.core.answers import TOO_OLD, WRITTEN
+from cacheupdater.errors import Misconfigured, Unavailable
+
+RESUMED_S = 5.0
+LOOKS_S = 1.5  # the writer looks once a second
+
+
+@pytest.fixture
+async def writer(redis_sentinels):
+    made = writer_for(redis_sentinels.url)
+    yield made
+    await made.close()
+
+
+async def until_written(writer, value):
+    """Refreshes until one has landed; how long that took."""
+    began = time.monotonic()
+    while True:
+        try:
+            if await results(writer, [b"k"], value) == ["written"]:
+                return time.monotonic() - began
+        except Unavailable:
+            pass
+        assert time.monotonic() - began < RESUMED_S
+        await asyncio.sleep(0.02)
+
+
+async def test_primary_replaced_by_order_is_left_though_it_still_takes_writes(redis_sentinels, writer):
+    assert await results(writer, [b"k"], b"a") == ["written"]
+    token = await writer.token()
+    before = redis_sentinels.primary()
+    after = await asyncio.to_thread(redis_sentinels.failover)
+    assert redis_sentinels.tell(before, "ROLE")[0] == b"master"
+
+    await asyncio.sleep(LOOKS_S)
+    assert await writer.write(token, entries([b"k"], b"old")) == [TOO_OLD]
+    assert await until_written(writer, b"b") < RESUMED_S
+    assert redis_sentinels.tell(after, "GET", b"k") == b"b"
+    assert await writer.write(token, entries([b"k"], b"old")) == [TOO_OLD]
+    await writer.invalidate([b"k"])
+    assert redis_sentinels.tell(after, "GET", b"k") is None
+
+
+async def test_writes_go_on_within_five_seconds_when_the_primary_dies(redis_sentinels, writer):
+    assert await results(writer, [b"k"], b"a") == ["written"]
+    tokens = [await writer.token() for _ in range(8)]
+    dead = redis_sentinels.primary()
+    dead.kill()
+    with pytest.raises(Unavailable):
+        await writer.token()
+
+    assert await until_written(writer, b"b") < RESUMED_S
+    assert redis_sentinels.primary() is not dead
+    assert redis_sentinels.tell(redis_sentinels.primary(), "GET", b"k") == b"b"
+    for token in tokens:
+        assert await writer.write(token, entries([b"k"], b"old")) == [TOO_OLD]
+
+
+async def test_demoted_primary_is_left_when_it_refuses_a_write(redis_sentinels, writer, monkeypatch):
+    assert await results(writer, [b"k"], b"a") == ["written"]
+    monkeypatch.setattr(sentinel, "LOOK_EVERY_S", 60.0)
+    token = await writer.token()
+    before = redis_sentinels.primary()
+    await asyncio.to_thread(redis_sentinels.failover)
+    redis_sentinels.demote(before)
+    with pytest.raises(Unavailable, match="READONLY"):
+        await writer.write(token, entries([b"k"], b"old"))
+    assert await writer.write(token, entries([b"k"], b"old")) == [TOO_OLD]
+    assert await until_written(writer, b"b") < RESUMED_S
+
+
+async def test_sentinels_that_are_frozen_or_dead_do_not_hold_up_the_writer(redis_sentinels):
+    frozen, dead, well = redis_sentinels.sentinels
+    frozen.pause()
+    dead.kill()
+    writer = writer_for(redis_sentinels.url)
+    began = time.monotonic()
+    assert await results(writer, [b"k"]) == ["written"]
+    assert time.monotonic() - began < 0.9
+    well.pause()
+    for _ in range(3):
+        await asyncio.sleep(0.5)
+        assert await results(writer, [b"k"]) == ["unchanged"]  # the primary needs no sentinel
+    await writer.close()
+
+
+async def test_name_that_no_sentinel_knows_is_unavailable_and_says_so(redis_sentinels):
+    writer = writer_for(redis_sentinels.url.replace("/main/", "/mian/"))
+    with pytest.raises(Unavailable, match="no sentinel names a primary called mian"):
+        await writer.token()
+    await writer.close()
+
+
+async def test_writer_keeps_to_the_database_of_its_url(redis_sentinels):
+    writer = writer_for(redis_sentinels.url.removesuffix("0") + "3")
+    assert await writer.write(await writer.token(), entries([b"k"])) == [WRITTEN]
+    assert redis_sentinels.tell(redis_sentinels.primary(), "GET", b"k") is None
+    assert b"db3" in redis_sentinels.tell(redis_sentinels.primary(), "INFO", "keyspace")
+    await writer.close()
+
+
+async def test_user_and_password_are_for_the_primary_and_not_for_the_sentinels(redis_sentinels):
+    primary = redis_sentinels.primary()
+    redis_sentinels.tell(primary, "ACL", "SETUSER", "updater", "on", ">s@cret", "~*", "+@all")
+    writer = writer_for(redis_sentinels.url.replace("://", "://updater:s%40cret@"))
+    assert await results(writer, [b"k"]) == ["written"]
+    await writer.close()
+    wrong = writer_for(redis_sentinels.url.replace("://", "://updater:hunter2@"))
+    with pytest.raises(Unavailable, match=r"(?i)password") as caught:
+        await wrong.token()
+    assert "hunter2" not in str(caught.value)
+    await wrong.close()
+    redis_sentinels.tell(primary, "ACL", "DELUSER", "updater")
+
+
+@pytest.mark.parametrize(
+    "url", ["redis+sentinel://x", "redis+sentinel://x/main/one", "redis+sentinel://x/m?no=1"]
+)
+async def test_url_that_cannot_work_is_refused_at_once(url):
+    with pytest.raises(Misconfigured):
+        writer_for(url)

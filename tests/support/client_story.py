@@ -1,0 +1,61 @@
+"""What the tests of the clients share: an updater's ear, and one face for sync and asyncio clients."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+
+import redis
+
+import cacheupdater_client
+from cacheupdater_client.wire import Hello, decode_pack, mailbox
+
+
+class Ear:
+    """What an updater in this process hears."""
+
+    def __init__(self, name):
+        self.url = f"memory://{name}"
+        self._box = mailbox(name)
+        self._box.open(Hello(3, []))
+
+    def heard(self):
+        """All hints since the last call: how often each kind and key."""
+        cacheupdater_client.close(5)
+        counts = Counter()
+        for _, payload in self._box.take():
+            pack = decode_pack(payload)
+            for key, count in zip(pack.keys, pack.counts or [1] * len(pack.keys), strict=True):
+                counts[pack.kind, key] += count
+        return counts
+
+
+class Both:
+    """A client of either kind behind the asyncio client's face, so that one story tests both."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def __getattr__(self, name):
+        found = getattr(self.client, name)
+        if name in {"pipeline", "client", "get_encoder"}:
+            return lambda *args, **options: Both(found(*args, **options))
+
+        async def call(*args, **options):
+            reply = found(*args, **options)
+            return await reply if inspect.iscoroutine(reply) else reply
+
+        return call
+
+
+def outcome(call):
+    """What a call returns or raises, in a form that can be compared."""
+    try:
+        reply = call()
+    except redis.RedisError as e:
+        return type(e), str(e)
+    return (
+        [outcome(lambda each=each: each) for each in reply]
+        if isinstance(reply, list)
+        else (type(reply), str(reply))
+    )
