@@ -20,3 +20,7 @@ class Unavailable(CacheUpdaterError):
 
 class Faulty(CacheUpdaterError):
     """This very work fails (its keys, its statement, its rows); trying all of it again will not help."""
+
+
+class Stuck(CacheUpdaterError):
+    """Something that this process cannot repair has stopped it from working; start it again."""

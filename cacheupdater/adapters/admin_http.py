@@ -17,6 +17,8 @@ import asyncio
 import ipaddress
 import json
 import logging
+import os
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -38,6 +40,7 @@ ANSWER_S = 30.0  # to make and send a page: thousands of namespaces over a slow 
 CONNECTIONS_MAX = 32  # a scraper, probes and a few people; beyond it connections are closed unheard
 CLOSE_S = 1.0  # for requests that are under way when closing
 
+UNIX = "unix://"
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON = "application/json"
 _log = logging.getLogger(__name__)
@@ -61,27 +64,27 @@ class AdminServer:
     def __init__(
         self, listen: str, *, metrics: Metrics, ready: Conditions, pages: Pages | None = None
     ) -> None:
-        """`listen` is host:port; with port 0 the system chooses one, see `port` after `start`."""
-        try:
-            parts = urlsplit(f"//{listen}")
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host, port = None, None
-        if not host or port is None:
-            raise Misconfigured(f"admin: listen: {listen!r} is not host:port")
-        self.host, self.port = host, port
+        """`listen` is host:port; with port 0 the system chooses one, see `port` after `start`. Or unix:///path, for a
+        worker whose pages its parent collects."""
+        self._path = listen.removeprefix(UNIX) if listen.startswith(UNIX) else None
+        self.host, self.port = ("localhost", 0) if self._path else _host_and_port(listen)
         self._metrics = metrics
         self._ready = ready
         self._pages = pages or {}
         # Of a page that is only for this machine, a foreign name in Host means that a browser was tricked into
         # asking (DNS rebinding). On other addresses the names under which pods are asked cannot be known here.
-        self._names = {*_LOOPBACK_NAMES, host} if _is_loopback(host) else None
+        self._names = {*_LOOPBACK_NAMES, self.host} if _is_loopback(self.host) else None
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[None]] = set()
         self._rendering = asyncio.Lock()  # one page of metrics at a time: each may be megabytes
 
     async def start(self) -> None:
         """Listen, or raise Misconfigured."""
+        if self._path:
+            with suppress(FileNotFoundError):  # a worker that was killed has left its own
+                os.unlink(self._path)  # noqa: PTH108  pathlib's is refused in coroutines, and this takes no time
+            self._server = await asyncio.start_unix_server(self._connected, self._path, limit=HEAD_BYTES_MAX)
+            return
         try:
             self._server = await asyncio.start_server(
                 self._connected, self.host, self.port, limit=HEAD_BYTES_MAX
@@ -164,6 +167,17 @@ class AdminServer:
         ready = all(conditions.values())
         body = json.dumps({"ready": ready, "conditions": conditions}).encode()
         return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, body, _JSON)
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{listen}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or port is None:
+        raise Misconfigured(f"admin: listen: {listen!r} is not host:port")
+    return host, port
 
 
 def _parse(head: bytes) -> _Request:

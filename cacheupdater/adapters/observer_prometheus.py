@@ -21,11 +21,14 @@ from cacheupdater.core.automaton import Action
 from cacheupdater.core.hints import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from cacheupdater.core.metrics import Metric
 
 OTHER = "other"
+PARTITIONS_MAX = (
+    10_000  # a fleet for millions of reads a second has hundreds; each costs ten series where it is owned
+)
 
 _IO_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _AGE_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
@@ -45,6 +48,8 @@ _KINDS = tuple(kind.name.lower() for kind in Kind)
 _RESULTS = (*(result.value for result in Result), "evicted", "error", "late")
 _DROPS = ("unknown", "backlog", "aged", "quarantined")
 _ERRORS = ("unavailable", "faulty")
+_LOST = ("retention", "reset")
+_COMMIT_FAILURES = ("rebalance", "unavailable", "denied")
 _REJECTS = (
     # packs
     *("garbage", "too_large", "unknown_version"),
@@ -110,6 +115,23 @@ DECLARED: dict[Metric, Declared] = {
     "scan_offset": Declared("gauge", "Packs before this offset were read.", "partition"),
     "done_offset": Declared("gauge", "Packs before this offset are finished.", "partition"),
     "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
+    "partitions": Declared("gauge", "Partitions of the topic; it grows when some are added."),
+    "lag": Declared(
+        "gauge", "Packs on the queue that are not finished, where this process owns them.", "partition"
+    ),
+    "rebalances": Declared("counter", "How often the group has shared out the partitions."),
+    "lost_packs": Declared(
+        "counter",
+        "Packs that were gone from the queue before they were read; a topic that was made anew counts as one at least.",
+        reason="reason",
+        reasons=_LOST,
+    ),
+    "commit_failures": Declared(
+        "counter",
+        "Commits that came to nothing; after a rebalance that is harmless.",
+        reason="reason",
+        reasons=_COMMIT_FAILURES,
+    ),
 }
 
 _Family: TypeAlias = prometheus.Counter | prometheus.Gauge | prometheus.Histogram
@@ -123,15 +145,18 @@ class PrometheusObserver:
     def __init__(
         self, *, version: str, namespaces: Iterable[str], partitions: int, sources: Iterable[str] = ()
     ) -> None:
-        """The namespaces, partitions and sources are the only labels that will ever be shown, besides `other`."""
+        """The namespaces, partitions and sources are the only labels that will ever be shown, besides `other`.
+
+        The partitions grow with the gauge of that name, for a topic does.
+        """
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # half of all series, used by nobody
         self.registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self.registry)
-        self._known = {
+        self._known: dict[str, Collection[str]] = {
             "": ("",),
             "kind": _KINDS,
             "namespace": frozenset({"", *namespaces}),  # some decisions fall before the namespace is known
-            "partition": frozenset(map(str, range(partitions))),
+            "partition": _numbers(partitions),
             "source": frozenset(sources),
         }
         self._families = {metric: self._declare(metric, row) for metric, row in DECLARED.items()}
@@ -165,6 +190,8 @@ class PrometheusObserver:
         if child is None:
             child = self._child(self._gauges, prometheus.Gauge, (metric, label, ""))
         child.set(value)
+        if metric == "partitions":
+            self._grow(int(value))
 
     def expose(self, accept: str) -> tuple[bytes, str]:
         """The page of a scrape and its content type: OpenMetrics for whoever asks for it, else plain text."""
@@ -172,6 +199,11 @@ class PrometheusObserver:
         if "application/openmetrics-text" in accept:
             return openmetrics.generate_latest(self.registry), openmetrics.CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]  # the driver has no types there
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def _grow(self, partitions: int) -> None:
+        """A topic got more of them: these labels are no longer made up. None is ever taken back."""
+        if partitions > len(self._known["partition"]):
+            self._known["partition"] = _numbers(partitions)
 
     def _declare(self, metric: Metric, row: Declared) -> _Family:
         name, names = f"cacheupdater_{metric}", row.label_names
@@ -206,6 +238,10 @@ class PrometheusObserver:
         if known_label and known_reason:
             children[at] = child
         return child
+
+
+def _numbers(partitions: int) -> frozenset[str]:
+    return frozenset(map(str, range(min(partitions, PARTITIONS_MAX))))
 
 
 _HEAD = """\

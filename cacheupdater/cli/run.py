@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
+
+    from cacheupdater.config import Config
+    from cacheupdater.service.workers import Workers
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -20,18 +25,53 @@ def add_to(
     parser.add_argument(
         "--log-level", choices=LEVELS, default="info", help="what to log on stderr (default: info)"
     )
+    parser.add_argument(
+        "--workers",
+        type=_count,
+        metavar="N|auto",
+        help="so many processes that share the partitions of a kafka:// queue; auto: one per core",
+    )
+    parser.add_argument("--worker", help=argparse.SUPPRESS)  # NUMBER:SOCKET, from the parent of several
     parser.set_defaults(command=run)
+
+
+def _count(text: str) -> int:
+    from cacheupdater.service.workers import WORKERS_MAX
+
+    count = len(os.sched_getaffinity(0)) if text == "auto" else int(text)
+    if not 1 <= count <= WORKERS_MAX:
+        raise argparse.ArgumentTypeError(f"from 1 to {WORKERS_MAX}, or auto")
+    return count
 
 
 def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
+    from cacheupdater.cli.serve import serve
     from cacheupdater.config import load_config
 
     config = load_config(args.config, environ)
     logs.configure(args.log_level, sys.stderr)
+    if args.workers:
+        return serve(_parent(args, config))
     # Python loaders are looked for in the working directory, as gunicorn and uvicorn do
     sys.path.insert(0, "")
-    from cacheupdater.cli.serve import serve
     from cacheupdater.service import Service
 
+    if args.worker:
+        config = _worker(args.worker, config)
     return serve(Service(config, reread=lambda: load_config(args.config, environ)))
+
+
+def _parent(args: argparse.Namespace, config: Config) -> Workers:
+    from cacheupdater.service.workers import Workers
+
+    again = [sys.executable, "-m", "cacheupdater", "run", "--config", args.config]
+    return Workers(config, args.workers, [*again, "--log-level", args.log_level, "--worker"])
+
+
+def _worker(said: str, config: Config) -> Config:
+    from cacheupdater.service.workers import as_worker, lifeline
+
+    number, _, socket = said.partition(":")
+    threading.Thread(target=lifeline, name="lifeline", daemon=True).start()
+    return as_worker(config, int(number), socket)

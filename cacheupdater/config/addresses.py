@@ -22,6 +22,11 @@ class UnixAddress:
 
     path: str
 
+    @property
+    def host_port(self) -> str:
+        """Where a TCP address would stand."""
+        return str(self)
+
     def __str__(self) -> str:
         return f"unix://{self.path}"
 

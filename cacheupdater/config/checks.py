@@ -52,10 +52,24 @@ def _name_problem(name: str) -> str:
 
 
 def check_top(document: Document, top: TopSection) -> None:
-    _check_listen(document, top)
+    if top.queue.url == "memory://":
+        _check_listen(document, top)
+    else:
+        _check_topic(document, top)
     problem = _name_problem(top.fleet) if top.fleet else ""
     if problem:
         document.refuse(("fleet",), problem)
+
+
+def _check_topic(document: Document, top: TopSection) -> None:
+    if top.listen is not None:
+        document.refuse(
+            ("listen",), "is for queue memory://; with Kafka the clients send to the topic; remove it"
+        )
+    if top.queue.partitions is not None:
+        document.refuse(
+            ("queue", "partitions"), "is for queue memory://; a topic has partitions of its own; remove it"
+        )
 
 
 def _check_listen(document: Document, top: TopSection) -> None:

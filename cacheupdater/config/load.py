@@ -26,13 +26,14 @@ from cacheupdater.config.models import (
     SourceSection,
     TopSection,
 )
+from cacheupdater.config.queues import queue_of
 from cacheupdater.config.reader import read_document
 from cacheupdater.config.settings import (
     Config,
     Load,
+    MemoryQueueConfig,
     NamespaceConfig,
     PythonLoad,
-    QueueConfig,
     QuotaConfig,
     SourceConfig,
     SqlLoad,
@@ -86,9 +87,11 @@ class _Parts:
         if self._top is None:
             return None
         top = self._top
+        queue = queue_of(top.queue.url, top.queue.partitions)
+        default = (CONVENTIONAL,) if isinstance(queue, MemoryQueueConfig) else ()
         return Config(
-            listen=(CONVENTIONAL,) if top.listen is None else top.listen,
-            queue=QueueConfig(top.queue.url, top.queue.partitions),
+            listen=default if top.listen is None else top.listen,
+            queue=queue,
             cache=top.cache.url,
             admin=top.admin.listen if top.admin else None,
             state=top.state,

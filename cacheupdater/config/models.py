@@ -12,8 +12,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from cacheupdater.config import units
 from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
+from cacheupdater.config.queues import queue_url
 from cacheupdater.config.secrets import Url
+from cacheupdater.core import cache_url
 from cacheupdater.core.encoding import Encoding  # noqa: TC001  pydantic reads it
+from cacheupdater.errors import Misconfigured
 
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
 _JITTER_MAX = 0.5  # more than half would make the ttl a lottery
@@ -44,10 +47,15 @@ def _url(value: object) -> Url:
 
 def _cache_url(value: object) -> Url:
     url = _url(value)
-    if url.scheme not in {"redis", "rediss", "unix"}:
+    if url.scheme not in cache_url.SCHEMES:
         raise ValueError(
-            f"{units.shown(url.scheme)} is no scheme for Redis; use redis://, rediss:// or unix://"
+            f"{units.shown(url.scheme)} is no scheme for Redis; use redis://, rediss:// or unix://, "
+            "redis+cluster:// or redis+sentinel://"
         )
+    try:
+        cache_url.parse(url.reveal())
+    except Misconfigured as e:
+        raise ValueError(str(e)) from e
     return url
 
 
@@ -68,18 +76,6 @@ def _source_url(value: object) -> Url:
         advice = f"write {drivers[0]}://" if drivers else "use postgresql+asyncpg or sqlite+aiosqlite"
         raise ValueError(f"{units.shown(url.scheme)} is no database and driver that can be asked; {advice}")
     return url
-
-
-_LATER_QUEUES = {"kafka", "sqlite", "postgresql", "postgresql+asyncpg", "sqlite+aiosqlite"}
-
-
-def _queue_url(value: object) -> str:
-    if value == "memory://":
-        return "memory://"
-    scheme = value.partition("://")[0] if isinstance(value, str) else ""
-    if scheme in _LATER_QUEUES:
-        raise ValueError(f"{scheme}:// is not part of this version; use memory://")
-    raise ValueError("is no queue; use memory://")
 
 
 def _ttl(value: object) -> object:
@@ -112,7 +108,7 @@ Jitter: TypeAlias = Annotated[float, BeforeValidator(_jitter)]
 StateFile: TypeAlias = Annotated[Text, StringConstraints(pattern=r"[^/]$")]
 CacheUrl: TypeAlias = Annotated[Url, BeforeValidator(_cache_url)]
 SourceUrl: TypeAlias = Annotated[Url, BeforeValidator(_source_url)]
-QueueUrl: TypeAlias = Annotated[str, BeforeValidator(_queue_url)]
+QueueUrl: TypeAlias = Annotated[str, BeforeValidator(queue_url)]
 Listen: TypeAlias = Annotated[Address, BeforeValidator(listen_address)]
 Target: TypeAlias = Annotated[float, BeforeValidator(_target)]
 MaxAge: TypeAlias = Annotated[float, BeforeValidator(_max_age), Field(le=_YEAR)]
@@ -134,8 +130,8 @@ class Section(BaseModel):
 
 class QueueSection(Section):
     url: QueueUrl = "memory://"
-    partitions: Annotated[Count, Field(le=1024)] = 1
-    """One process owns all partitions of a memory queue, so more of them only make its units smaller."""
+    partitions: Annotated[Count, Field(le=1024)] | None = None
+    """Of a memory queue; None: 1. One process owns all of them, so more only make its units smaller. A topic has its own."""
 
 
 class CacheSection(Section):

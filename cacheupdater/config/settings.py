@@ -12,17 +12,37 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cacheupdater.config.addresses import Address, TcpAddress
+    from cacheupdater.config.addresses import Address, TcpAddress, UnixAddress
     from cacheupdater.config.models import Policy, Rows, WrongType
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
     from cacheupdater.core.keyspace import Pattern
+    from cacheupdater_client.broker import Address as BrokerAddress
 
 
 @dataclass(frozen=True, slots=True)
-class QueueConfig:
-    url: str  # "memory://"
+class MemoryQueueConfig:
     partitions: int  # 1 to 1024
+
+    def __str__(self) -> str:
+        return f"memory://  partitions {self.partitions}"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaQueueConfig:
+    address: BrokerAddress
+    group: str  # the updaters that share the topic's partitions
+    session: float  # seconds of silence after which a member's partitions go to others
+    instance: (
+        str | None
+    )  # static membership: who comes back under its name within a session keeps its partitions
+
+    def __str__(self) -> str:
+        name = f"  instance {self.instance}" if self.instance else ""
+        return f"{self.address}  group {self.group}  session {self.session:g}s{name}"
+
+
+QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +116,10 @@ class NamespaceConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    listen: tuple[Address, ...]  # at least one
+    listen: tuple[Address, ...]  # at least one with a memory queue, none with Kafka
     queue: QueueConfig
     cache: Url
-    admin: TcpAddress | None
+    admin: TcpAddress | UnixAddress | None  # the latter only of a worker, whose parent collects its pages
     state: str | None  # the file of what was learned
     fleet: str | None  # updaters of one name share the rates of their sources
     sources: Mapping[str, SourceConfig]

@@ -36,6 +36,11 @@ Metric = Literal[
     "scan_offset",  # gauge by partition
     "done_offset",  # gauge by partition
     "quarantined",  # gauge by partition
+    "partitions",  # gauge: of the topic
+    "lag",  # gauge by partition: packs on the queue that are not finished
+    "rebalances",  # counter: how often the group has shared out the partitions
+    "lost_packs",  # counter by reason: gone from the queue before they were read
+    "commit_failures",  # counter by reason
 ]
 
 

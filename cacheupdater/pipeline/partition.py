@@ -173,7 +173,8 @@ class Partition:
             try:
                 await self._committer.commit()
             except Unavailable as e:
-                log.warning("commit of partition %s failed, will be tried again: %s", self.label, e)
+                if self._may_say("", "commit"):
+                    log.warning("commit of partition %s failed, will be tried again: %s", self.label, e)
 
     async def _report(self) -> None:
         while True:
@@ -201,7 +202,7 @@ class Partition:
         recipe = around.recipes[unit.namespace]
         keys, captures = unit.keys, unit.captures  # an eviction empties the unit while we wait
         clock = asyncio.get_running_loop().time
-        token = await recipe.writer.token()
+        token = await recipe.writer.token(keys)
         self.engine.on_statement(unit, clock())
         values = await load(recipe, captures, namespace=name, observer=around.observer, seen=seen)
         found = matched(captures, values)
@@ -240,11 +241,15 @@ class Partition:
             log.warning(what, len(unit.keys), unit.namespace.name, more, error)
 
     def _say_unwritable(self, name: str, answers: Sequence[Answer]) -> None:
-        """Keys whose own fault it is: counted by the engine, but only here a person learns what is wrong with them."""
+        """Keys that their server did not take: counted by the engine, but only here a person learns the reason."""
         bad = [each for each in answers if each.result in {Result.FAILED, Result.WRONG_TYPE}]
         if bad and self._may_say(name, "unwritable"):
             why = bad[0].why or bad[0].result.value
             log.warning("%s: %d of %d values cannot be written: %s", name, len(bad), len(answers), why)
+        shut = [each for each in answers if each.result is Result.UNAVAILABLE]
+        if shut and self._may_say(name, "unavailable"):
+            what = "%s: %d of %d values cannot be written now, will be tried again: %s"
+            log.warning(what, name, len(shut), len(answers), shut[0].why)
 
     def _may_say(self, name: str, what: str) -> bool:
         return self._sparing.repeats((name, what), asyncio.get_running_loop().time()) is not None

@@ -1,24 +1,26 @@
 """The prices of all sources of one process: who asks for a policy gets one that compares with them.
 
 The service makes one `Pricing` and runs it beside the partitions. It keeps no price itself (`core.price.market` does);
-here is what prices need of the world: a policy for each partition that is gained, somebody who says how it goes
-(`freshness`), changes of a budget while we run, and what goes beyond this process: the file of what was learned
-(`remembering`) and the other updaters of its fleet (`sharing`).
+here is what prices need of the world: a policy for each partition that is gained, the part of each budget that is ours
+(`portions`), somebody who says how it goes (`freshness`), changes of a budget while we run, and what goes beyond this
+process: the file of what was learned (`remembering`) and the other updaters of its fleet (`sharing`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.price import Market, Price
 from cacheupdater.pipeline.freshness import Freshness
+from cacheupdater.pipeline.portions import Portions
 from cacheupdater.pipeline.remembering import Remembering
 from cacheupdater.pipeline.sharing import Sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from cacheupdater.core.budget import Source
     from cacheupdater.core.keyspace import Keyspace
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.policy import Policy
     from cacheupdater.ports import Fleet, Observer, State
+
+
+KEPT_S = 60.0  # what was learned of a partition that comes back within this is still true enough: a rebalance, no more
 
 
 class Pricing:
@@ -46,7 +51,7 @@ class Pricing:
         self.namespaces = namespaces
         self.markets: dict[Source, Market] = {}
         self.policies: dict[int, Price] = {}
-        """By partition; those that are ours."""
+        """By partition; those that are ours, or were a moment ago."""
         priced = [each for each in namespaces if each.terms is not None]
         for source in dict.fromkeys(each.source for each in priced):
             mine = [each for each in priced if each.source is source]
@@ -55,6 +60,8 @@ class Pricing:
             )
         self.freshness = Freshness(list(self.markets.values()), self.policies, observer=observer)
         self._sources = {each.source.name: each.source for each in namespaces}
+        self._portions = Portions(namespaces)
+        self._without = -inf  # since when nothing has been ours
         self._sharings: dict[str, Sharing] = {}
         self._remembering: Remembering | None = None
 
@@ -70,10 +77,24 @@ class Pricing:
             for name, source in self._sources.items()
         }
 
+    def own(self, partitions: Collection[int], *, of: int) -> None:
+        """These are ours from now on, of so many. A rebalance takes all and gives most of them back in a moment: only
+        then is clear what can be forgotten."""
+        now = asyncio.get_running_loop().time()
+        self._portions.own(len(partitions) / max(of, 1), now, sources=not self._sharings)
+        if not partitions:
+            self._without = now
+        for gone in self.policies.keys() - set(partitions) if partitions else ():
+            del self.policies[gone]
+
     def policy(self, keyspace: Keyspace[Namespace], partition: int, now: float) -> Policy:
         """For a partition that was just gained."""
         if not self.markets:
             return Fixed()
+        known = self.policies.get(partition)
+        if known is not None and now < self._without + KEPT_S:
+            known.join(now)
+            return known
         policy = Price(keyspace, self.namespaces, self.markets, limits=self.limits, now=now)
         self.policies[partition] = policy
         if self._remembering is not None:
@@ -85,7 +106,7 @@ class Pricing:
         if name in self._sharings:
             self._sharings[name].change(rate, burst, now=now)
         else:
-            self._sources[name].bucket.change(rate, burst, now=now)
+            self._portions.change(self._sources[name], rate, burst, now=now)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from cacheupdater.pipeline.partition import Partition
     from cacheupdater.ports import Gained, Queue
@@ -25,28 +25,43 @@ ENDING = 1.0  # seconds for its tasks to end once they are cancelled; a loader t
 class Supervisor:
     """All partitions that this process owns."""
 
-    def __init__(self, queue: Queue, make: Callable[[Gained, Callable[[], None]], Partition]) -> None:
-        """`make(gained, stir_all)` builds a partition with a fresh engine."""
+    def __init__(
+        self,
+        queue: Queue,
+        make: Callable[[Gained, Callable[[], None]], Partition],
+        *,
+        owns: Callable[[Collection[int]], None] = lambda _: None,
+    ) -> None:
+        """`make(gained, stir_all)` builds a partition with a fresh engine. `owns` is told which ones are ours: after a
+        loss before anybody else may have them, after a gain before the first hint is read."""
         self.partitions: dict[int, Partition] = {}
         self._queue = queue
         self._make = make
+        self._owns = owns
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._leaving: dict[int, asyncio.Event] = {}
         self._draining = False
 
     async def run(self) -> None:
         """Until the queue is closed; raises what a partition raises."""
+        self._owns(())
         async with asyncio.TaskGroup() as group:
             async for change in self._queue.assignments():
                 await self._hand_over(change.lost, HAND_OVER)
+                self._owns(self.partitions)
                 change.settled()
-                if self._draining:
-                    continue  # what comes now is for the next owner; nobody would hand it over
-                for gained in change.gained:
-                    partition = self._make(gained, self.stir_all)
-                    self.partitions[gained.partition] = partition
-                    self._tasks[gained.partition] = group.create_task(partition.execute())
-                    log.info("partition %d is ours from offset %d", gained.partition, gained.offset)
+                if (
+                    change.gained and not self._draining
+                ):  # else it is for the next owner; nobody would hand it over
+                    self._gain(change.gained, group)
+
+    def _gain(self, new: Sequence[Gained], group: asyncio.TaskGroup) -> None:
+        for gained in new:
+            self.partitions[gained.partition] = self._make(gained, self.stir_all)
+            log.info("partition %d is ours from offset %d", gained.partition, gained.offset)
+        self._owns(self.partitions)
+        for gained in new:
+            self._tasks[gained.partition] = group.create_task(self.partitions[gained.partition].execute())
 
     def stir_all(self) -> None:
         """Room was made at a source that all partitions share."""

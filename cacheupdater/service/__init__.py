@@ -1,8 +1,8 @@
 """The composition root: the only place that knows configuration, adapters and pipeline at once.
 
 `cli` builds one `Service` per process and runs it until it shall stop. Everything that belongs to an event loop is
-made in `run`; afterwards all of it is closed, in the order in which hints flow: listeners first, so that nothing
-new arrives, then the partitions, which finish what they can within the drain timeout, then queue and connections.
+made in `run`; afterwards all of it is closed, in the order in which hints flow: the door first, so that nothing new
+arrives, then the partitions, which finish what they can within the drain timeout, then queue and connections.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater import __version__
 from cacheupdater.adapters.admin_http import AdminServer
-from cacheupdater.adapters.listener_memory import MemoryListener
-from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
-from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.config.addresses import MemoryAddress
+from cacheupdater.config.settings import MemoryQueueConfig
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.price.report import plain
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.service.doors import door_for
 from cacheupdater.service.parts import Parts, rate_of
-from cacheupdater_client import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from cacheupdater.config.settings import Config
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.pricing import Pricing
     from cacheupdater.ports import Gained, Writer
+    from cacheupdater.service.doors import Door
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +50,12 @@ class Service:
         """`reread` gives the configuration as it stands by now, for `reload`."""
         self._config = config
         self._reread = reread
+        queue = config.queue
         self._observer = PrometheusObserver(
             version=__version__,
             namespaces=config.namespaces,
-            partitions=config.queue.partitions,
+            # a topic says later how many it has
+            partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
             sources=config.sources,
         )
         self._pricing: Pricing | None = None
@@ -61,28 +63,24 @@ class Service:
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Until `stop` is set and everything is drained; `ready` is told once where hints are accepted."""
-        config = self._config
         async with AsyncExitStack() as stack:
-            parts = Parts(config, stack)
+            parts = Parts(self._config, stack)
             namespaces = parts.namespaces(asyncio.get_running_loop().time())
             keyspace = Keyspace([(each.pattern, each) for each in namespaces])
             recipes = {each: parts.recipe(each.name) for each in namespaces}
-            queue = MemoryQueue(config.queue.partitions)
-            around = Surroundings(queue, recipes, parts.writer(), self._observer, random.random)
+            door = door_for(self._config, keyspace.prefixes, self._observer)
+            stack.push_async_callback(door.queue.close)
+            around = Surroundings(door.queue, recipes, parts.writer(), self._observer, random.random)
             pricing = self._pricing = parts.pricing(namespaces, self._observer)
-            supervisor = Supervisor(queue, _maker(keyspace, around, pricing))
-            await parts.beyond(pricing, supervisor.stir_all)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(supervisor.run())
-                    beside = [group.create_task(each) for each in (self._probe(around.writer), pricing.run())]
-                    await self._serve(queue, keyspace, supervisor, ready=ready, stop=stop)
-                    for task in beside:
-                        task.cancel()
-                    await pricing.end()
-                    await queue.close()
-            except BaseExceptionGroup as group:
-                raise _first(group) from group
+            supervisor = Supervisor(
+                door.queue,
+                _maker(keyspace, around, pricing),
+                owns=lambda partitions: pricing.own(partitions, of=door.partitions),
+            )
+            await self._answer(stack, lambda: self._conditions(door, stop))
+            if await _unless(stop, door.find()):
+                await parts.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
+                await self._work(door, supervisor, around.writer, ready=ready, stop=stop)
         return 0
 
     def reload(self) -> None:
@@ -102,56 +100,51 @@ class Service:
             else:
                 log.warning("source %s is new, or is paid in another way: it waits for the next start", name)
 
-    async def _serve(
+    async def _answer(self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]]) -> None:
+        """/metrics and its neighbours, from before the queue is found until all is drained."""
+        if self._config.admin is None:
+            return
+        server = AdminServer(
+            self._config.admin.host_port,
+            metrics=self._observer.expose,
+            ready=conditions,
+            pages={"/freshness": self._freshness},
+        )
+        await server.start()
+        stack.push_async_callback(server.close)
+
+    async def _work(
         self,
-        queue: MemoryQueue,
-        keyspace: Keyspace[Namespace],
+        door: Door,
         supervisor: Supervisor,
+        writer: Writer,
         *,
         ready: Callable[[str], None],
         stop: asyncio.Event,
     ) -> None:
         """Accept hints until the stop, then finish them."""
-        config, observer = self._config, self._observer
-        hello = wire.Hello(config.queue.partitions, keyspace.prefixes)
-        streams = StreamListener(queue, hello, observer=observer)
-        mailboxes = [str(each) for each in config.listen if isinstance(each, MemoryAddress)]
-        boxes = [(MemoryListener(queue.put, hello, observer=observer), address) for address in mailboxes]
-        async with AsyncExitStack() as admin:
-            if config.admin is not None:
-                server = AdminServer(
-                    config.admin.host_port,
-                    metrics=observer.expose,
-                    ready=lambda: self._conditions(supervisor, stop),
-                    pages={"/freshness": self._freshness},
-                )
-                await server.start()
-                admin.push_async_callback(server.close)
-            try:
-                await streams.start(
-                    [str(each) for each in config.listen if not isinstance(each, MemoryAddress)]
-                )
-                for box, address in boxes:
-                    await box.start(address)
-                ready(" ".join([*streams.addresses, *mailboxes]))
-                await stop.wait()
-            finally:
-                await streams.close()
-                for box, _ in boxes:
-                    await box.close()
-            await self._drain(queue, supervisor)
-
-    async def _drain(self, queue: MemoryQueue, supervisor: Supervisor) -> None:
-        """What was accepted is finished, as far as the drain timeout lets it."""
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + DRAIN
-        partitions = range(self._config.queue.partitions)
-        while any(map(queue.backlog, partitions)) and clock() < deadline:  # noqa: ASYNC110  no event says "all done"
-            await asyncio.sleep(0.02)
-        left = sum(map(queue.backlog, partitions))
-        if left:
-            log.warning("%d packs were not finished within %g s and are given up", left, DRAIN)
-        await supervisor.drain(max(0.0, deadline - clock()))
+        pricing = self._pricing
+        assert pricing is not None
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervisor.run())
+                beside = [group.create_task(each) for each in (self._probe(writer), pricing.run())]
+                try:
+                    where = await _unless(stop, door.open())
+                    if where is not None:
+                        ready(where)
+                        await stop.wait()
+                finally:
+                    await door.close()
+                deadline = asyncio.get_running_loop().time() + DRAIN
+                await door.finish(deadline)
+                await supervisor.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+                for task in beside:
+                    task.cancel()
+                await pricing.end()
+                await door.queue.close()
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
 
     async def _probe(self, writer: Writer) -> None:
         """Whether Redis answers, for /readyz; the refreshes find out by themselves."""
@@ -168,12 +161,24 @@ class Service:
     async def _freshness(self) -> dict[str, object]:
         return plain(await self._pricing.freshness.report() if self._pricing else ())
 
-    def _conditions(self, supervisor: Supervisor, stop: asyncio.Event) -> dict[str, bool]:
+    def _conditions(self, door: Door, stop: asyncio.Event) -> dict[str, bool]:
         return {
-            "assigned": bool(supervisor.partitions),
+            "queue": door.open_now,
             "cache": self._cache_answers,
             "accepting": not stop.is_set(),
         }
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
+    """The work's result; None if the stop came first, which ends the work."""
+    doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([doing, stopped], return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        doing.cancel()
+        stopped.cancel()
+        await asyncio.gather(doing, stopped, return_exceptions=True)
 
 
 def _first(error: BaseException) -> BaseException:

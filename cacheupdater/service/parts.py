@@ -14,7 +14,7 @@ from cacheupdater.adapters.fleet_redis import RedisFleet
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.state_file import StateFile
-from cacheupdater.adapters.writer_redis import RedisWriter
+from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.config.settings import PythonLoad, SqlLoad
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.encoding import encoder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
-    from cacheupdater.ports import Loader, Observer
+    from cacheupdater.ports import Loader, Observer, Writer
 
 
 def rate_of(source: SourceConfig) -> tuple[float, float]:
@@ -46,7 +46,7 @@ class Parts:
         self._config = config
         self._stack = stack
         self._databases: dict[str, SqlSource] = {}
-        self._writers: dict[bool, RedisWriter] = {}  # by whether a value of another type gives way
+        self._writers: dict[bool, Writer] = {}  # by whether a value of another type gives way
 
     def namespaces(self, now: float) -> list[Namespace]:
         """The core's view of the configuration. Buckets start empty, now."""
@@ -70,13 +70,13 @@ class Parts:
         targets = {name: each.freshness_target for name, each in self._config.sources.items()}
         return Pricing(namespaces, targets, limits=Limits(), random=random.random, observer=observer)
 
-    async def beyond(self, pricing: Pricing, stir: Callable[[], None]) -> None:
+    async def beyond(self, pricing: Pricing, stir: Callable[[], None], *, partitions: int) -> None:
         """What of prices goes beyond this process. `stir` tells the partitions that there may be more to spend."""
         config = self._config
         if config.state is not None:
             state = StateFile(config.state, most=memory.SIZE_MAX)
             # the only clock that goes on while we are down
-            await pricing.remember(state, time.time, partitions=config.queue.partitions)  # noqa: TID251  as said
+            await pricing.remember(state, time.time, partitions=partitions)  # noqa: TID251  as said
         if config.fleet is not None:
             fleet = RedisFleet(config.cache.reveal(), config.fleet)
             self._stack.push_async_callback(fleet.close)
@@ -93,11 +93,11 @@ class Parts:
             jitter=namespace.ttl_jitter,
         )
 
-    def writer(self, *, replace: bool = False) -> RedisWriter:
-        """Redis behind the fence."""
+    def writer(self, *, replace: bool = False) -> Writer:
+        """Redis behind the fence: one server, a cluster, or whom the sentinels name."""
         writer = self._writers.get(replace)
         if writer is None:
-            writer = self._writers[replace] = RedisWriter(self._config.cache.reveal(), replace=replace)
+            writer = self._writers[replace] = writer_for(self._config.cache.reveal(), replace=replace)
             self._stack.push_async_callback(writer.close)
         return writer
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.config.addresses import MemoryAddress
+from cacheupdater.config.settings import MemoryQueueConfig
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.price.recording import Recording, Space
 from cacheupdater.errors import Misconfigured
@@ -33,6 +34,11 @@ async def record(
     config: Config, seconds: float, *, ready: Callable[[str], None], say: Callable[[str], None]
 ) -> Recording:
     """`ready` is told once where hints are accepted, `say` what the recording lacks."""
+    if not isinstance(config.queue, MemoryQueueConfig):
+        raise Misconfigured(
+            "queue: hints that go through Kafka are not recorded; let one application send to a socket for a while, "
+            "with queue: {url: memory://} in a configuration for the recording"
+        )
     addresses = [str(each) for each in config.listen if not isinstance(each, MemoryAddress)]
     if not addresses:
         raise Misconfigured(

@@ -13,6 +13,7 @@ weakest, oldest hint gives way and is counted).
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
@@ -59,6 +60,7 @@ class Buffer:
         "_changes",
         "_encode",
         "_misses",
+        "_plain",
         "_surplus",
         "_touches",
         "dropped",
@@ -67,6 +69,7 @@ class Buffer:
 
     def __init__(self, encoder: KeyEncoder, attendant: Attendant) -> None:
         self._encode = encoder.encode
+        self._plain = (encoder.encoding.lower(), encoder.encoding_errors) == ("utf-8", "strict")
         self._attendant = attendant
         # No maxlen: it would drop without counting. A thread that is interrupted between its place and its hint while
         # the sender drains can exceed the places by that one hint.
@@ -180,6 +183,11 @@ class Buffer:
 
     def _count(self, queue: deque[str | bytes]) -> dict[bytes, int]:
         taken = Counter(_pop(queue, len(queue)))
+        if self._plain and "" not in taken:
+            # What redis-py's encoder does with text, without its calls: a fifth of the time. One by one below where
+            # there are bytes among them, or text that is none.
+            with contextlib.suppress(TypeError, UnicodeEncodeError):
+                return dict(zip(map(str.encode, taken), taken.values(), strict=True))  # type: ignore[arg-type]  # see above
         counts: dict[bytes, int] = {}
         for key, count in taken.items():
             try:
@@ -199,9 +207,9 @@ def _places(key: str | bytes) -> int:
     return 1 if isinstance(key, str) else -(-len(key) // UNIT_BYTES)
 
 
-def _pop(queue: deque[str | bytes], size: int) -> Iterable[str | bytes]:
-    try:
+def _pop(queue: deque[str | bytes], size: int) -> list[str | bytes]:
+    popped: list[str | bytes] = []
+    with contextlib.suppress(IndexError):  # an eviction in another thread was faster
         for _ in range(size):
-            yield queue.popleft()
-    except IndexError:  # an eviction in another thread was faster
-        return
+            popped.append(queue.popleft())  # noqa: PERF401  what has been popped must not be lost with the exception
+    return popped

@@ -12,9 +12,10 @@ oldest touch goes first, then the oldest miss, then the oldest change, each coun
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from cacheupdater_client.wire import (
     CHANGE,
@@ -30,11 +31,10 @@ from cacheupdater_client.wire import (
     decode_pack,
     encode_frame,
     encode_pack,
-    partition_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 KEYS_MAX = 100_000  # keys that wait, frames under way included
 BYTES_MAX = 16 * 1024 * 1024  # of those keys
@@ -82,6 +82,7 @@ class Outbox:
         self.waiting = 0  # hints, duplicates counted, that are neither delivered nor dropped
         self.delivered = 0  # hints, duplicates counted, that the updater has acknowledged
         self.dropped: Counter[str] = Counter()
+        self.last_call = False  # the sender is being closed: nothing may wait for company
 
     def __bool__(self) -> bool:
         """Whether anything waits, frames under way included."""
@@ -97,6 +98,11 @@ class Outbox:
         """Whether hints wait for room in the window: acknowledgements are what it needs next."""
         return self._keys > sum(frame.keys for frame in self._window) and not self._window_has_room()
 
+    @property
+    def touches(self) -> int:
+        """Touched keys that have not been cut into frames yet; what has been cut in part counts a little."""
+        return len(self._pending[TOUCH]) + len(self._staged[TOUCH])
+
     # --- in -------------------------------------------------------------------------------------------
 
     def add(self, kind: int, counts: Mapping[bytes, int]) -> None:
@@ -105,19 +111,24 @@ class Outbox:
         self._merge(kind, self._wanted(counts))
         self._shed()
 
-    def _wanted(self, counts: Mapping[bytes, int]) -> Iterable[tuple[bytes, int]]:
+    def _wanted(self, counts: Mapping[bytes, int]) -> Mapping[bytes, int]:
         """Without the keys that nobody declared."""
-        wanted: Iterable[tuple[bytes, int]] = counts.items()
+        wanted = counts
         for matches in (self._only, self._declared):
             if matches is not None:
-                wanted = [item for item in wanted if matches(item[0])]
-        if isinstance(wanted, list) and len(wanted) < len(counts):
-            self._forget("undeclared", sum(counts.values()) - sum(count for _, count in wanted))
+                wanted = {key: count for key, count in wanted.items() if matches(key)}
+        if len(wanted) < len(counts):
+            self._forget("undeclared", sum(counts.values()) - sum(wanted.values()))
         return wanted
 
-    def _merge(self, kind: int, counts: Iterable[tuple[bytes, int]]) -> None:
+    def _merge(self, kind: int, counts: Mapping[bytes, int]) -> None:
         pending = self._pending[kind]
-        for key, count in counts:
+        if not pending:  # usual where each turn cuts all, and a tenth of the loop's time
+            self._pending[kind] = dict(counts)
+            self._keys += len(counts)
+            self._bytes += sum(map(len, counts))
+            return
+        for key, count in counts.items():
             held = pending.get(key)
             if held is None:
                 pending[key] = count
@@ -179,27 +190,36 @@ class Outbox:
         if not 0 <= arrived <= self._sent:
             raise Malformed("impossible_ack", f"{accepted} accepted, {self._acked + self._sent} sent")
         for _ in range(arrived):
-            frame = self._leave_window()
-            self._keys -= frame.keys
-            self._bytes -= frame.key_bytes
-            self.waiting -= frame.hints
-            self.delivered += frame.hints
-        self._sent -= arrived
-        self._acked = accepted
+            self.delivered += self._settle()
 
-    def _leave_window(self) -> Frame:
+    def refuse(self) -> None:
+        """The oldest frame of this connection will never be taken: given up, for it would keep all others."""
+        if not self._sent:
+            raise Malformed("impossible_refusal", "no frame is under way")
+        self.dropped["refused"] += self._settle()
+
+    def _settle(self) -> int:
+        """The oldest frame leaves the window; the number of its hints."""
         frame = self._window.popleft()
         self._window_bytes -= len(frame.data)
-        return frame
+        self._keys -= frame.keys
+        self._bytes -= frame.key_bytes
+        self.waiting -= frame.hints
+        self._sent -= 1
+        self._acked += 1
+        return frame.hints
 
     # --- out ------------------------------------------------------------------------------------------
 
-    def next_frame(self, now_ms: int) -> bytes | None:
-        """The next frame for this connection; None if nothing waits, or the window is full."""
+    def next_frame(self, now_ms: int, *, weakest: int = TOUCH) -> bytes | None:
+        """The next frame for this connection; None if nothing waits, or the window is full.
+
+        Hints weaker than `weakest` are not cut into frames yet. What is in the window goes in any case.
+        """
         if self._hello is None:
             return None
         resending = self._sent < len(self._window)
-        if not resending and not (self._window_has_room() and self._fill_window(now_ms)):
+        if not resending and not (self._window_has_room() and self._fill_window(now_ms, weakest)):
             return None
         self._sent += 1
         return self._window[self._sent - 1].data
@@ -207,8 +227,8 @@ class Outbox:
     def _window_has_room(self) -> bool:
         return len(self._window) < WINDOW_FRAMES and self._window_bytes + FRAME_BYTES_MAX <= WINDOW_BYTES
 
-    def _fill_window(self, now_ms: int) -> bool:
-        for kind in (CHANGE, MISS, TOUCH):
+    def _fill_window(self, now_ms: int, weakest: int) -> bool:
+        for kind in range(CHANGE, weakest - 1, -1):
             if not self._staged[kind]:
                 self._stage(kind)
             if self._staged[kind]:
@@ -229,12 +249,13 @@ class Outbox:
             taken, self._pending[kind] = pending, {}
         else:
             taken = {key: pending.pop(key) for key in list(islice(pending, SLICE_KEYS))}
-        shares: dict[int, list[bytes]] = {}
+        partitions = self._hello.partitions
+        shares: defaultdict[int, list[bytes]] = defaultdict(list)
         for key in taken:
-            shares.setdefault(partition_of(key, self._hello.partitions), []).append(key)
+            shares[crc32(key) % partitions].append(key)  # `partition_of` written out: half the time of a cut
         for partition, keys in shares.items():
             for part in _cut(keys):
-                self._staged[kind].append(Piece(partition, part, [taken[key] for key in part]))
+                self._staged[kind].append(Piece(partition, part, list(map(taken.__getitem__, part))))
 
     # --- back: nothing is lost when the plan changes ----------------------------------------------------
 
@@ -254,9 +275,9 @@ class Outbox:
         later, self._pending[kind] = self._pending[kind], {}
         for piece in pieces:
             self._uncount(piece.keys)
-            self._merge(kind, zip(piece.keys, piece.counts, strict=True))
+            self._merge(kind, dict(zip(piece.keys, piece.counts, strict=True)))
         self._uncount(later)
-        self._merge(kind, later.items())
+        self._merge(kind, later)
 
     def _uncount(self, keys: Collection[bytes]) -> None:
         self._keys -= len(keys)

@@ -45,6 +45,7 @@ class TargetStats(TypedDict):
     waiting: int
     dropped: dict[str, int]
     connected: bool
+    trouble: str
 
 
 class Stats(TypedDict):
@@ -87,6 +88,7 @@ class Target:
         for buffer in list(self._buffers.values()):
             for kind, counts in buffer.drain():
                 self._outbox.add(kind, counts)
+        self._outbox.last_call = self._sender.stopping
         return self._link.turn(self._outbox, now, time.time_ns() // 1_000_000)
 
     @property
@@ -123,6 +125,7 @@ class Target:
             "waiting": waiting,
             "dropped": dict(dropped),
             "connected": self._link.connected,
+            "trouble": self._link.trouble,
         }
 
 
@@ -140,7 +143,7 @@ class Sender:
         self._starting = _thread.allocate_lock()
         self._closing = threading.RLock()
         self._running = False
-        self._stopping = False
+        self.stopping = False
         self._finalized = False
         self._stopped = threading.Event()
 
@@ -156,13 +159,13 @@ class Sender:
     def attend(self, target: Target) -> bool:
         """Starts the thread unless it runs; never waits for somebody else who is starting it."""
         self._active[target] = None
-        if not (self._running or self._stopping) and self._starting.acquire(blocking=False):
+        if not (self._running or self.stopping) and self._starting.acquire(blocking=False):
             try:
                 if not self._running:
                     self._start()
             finally:
                 self._starting.release()
-        return self._running and not self._stopping
+        return self._running and not self.stopping
 
     def _start(self) -> None:
         multiprocessing = sys.modules.get("multiprocessing.util")
@@ -188,7 +191,7 @@ class Sender:
     def _run(self) -> None:
         try:
             threading.current_thread().name = "cacheupdater-sender"
-            while not self._stopping:
+            while not self.stopping:
                 began = time.monotonic()
                 soon = self._turn(began)
                 self._rest(began, HURRY_S if soon else DRAIN_S)
@@ -215,7 +218,7 @@ class Sender:
             self._wake.get(timeout=max(0.0, began + pause - time.monotonic()))
         except Empty:
             return
-        if not self._stopping:
+        if not self.stopping:
             time.sleep(max(0.0, began + HURRY_S - time.monotonic()))
 
     # --- the end --------------------------------------------------------------------------------------
@@ -226,7 +229,7 @@ class Sender:
         if not self._closing.acquire(timeout=timeout):
             return
         try:
-            self._stopping = True
+            self.stopping = True
             self._wake.put(None)
             if self._running and not self._stopped.wait(timeout):
                 # It hangs in a name lookup, and the outbox is its own: what waits stays `waiting`. Being a daemon it
@@ -237,7 +240,7 @@ class Sender:
                 target.chill()
                 target.close()
         finally:
-            self._stopping = False
+            self.stopping = False
             self._closing.release()
 
     def _flush(self, deadline: float) -> None:

@@ -177,6 +177,15 @@ class Price:
         for market, keys in self._tracked():
             market.tracked -= keys
 
+    def join(self, now: float) -> None:
+        """It has come back, to another engine: no load that was asked for will answer any more."""
+        for market, keys in self._tracked():
+            market.tracked += keys
+        state = self.table.state[: self.table.high]
+        lost = np.flatnonzero((state[:, STATUS] == ASKED) & np.isfinite(self.table.due[: self.table.high]))
+        state[lost, STATUS] = IDLE
+        self.table.due[lost] = now
+
     # --- steps ------------------------------------------------------------------------------------------
 
     def _known(

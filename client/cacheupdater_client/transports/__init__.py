@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.outbox import Outbox
 
-_TARGETS = "unix:///path/to/socket, tcp://host:port, memory://name, none or auto"
+_TARGETS = "unix:///path/to/socket, tcp://host:port, kafka://host:port/topic, memory://name, none or auto"
 
 
 class Link(Protocol):
-    """One connection to one updater."""
+    """One connection to one updater, or to the queue that updaters read."""
 
     connected: bool
+    trouble: str  # why hints wait, in words; empty while all is well
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
         """One exchange, without waiting. True if something is under way that is worth a look in 10 ms."""
@@ -42,8 +43,17 @@ def link_to(url: str) -> Callable[[], Link]:
     if parts.scheme == "memory":
         return lambda: MemoryLink(parts.netloc or "main")
     if parts.scheme == "kafka":
-        raise ValueError(f"emit={url!r}: this version does not send straight to Kafka; use {_TARGETS}")
+        return _kafka_to(url)
     raise ValueError(f"emit={url!r} is no target; use {_TARGETS}")
+
+
+def _kafka_to(url: str) -> Callable[[], Link]:
+    from cacheupdater_client.transports.kafka import kafka_to  # noqa: PLC0415  only who names Kafka pays for it
+
+    try:
+        return kafka_to(url)
+    except ValueError as e:
+        raise ValueError(f"emit={url!r}: {e}") from e
 
 
 def _port_of(url: str) -> int:

@@ -22,11 +22,13 @@ class MemoryLink:
         self._unput: bytes | None = None
         self._put = 0
         self.connected = False
+        self.trouble = ""
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:  # noqa: ARG002  as every link: no time needed here
         """Puts what there is room for."""
         hello = self._box.hello
         self.connected = hello is not None
+        self.trouble = "" if self.connected else "no updater runs in this process"
         if hello is None:
             return False
         if hello is not self._hello:

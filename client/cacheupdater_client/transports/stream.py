@@ -8,6 +8,7 @@ what was not acknowledged. A new attempt follows after 50 ms, then after twice a
 from __future__ import annotations
 
 import errno
+import os
 import random
 import socket
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,13 +68,15 @@ class StreamLink:
         self._retry_at = 0.0
         self._backoff = BACKOFF_FIRST_S
         self.connected = False  # greeted, that is
+        self.trouble = ""
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
         """Connect, read, write: as far as it goes without waiting."""
         try:
             return self._turn(outbox, now, now_ms)
-        except (OSError, Malformed):
+        except (OSError, Malformed) as e:
             self.close()
+            self.trouble = str(e) or type(e).__name__
             # between half and whole, so that many processes do not come back in step
             self._retry_at = now + self._backoff * random.uniform(0.5, 1.0)  # noqa: S311  as above
             self._backoff = min(2 * self._backoff, BACKOFF_MAX_S)
@@ -112,7 +115,7 @@ class StreamLink:
             self._check_deadline(now)
             return False
         if answer not in {0, errno.EISCONN}:
-            raise OSError(answer, "cannot connect")
+            raise OSError(answer, os.strerror(answer))
         self._connecting = False
         self._deadline = now + HELLO_S
         return True
@@ -136,7 +139,7 @@ class StreamLink:
                 self._deadline = now + SILENCE_S
                 if isinstance(reply, Hello):
                     outbox.greet(reply)
-                    self.connected = True
+                    self.connected, self.trouble = True, ""
                     self._backoff = BACKOFF_FIRST_S
                 elif self.connected:
                     outbox.acknowledge(reply)

@@ -52,6 +52,26 @@ def test_level_shows_the_last_value(observer):
     assert value(observer, "peers") == 2
 
 
+def test_partitions_that_are_added_get_labels_of_their_own(observer):
+    observer.level("lag", 5, label="2")
+    assert value(observer, "lag", partition="other") == 5
+    observer.level("partitions", 3)
+    observer.level("lag", 7, label="2")
+    observer.level("lag", 9, label="3")
+    assert value(observer, "partitions") == 3
+    assert value(observer, "lag", partition="2") == 7
+    assert value(observer, "lag", partition="other") == 9
+
+
+def test_partitions_are_never_taken_back_and_never_without_bound(observer):
+    observer.level("partitions", 1)
+    observer.level("pending", 1, label="1")
+    assert value(observer, "pending", partition="1") == 1
+    observer.level("partitions", 10**9)
+    observer.level("pending", 1, label=str(10**9 - 1))
+    assert value(observer, "pending", partition="other") == 1
+
+
 def test_a_source_has_its_own_levels_and_an_unknown_one_is_other(observer):
     observer.level("price", 0.95, label="main")
     observer.level("starved", 7, label="made up")

@@ -325,3 +325,43 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
     delivered(outbox)
     assert (outbox.waiting, outbox._keys, outbox._bytes) == (0, 0, 0)
     assert entered == outbox.delivered + outbox.dropped.total()
+
+
+def test_outbox_gives_up_the_oldest_frame_that_is_refused_and_counts_it():
+    outbox = greeted(Hello(1, []))
+    outbox.add(CHANGE, {b"a": 2})
+    outbox.next_frame(1)
+    outbox.add(MISS, {b"b": 3})
+    outbox.next_frame(1)
+    outbox.refuse()
+    outbox.acknowledge(2)
+    assert (outbox.delivered, outbox.waiting, outbox.dropped) == (3, 0, {"refused": 2})
+    assert not outbox
+
+
+def test_outbox_bears_no_refusal_of_what_was_not_sent():
+    outbox = greeted()
+    outbox.add(CHANGE, {b"a": 1})
+    with pytest.raises(Malformed):
+        outbox.refuse()
+    assert outbox.waiting == 1
+
+
+def test_outbox_keeps_weaker_kinds_uncut_so_that_they_merge():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, {b"a": 1})
+    outbox.add(MISS, {b"b": 1})
+    assert unpack(outbox.next_frame(1, weakest=MISS))[1].kind == MISS
+    assert outbox.next_frame(1, weakest=MISS) is None
+    outbox.add(TOUCH, {b"a": 1, b"c": 1})
+    assert outbox.touches == 2
+    assert unpack(outbox.next_frame(1))[1].counts == [2, 1]
+    assert outbox.touches == 0
+
+
+def test_outbox_sends_frames_again_whatever_kind_is_asked_for():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, {b"a": 1})
+    outbox.next_frame(1)
+    outbox.greet(Hello(1, []))
+    assert unpack(outbox.next_frame(1, weakest=CHANGE))[1].kind == TOUCH

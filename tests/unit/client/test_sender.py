@@ -152,6 +152,8 @@ def test_close_returns_at_once_when_nobody_listens_and_counts(buffer_to, sender,
 class Peer:
     """A link that delivers nothing, and does something while it is asked whether it is connected."""
 
+    trouble = ""
+
     def __init__(self, meanwhile):
         self._meanwhile = meanwhile
 

@@ -218,7 +218,17 @@ CASES = [
     (
         "redis://127.0.0.1",
         "http://127.0.0.1",
-        '4:14: cache.url: "http" is no scheme for Redis; use redis://, rediss:// or unix://',
+        '4:14: cache.url: "http" is no scheme for Redis; use redis://, rediss:// or unix://, redis+cluster:// or redis+sentinel://',
+    ),
+    (
+        "redis://127.0.0.1",
+        "redis+cluster://127.0.0.1/3",
+        "4:14: cache.url: a Redis Cluster has database 0 only; write redis+cluster://host:6379,host:6379",
+    ),
+    (
+        "redis://127.0.0.1",
+        "redis+sentinel://127.0.0.1",
+        "4:14: cache.url: the name of the primary is missing; write redis+sentinel://host:26379,host:26379/name-of-the-primary/0",
     ),
     ("redis://127.0.0.1", "localhost", "4:14: cache.url: must be a URL such as redis://127.0.0.1:6379/0"),
     (
@@ -239,20 +249,70 @@ CASES = [
     # later versions
     (
         "memory://",
-        "kafka://host:9092/hints",
-        "3:14: queue.url: kafka:// is not part of this version; use memory://",
-    ),
-    (
-        "memory://",
         "sqlite:///hints.db",
-        "3:14: queue.url: sqlite:// is not part of this version; use memory://",
+        "3:14: queue.url: sqlite:// is not part of this version; use memory:// or kafka://host:9092,host:9092/topic",
     ),
     (
         "memory://",
         "postgresql+asyncpg://h/d",
-        "3:14: queue.url: postgresql+asyncpg:// is not part of this version; use memory://",
+        "3:14: queue.url: postgresql+asyncpg:// is not part of this version; use memory:// or kafka://host:9092,host:9092/topic",
     ),
-    ("memory://", "rabbit://h", "3:14: queue.url: is no queue; use memory://"),
+    (
+        "memory://",
+        "rabbit://h",
+        "3:14: queue.url: is no queue; use memory:// or kafka://host:9092,host:9092/topic",
+    ),
+    # Kafka
+    (
+        "memory://",
+        "kafka://host/hints",
+        "3:14: queue.url: names no brokers, or not as host:port; write kafka://host:9092,host:9092/topic",
+    ),
+    (
+        "memory://",
+        "kafka://host:9092",
+        "3:14: queue.url: names no topic, or one that Kafka does not allow; write kafka://host:9092,host:9092/topic",
+    ),
+    (
+        "memory://",
+        "kafka://me:secret@host:9092/hints",
+        "3:14: queue.url: holds a user or password; write ?sasl=SCRAM-SHA-512&username=...&password_file=...",
+    ),
+    (
+        "memory://",
+        "kafka://host:9092/hints?enable_auto_commit=true",
+        "3:14: queue.url: enable_auto_commit must not be set: only what is finished is committed, or a crash would lose hints",
+    ),
+    (
+        "memory://",
+        "kafka://host:9092/hints?auto_offset_reset=latest",
+        "3:14: queue.url: auto_offset_reset must not be set: reading begins with the earliest hint, or new partitions would lose theirs",
+    ),
+    (
+        "memory://",
+        "kafka://host:9092/hints?session_timeout=45",
+        '3:14: queue.url: "45" has no unit; write a duration such as 100ms, 2s, 5m or 1h30m',
+    ),
+    (
+        "memory://",
+        "kafka://host:9092/hints?session_timeout=100ms",
+        "3:14: queue.url: session_timeout must be between 0.5s and 1800s",
+    ),
+    (
+        "memory://",
+        "kafka://host:9092/hints?group=a b",
+        "3:14: queue.url: group must be of letters, digits, dots, - and _, at most 200",
+    ),
+    (
+        "memory://",
+        "kafka://host:9092/hints?acks=all",
+        "3:14: queue.url: does not know the option 'acks'; there are ca, cert, group, instance, key, password_file, sasl, session_timeout, tls, token_file, username",
+    ),
+    (
+        "memory://",
+        "kafka://host:9092/hints?sasl=PLAIN&username=u&password_file=f",
+        "3:14: queue.url: has sasl=PLAIN without tls=true, which would send the password as it is",
+    ),
     (
         "refresh: {every: 2s}",
         "priority: high",

@@ -9,7 +9,15 @@ import pytest
 
 from cacheupdater.config import ConfigErrors, load_config
 from cacheupdater.config.addresses import MemoryAddress, TcpAddress, UnixAddress
-from cacheupdater.config.settings import PythonLoad, QuotaConfig, SqlLoad, Stamp, TableLoad
+from cacheupdater.config.settings import (
+    KafkaQueueConfig,
+    MemoryQueueConfig,
+    PythonLoad,
+    QuotaConfig,
+    SqlLoad,
+    Stamp,
+    TableLoad,
+)
 
 PUBLISHED = """\
 version: 1
@@ -57,7 +65,7 @@ def load(tmp_path):
 def test_published_example_is_accepted_word_by_word(load):
     config = load(PUBLISHED, {"REDIS_URL": "redis://user:secret@cache:6379/1"})
     assert config.listen == (UnixAddress("/run/cacheupdater/hints.sock"), TcpAddress("127.0.0.1", 7171))
-    assert (config.queue.url, config.queue.partitions) == ("memory://", 12)
+    assert config.queue == MemoryQueueConfig(12)
     assert config.cache.reveal() == "redis://user:secret@cache:6379/1"
     assert config.admin == TcpAddress("127.0.0.1", 9464)
     main = config.sources["main"]
@@ -81,7 +89,7 @@ def test_published_defaults_are_the_built_in_ones(load):
 def test_small_file_gets_the_documented_defaults(load):
     config = load(SMALL)
     assert config.listen == (UnixAddress("/run/cacheupdater/hints.sock"),)
-    assert (config.queue.url, config.queue.partitions, config.admin) == ("memory://", 1, None)
+    assert (config.queue, config.admin) == (MemoryQueueConfig(1), None)
     main = config.sources["main"]
     assert (main.pool_size, main.statement_timeout) == (5, 1.0)
     assert (main.budget, main.db_time, main.burst, main.freshness_target) == (500.0, None, 1.0, None)
@@ -92,6 +100,31 @@ def test_small_file_gets_the_documented_defaults(load):
     assert (product.ttl, product.ttl_jitter, product.missing_ttl) == (300.0, 0.1, 30.0)
     assert (product.policy, product.worth, product.max_age) == ("price", 1.0, None)
     assert (product.quota, product.max_backlog) == (None, 10_000)
+
+
+KAFKA = SMALL + 'queue: {url: "kafka://a:9092,b:9093/hints%s"}\n'
+
+
+def test_topic_is_read_by_the_group_cacheupdater_and_listens_nowhere(load):
+    config = load(KAFKA % "")
+    assert isinstance(config.queue, KafkaQueueConfig)
+    assert (config.queue.address.servers, config.queue.address.topic) == (("a:9092", "b:9093"), "hints")
+    assert (config.queue.group, config.queue.session, config.queue.instance) == ("cacheupdater", 45.0, None)
+    assert config.listen == ()
+
+
+def test_topic_says_group_session_and_instance(load):
+    config = load(KAFKA % "?group=shop&session_timeout=6s&instance=${HOSTNAME}", {"HOSTNAME": "pod-1"})
+    assert (config.queue.group, config.queue.session, config.queue.instance) == ("shop", 6.0, "pod-1")
+    assert str(config.queue) == "kafka://a:9092,b:9093/hints  group shop  session 6s  instance pod-1"
+
+
+def test_topic_refuses_what_belongs_to_a_memory_queue(load):
+    text = KAFKA.replace('hints%s"', 'hints", partitions: 3') + "listen: [tcp://127.0.0.1:7171]\n"
+    with pytest.raises(ConfigErrors) as caught:
+        load(text)
+    assert "queue.partitions: is for queue memory://" in str(caught.value)
+    assert "listen: is for queue memory://" in str(caught.value)
 
 
 def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_field(load):
@@ -210,7 +243,7 @@ def test_config_is_frozen_and_shows_no_password(load):
     )
     assert "c4n4ry" not in f"{config} {config!r}"
     with pytest.raises(FrozenInstanceError):
-        config.queue.partitions = 2
+        config.cache = None
 
 
 def test_patterns_that_differ_in_type_or_shape_may_stand_side_by_side(load):

@@ -90,6 +90,23 @@ async def test_values_that_cannot_be_encoded_are_told_once_a_second(caplog):
         assert sum("cannot be written" in line for line in caplog.messages) == 1
 
 
+@in_virtual_time
+async def test_keys_of_a_node_that_is_away_are_told_of_and_land_when_it_is_back(caplog):
+    shell = Shell()
+    shell.tables["p"].rows = {(n,): "new" for n in range(3)}
+    shell.writer.away = {b"p:1"}
+    async with shell.partition() as partition:
+        shell.queue.touch(*(b"p:%d" % n for n in range(3)))
+        await asyncio.sleep(20.0)
+        assert [shell.redis.get(b"p:%d" % n) for n in range(3)] == [b'"new"', None, b'"new"']
+        [told, *_] = [line for line in caplog.messages if "cannot be written now" in line]
+        assert told.endswith("127.0.0.1:7001 failed a moment ago")
+        assert len(partition.engine.quarantine) == 0
+        shell.writer.away.clear()
+        await asyncio.sleep(2.1)
+        assert shell.redis.get(b"p:1") == b'"new"'
+
+
 # --- loads that fail ------------------------------------------------------------------------------------
 
 

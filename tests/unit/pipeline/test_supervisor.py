@@ -51,6 +51,18 @@ async def test_every_partition_that_is_gained_is_run():
 
 
 @in_virtual_time
+async def test_who_shares_budgets_hears_of_a_loss_before_others_and_of_a_gain_before_the_first_load():
+    shell, heard = shop(partitions=3), []
+    supervisor = Supervisor(shell.queue, shell.make, owns=lambda ours: heard.append(sorted(ours)))
+    async with executing(supervisor.run()):
+        await asyncio.sleep(0.01)
+        assert heard == [[], [], [0, 1, 2]]
+        shell.queue.lose(1, settled=lambda: heard.append("settled"))
+        await asyncio.sleep(SOON)
+        assert heard[3:] == [[0, 2], "settled"]
+
+
+@in_virtual_time
 async def test_a_lost_partition_is_handed_over_before_it_is_settled():
     shell = shop(took=2.0)
     settled = []

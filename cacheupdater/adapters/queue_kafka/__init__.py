@@ -1,0 +1,222 @@
+"""The queue of many machines: one topic of Kafka, one consumer group, one owner per partition at a time.
+
+The service makes one `KafkaQueue` and calls `start`, which waits for the brokers and the topic; the first to follow
+`assignments` joins the group, so nobody owns partitions that it does not work on. A crash loses nothing: what was not committed is read
+again by the next owner.
+
+Inside, one poller moves packs from the consumer to a lane per partition (`lanes`), `ownership` turns rebalances into
+assignments and epochs, `commits` gathers what the partitions have finished, and `watch` ends the process when the consumer stands
+still although the brokers answer. `member` is the door to aiokafka, `settings` how it is set. It neither looks into a pack nor
+retries work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.queue_kafka import settings
+from cacheupdater.adapters.queue_kafka.commits import Commits, Done
+from cacheupdater.adapters.queue_kafka.member import Denied, Member, MovedOn, OutOfRange
+from cacheupdater.adapters.queue_kafka.ownership import Impostors, Ownership
+from cacheupdater.adapters.queue_kafka.watch import Watch
+from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+
+    from cacheupdater.ports import Assignment, Message, Observer
+    from cacheupdater_client.broker import Address
+
+__all__ = ["KafkaQueue"]
+
+log = logging.getLogger(__name__)
+
+
+class KafkaQueue:
+    """`ports.Queue` on a consumer group."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        group: str,
+        session: float = settings.SESSION,
+        instance: str | None = None,
+        observer: Observer,
+    ) -> None:
+        """`instance` makes us a static member: our partitions wait for us for a session when we restart."""
+        self._address = address
+        self._session = session
+        self._observer = observer
+        self._member = Member(address, group=group, session=session, instance=instance)
+        self._commits = Commits(self._send)
+        self._owned = Ownership(self._member, self._commits, observer=observer)
+        self._watch = Watch(
+            self._member, self._owned, topic=address.topic, session=session, observer=observer
+        )
+        self._impostors = Impostors(instance, session)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told: dict[int, int] = {}  # the epochs that whoever follows us has heard of
+        self._ended = asyncio.Event()
+        self._closed = False
+        self._silent_until = 0.0
+
+    @property
+    def partitions(self) -> int:
+        """How many the topic has, as far as we have heard; it may grow."""
+        return self._watch.partitions
+
+    @property
+    def joined(self) -> bool:
+        """The group has shared out the partitions, and we have ours."""
+        return self._owned.joined
+
+    async def start(self) -> None:
+        """Returns when a broker has been reached and has the topic. Whoever has no patience cancels it."""
+        said = ""
+        while not self._closed:
+            try:
+                why = await self._found_missing()
+            except Unavailable as e:
+                why = f"the brokers of {self._address}: {e}"
+            if not why:
+                return
+            if why != said:
+                log.warning("waiting for %s", why)
+                said = why
+            await asyncio.sleep(settings.AGAIN)
+
+    async def assignments(self) -> AsyncIterator[Assignment]:
+        """Joins the group; ownership changes, until `close`. Raises Stuck or Misconfigured when this process must end."""
+        if not self._closed and not self._tasks:
+            self._member.join(revoked=self._revoked, assigned=self._owned.assigned)
+            self._tasks = [self._guarded(work) for work in (self._poll(), self._watch.run())]
+        while not self._closed:
+            change = await self._owned.changes.get()
+            if change is None:
+                return
+            if isinstance(change, CacheUpdaterError):
+                raise change
+            self._told |= {gained.partition: gained.epoch for gained in change.gained}
+            yield change
+
+    async def fetch(self, partition: int, limit: int) -> Sequence[Message]:
+        """The next 1 to `limit` packs; waits for the first. Nothing once the queue is closed."""
+        lane, epoch = self._owned.lane(partition), self._told.get(partition)
+        while not (self._closed or (lane.unread and lane.epoch == epoch)):
+            # Whoever works for an older epoch than the lane's waits for its end: these packs are its successor's.
+            waits = lane.arrived if lane.epoch == epoch else self._ended
+            await waits.wait()  # nothing is taken before it: cancelling loses none
+        if self._closed:
+            return ()
+        taken = lane.take(limit)
+        if lane.held and lane.roomy:
+            lane.held = False
+            self._member.resume(partition)
+        return taken
+
+    async def commit(self, partition: int, *, epoch: int, done: int) -> None:
+        """Everything before `done` is finished. What the group does not accept from us is read again by the next owner."""
+        lane = self._owned.lane(partition)
+        if not lane.open or epoch != lane.epoch or done <= lane.committed:
+            return
+        if done > lane.taken:
+            raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
+        await self._commits.add(partition, Done(epoch, done))
+
+    async def close(self) -> None:
+        """End every wait and leave the group, within `CLOSE_WITHIN` seconds."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ended.set()
+        self._owned.close()
+        self._commits.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._member.close()
+
+    # --- tasks ------------------------------------------------------------------------------------------
+
+    def _guarded(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """A task that ends would leave the others looking healthy, so its error goes to whoever follows us."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except CacheUpdaterError as e:
+                self._owned.fail(e)
+            except Exception as e:
+                log.exception("the Kafka queue has failed unexpectedly")
+                self._owned.fail(Stuck(f"the Kafka queue has failed: {e!r}"))
+
+        return asyncio.ensure_future(guarded())
+
+    async def _poll(self) -> None:
+        while True:
+            try:
+                await self._step()
+                self._watch.trouble = None
+            except Unavailable as e:
+                self._complain(e)
+                with suppress(Unavailable):
+                    await self._owned.back()
+                await asyncio.sleep(settings.AGAIN)
+            await asyncio.sleep(0)  # a topic that always has something must not starve the partitions
+
+    async def _step(self) -> None:
+        await self._owned.settle_in()
+        try:
+            polled = await self._member.poll()
+        except OutOfRange as e:
+            await self._owned.find(e.partitions)
+        else:
+            self._owned.deliver(polled)
+
+    def _complain(self, error: Unavailable) -> None:
+        """Now and then; the watch keeps it as the reason."""
+        self._watch.trouble = error
+        now = asyncio.get_running_loop().time()
+        if now >= self._silent_until:
+            self._silent_until = now + settings.SILENCE
+            log.warning("reading %s failed, will be tried again: %s", self._address, error)
+
+    # --- work -------------------------------------------------------------------------------------------
+
+    async def _found_missing(self) -> str:
+        await self._member.connect()
+        partitions = await self._member.partitions()
+        if not partitions:
+            return f"topic {self._address.topic} of {self._address}: it does not exist, or we may not see it"
+        self._watch.count(partitions)
+        return ""
+
+    async def _revoked(self) -> None:
+        if self._member.forgotten and self._owned.open:
+            try:
+                self._impostors.look(asyncio.get_running_loop().time())
+            except CacheUpdaterError as e:
+                self._owned.fail(e)
+        await self._owned.revoked()
+
+    async def _send(self, wanted: Mapping[int, Done]) -> None:
+        lanes = self._owned.lanes
+        live = {p: done for p, done in wanted.items() if lanes[p].open and lanes[p].epoch == done.epoch}
+        if not live:
+            return
+        try:
+            await self._member.commit({partition: done.offset for partition, done in live.items()})
+        except MovedOn as e:
+            log.info("a commit came too late, its partitions are with others: %s", e)
+            self._observer.count("commit_failures", 1, reason="rebalance")
+        except Unavailable as e:
+            reason = "denied" if isinstance(e, Denied) else "unavailable"
+            self._observer.count("commit_failures", 1, reason=reason)
+            raise
+        else:
+            for partition, done in live.items():
+                lanes[partition].committed = done.offset

@@ -1,0 +1,223 @@
+"""Our membership in a consumer group: the one door to aiokafka's consumer.
+
+The queue makes one and keeps it for life. Here its exceptions become ours, its waits get bounds (aiokafka tries a
+commit or an offset for ever while a broker is away), and here stand the few places where we read what aiokafka 0.14 does not
+publish: whether the group has forgotten us, that we want to join anew, offsets of many partitions at once, and the
+topics of a cluster without asking a broker to create ours. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import errors as kafka
+
+from cacheupdater.adapters.queue_kafka import settings
+from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater_client import broker
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+# The group has moved on: what we wanted to commit will be read again by whoever owns it now.
+MOVED_ON = (
+    kafka.CommitFailedError,
+    kafka.IllegalStateError,
+    kafka.UnknownMemberIdError,
+    kafka.IllegalGenerationError,
+    kafka.RebalanceInProgressError,
+)
+DENIED = (kafka.TopicAuthorizationFailedError, kafka.GroupAuthorizationFailedError)
+
+
+class OutOfRange(Exception):
+    """The broker does not have this place any more."""
+
+    def __init__(self, partitions: Iterable[int]) -> None:
+        super().__init__()
+        self.partitions = tuple(partitions)
+
+
+class Denied(Unavailable):
+    """A right is missing; waiting until somebody grants it is all that can be done."""
+
+
+class MovedOn(Unavailable):
+    """The group has: a rebalance is under way, or has passed us by."""
+
+
+class Member:
+    """One consumer of one topic."""
+
+    def __init__(self, address: broker.Address, *, group: str, session: float, instance: str | None) -> None:
+        self._topic = address.topic
+        self._connected = False
+        try:
+            connection = broker.connection(address)
+        except (OSError, ValueError) as e:
+            raise Misconfigured(f"{address}: {e}") from e
+        self._consumer = AIOKafkaConsumer(
+            group_id=group,
+            group_instance_id=instance,
+            **settings.consumer(session),
+            **connection,
+        )
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Reach a broker, once; no membership yet. Raises Unavailable, and may be tried again."""
+        if self._connected:
+            return
+        try:
+            await self._consumer.start()
+        except (kafka.KafkaError, OSError) as e:
+            raise Unavailable(_said(e)) from e
+        self._connected = True
+
+    def join(
+        self, *, revoked: Callable[[], Awaitable[None]], assigned: Callable[[Sequence[int]], None]
+    ) -> None:
+        """Be a member from now on. `revoked` may take its time, the group waits for us."""
+        self._consumer.subscribe([self._topic], listener=_Listener(revoked, assigned))
+
+    async def close(self) -> None:
+        """Say farewell if the brokers listen; a static member leaves silently, its partitions wait for its return."""
+        stopping = asyncio.ensure_future(self._consumer.stop())
+        await asyncio.wait([stopping], timeout=settings.CLOSE_WITHIN)
+        if stopping.done() and not stopping.cancelled() and stopping.exception() is None:
+            return
+        # It hangs, or a task of its own that it cancelled has cancelled it (its fetcher, while a broker is away).
+        log.warning("no farewell from the group, the session will end our membership")
+        stopping.cancel()
+        closing = asyncio.ensure_future(self._consumer._client.close())  # noqa: SLF001  its own stop() has not come that far
+        await asyncio.wait([stopping, closing], timeout=settings.AGAIN)
+
+    # --- the group --------------------------------------------------------------------------------------
+
+    @property
+    def forgotten(self) -> bool:
+        """The group has put us out: our session had ended, or somebody has joined in our name."""
+        generation: int = self._consumer._coordinator.generation  # noqa: SLF001  aiokafka issue 1040: not published
+        return generation < 0
+
+    def rejoin(self) -> None:
+        """Ask the group for a rebalance."""
+        self._consumer._coordinator.request_rejoin()  # noqa: SLF001  subscribing again would void the commits of the hand-over
+
+    async def partitions(self) -> int:
+        """How many the topic has; 0 when there is no such topic, or none that we may see."""
+        # Not by the topic's name: a broker may take that for a wish to create it.
+        cluster = await self._ask(self._consumer._client.fetch_all_metadata())  # noqa: SLF001
+        return len(cluster.partitions_for_topic(self._topic) or ())
+
+    async def refresh(self) -> int:
+        """How many partitions the brokers say there are now. Asks for this topic alone: cheap in a large cluster."""
+        if not await self._ask(self._consumer._client.force_metadata_update()):  # noqa: SLF001
+            raise Unavailable("no broker answered")
+        return self.known
+
+    @property
+    def known(self) -> int:
+        """How many partitions the consumer has heard of."""
+        return len(self._consumer.partitions_for_topic(self._topic) or ())
+
+    # --- places -----------------------------------------------------------------------------------------
+
+    async def committed(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Without those that nobody has committed."""
+        wanted = [self._at(partition) for partition in partitions]
+        found = await self._ask(self._consumer._coordinator.fetch_committed_offsets(wanted))  # noqa: SLF001  one request, not one each
+        return {at.partition: place.offset for at, place in found.items() if place.offset >= 0}
+
+    async def firsts(self, partitions: Iterable[int]) -> dict[int, int]:
+        found = await self._ask(self._consumer.beginning_offsets([self._at(each) for each in partitions]))
+        return {at.partition: offset for at, offset in found.items()}
+
+    async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        found = await self._ask(self._consumer.end_offsets([self._at(each) for each in partitions]))
+        return {at.partition: offset for at, offset in found.items()}
+
+    async def position(self, partition: int) -> int:
+        """What the consumer reads next; markers of transactions are passed without a record."""
+        place: int = await self._ask(self._consumer.position(self._at(partition)))
+        return place
+
+    def seek(self, partition: int, offset: int) -> None:
+        with suppress(kafka.IllegalStateError, AssertionError):  # taken from us meanwhile
+            self._consumer.seek(self._at(partition), offset)
+
+    def pause(self, partition: int) -> None:
+        with suppress(kafka.IllegalStateError, AssertionError):
+            self._consumer.pause(self._at(partition))
+
+    def resume(self, partition: int) -> None:
+        with suppress(kafka.IllegalStateError, AssertionError):
+            self._consumer.resume(self._at(partition))
+
+    # --- packs ------------------------------------------------------------------------------------------
+
+    async def poll(self) -> Mapping[int, Sequence[Any]]:
+        """Records by partition, none at all after a while; waits while a rebalance is under way. Raises OutOfRange, Unavailable."""
+        try:
+            found = await self._consumer.getmany(timeout_ms=settings.ms(settings.POLL_WAIT))
+        except kafka.OffsetOutOfRangeError as e:
+            raise OutOfRange(at.partition for at in e.args[0]) from e
+        except kafka.NoOffsetForPartitionError as e:
+            raise OutOfRange([e.args[0].partition]) from e
+        except DENIED as e:
+            raise Denied(_said(e)) from e
+        except kafka.KafkaError as e:
+            raise Unavailable(_said(e)) from e
+        return {at.partition: records for at, records in found.items()}
+
+    async def commit(self, offsets: Mapping[int, int]) -> None:
+        """Raises MovedOn, Denied or Unavailable."""
+        try:
+            async with asyncio.timeout(settings.COMMIT_WITHIN):
+                await self._consumer.commit({self._at(p): offset for p, offset in offsets.items()})
+        except MOVED_ON as e:
+            raise MovedOn(_said(e)) from e
+        except DENIED as e:
+            raise Denied(_said(e)) from e
+        except (kafka.KafkaError, TimeoutError) as e:
+            raise Unavailable(_said(e)) from e
+
+    def _at(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)
+
+    async def _ask(self, question: Awaitable[Any]) -> Any:
+        try:
+            async with asyncio.timeout(settings.ANSWER_WITHIN):
+                return await question
+        except DENIED as e:
+            raise Denied(_said(e)) from e
+        except (kafka.KafkaError, TimeoutError) as e:
+            raise Unavailable(_said(e)) from e
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """Called by aiokafka's coordinator; an exception of ours would only be logged there."""
+
+    def __init__(
+        self, revoked: Callable[[], Awaitable[None]], assigned: Callable[[Sequence[int]], None]
+    ) -> None:
+        self._revoked = revoked
+        self._assigned = assigned
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002  always all of ours
+        await self._revoked()
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._assigned(sorted(at.partition for at in assigned))
+
+
+def _said(error: Exception) -> str:
+    """Timeouts have no text."""
+    return str(error) or type(error).__name__

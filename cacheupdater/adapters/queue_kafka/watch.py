@@ -1,0 +1,118 @@
+"""Looks after the consumer from outside: lag, added partitions, and silent stalls.
+
+The queue starts one with its membership. It asks the brokers itself and never believes what the consumer has heard, for that is
+what may have stopped (aiokafka issues 1037 and 847). Whether what it sees is a stall decides `core.stall`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.queue_kafka import settings
+from cacheupdater.adapters.queue_kafka.member import Denied
+from cacheupdater.core.stall import Place, Sight, Stall
+from cacheupdater.errors import Stuck, Unavailable
+
+if TYPE_CHECKING:
+    from cacheupdater.adapters.queue_kafka.member import Member
+    from cacheupdater.adapters.queue_kafka.ownership import Ownership
+    from cacheupdater.ports import Observer
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 5.0  # seconds: how old a lag on a dashboard may be; one small request to each broker
+LOOKS = 4  # per session at the least, for short ones
+
+
+class Watch:
+    """One queue's."""
+
+    def __init__(
+        self, member: Member, owned: Ownership, *, topic: str, session: float, observer: Observer
+    ) -> None:
+        self.trouble: Unavailable | None = None  # what the poller could not do, lately
+        self.partitions = 0
+        self._said = ""
+        self._member = member
+        self._owned = owned
+        self._topic = topic
+        self._observer = observer
+        self._every = min(LOOK_EVERY, session / LOOKS)
+        self._stall = Stall(session * settings.PATIENCE)
+        self._counted = (0, 0)  # in which round of the group there were how many partitions
+        self._stray_since: float | None = None
+
+    async def run(self) -> None:
+        """Until cancelled; raises Stuck."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(self._every)
+            why = self._stall.look(clock(), await self._look())
+            if why is not None:
+                raise Stuck(f"the Kafka consumer of {self._topic} is stuck: {why}")
+
+    def count(self, partitions: int) -> None:
+        """The topic has so many."""
+        if partitions > self.partitions > 0:
+            log.info("topic %s has grown from %d to %d partitions", self._topic, self.partitions, partitions)
+        self.partitions = partitions
+        self._observer.level("partitions", partitions)
+
+    async def _look(self) -> Sight:
+        """Where only somebody else can help (no broker, no topic, no right), waiting is right: as if nobody answered."""
+        places: dict[int, Place] = {}
+        wanting = f"a right on topic {self._topic} or its group" if isinstance(self.trouble, Denied) else ""
+        try:
+            if self._owned.open:
+                places = await self._places()
+            elif not await self._member.refresh():
+                wanting = f"topic {self._topic}: it does not exist, or we may not see it"
+            await self._compare()
+        except Unavailable as e:
+            wanting = f"the brokers of topic {self._topic}: {e}"
+        self._say(wanting)
+        trouble = str(self.trouble or "")
+        return Sight(answers=not wanting, joined=self._owned.joined, places=places, trouble=trouble)
+
+    def _say(self, wanting: str) -> None:
+        """Once, and not at every look."""
+        if wanting and wanting != self._said:
+            log.warning("waiting for %s", wanting)
+        self._said = wanting
+
+    async def _places(self) -> dict[int, Place]:
+        """And the lags, by the way."""
+        places = {}
+        for partition, end in (await self._member.ends(self._owned.open)).items():
+            lane = self._owned.lanes[partition]
+            if not lane.open:
+                continue  # taken from us meanwhile
+            self._owned.ends_at(partition, end)
+            self._observer.level("lag", max(0, end - lane.committed), label=str(partition))
+            if not lane.held:
+                places[partition] = Place(await self._member.position(partition), end)
+        return places
+
+    async def _compare(self) -> None:
+        """The group's leader sees added partitions and asks for a rebalance.
+
+        But a static member that leads and is started again is not told that it leads, so nobody might: then we ask. Later than
+        any leader would, and whoever asks without need costs one rebalance.
+        """
+        now, here = asyncio.get_running_loop().time(), self._owned.round
+        if self._counted[0] != here:
+            self._counted = (here, await self._member.refresh())
+            self._stray_since = None
+        known = self._member.known
+        if known and known != self.partitions:
+            self.count(known)
+        if known in {0, self._counted[1]} or not self._owned.joined:
+            self._stray_since = None
+        elif self._stray_since is None:
+            self._stray_since = now
+        elif now - self._stray_since > settings.METADATA_AGE + LOOK_EVERY:
+            self._stray_since = None
+            log.info("nobody has shared out the added partitions of topic %s; asking for it", self._topic)
+            self._member.rejoin()

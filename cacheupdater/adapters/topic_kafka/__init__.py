@@ -1,0 +1,247 @@
+"""What an operator asks of a Kafka topic: is it there, does it suit hints, may we read it; make it.
+
+`cacheupdater check --connect` calls `inspect`, `cacheupdater topic create` calls `create`; nothing else here or in the
+updater makes a topic. Each call is a conversation of its own with the cluster (`cluster`), bounded in time; what suits
+hints is decided in `settings`. Nothing that is tried here changes anything: the record that is read stays, the
+heartbeat is of a member that does not exist, and a topic is asked for in a way that never makes it.
+
+Not done here: changing an existing topic, and the rights of clients that write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from aiokafka.admin.config_resource import ConfigResourceType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidReplicationFactorError,
+    LeaderNotAvailableError,
+    NoError,
+    NotControllerError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+from cacheupdater.adapters.topic_kafka import rights, settings
+from cacheupdater.adapters.topic_kafka.cluster import reached
+from cacheupdater.errors import Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.adapters.topic_kafka.cluster import Cluster
+    from cacheupdater_client.broker import Address
+
+INSPECT_S = 20.0  # all questions of one inspection; each alone is bounded too
+CREATE_S = 30.0  # a new topic included
+SETTLE_S = (
+    10.0  # until a new topic has its leaders, and a new cluster the topic that holds its groups' places
+)
+POLL_S = 0.1  # between two questions for what will soon be so
+BROKERS_DECIDE = -1  # Kafka's word for its own default
+REPLICAS_MOST = 3  # where the brokers have no default
+_NO_LEADER = -1
+
+_Error: TypeAlias = Any
+"""A class of aiokafka's errors, which has no types."""
+
+
+class Topic(NamedTuple):
+    """A topic as it is, and what is to be said of it."""
+
+    partitions: int
+    replicas: int
+    said: Mapping[str, str]
+    """Its settings, by Kafka's names; empty where they are not ours to see."""
+    wrong: Sequence[str]
+    """What a person must change."""
+    away: Sequence[str]
+    """What does not work now."""
+    notes: Sequence[str]
+    """What works, and is worth knowing."""
+
+    @property
+    def kept(self) -> str:
+        """For how long; empty where that is not ours to see."""
+        return settings.spelled(settings.retention_of(self.said)) if self.said else ""
+
+    def __str__(self) -> str:
+        kept = f", kept {self.kept}" if self.said else ""
+        return f"{_counted(self.partitions, 'partition')}, {_counted(self.replicas, 'replica')}{kept}"
+
+
+class Made(NamedTuple):
+    """What `create` found or did."""
+
+    created: bool
+    topic: Topic
+    differs: Sequence[str]
+    """How a topic that was there is not what was asked for."""
+
+
+async def inspect(address: Address, group: str) -> Topic:
+    """All there is to say about the topic, as the updaters of this group see it. Misconfigured or Unavailable: nothing."""
+    try:
+        async with asyncio.timeout(INSPECT_S), reached(address) as cluster:
+            topic, leaders = await _looked_at(cluster, address.topic)
+            refusals = [await rights.read(cluster, address.topic, leaders), await rights.join(cluster, group)]
+    except TimeoutError as e:
+        raise Unavailable(f"the brokers of {address} did not answer within {INSPECT_S:g} s") from e
+    return topic._replace(
+        wrong=[*topic.wrong, *(str(each) for each in refusals if isinstance(each, Misconfigured))],
+        away=[*topic.away, *(str(each) for each in refusals if isinstance(each, Unavailable))],
+        notes=[*topic.notes, *cluster.silent],
+    )
+
+
+async def create(
+    address: Address,
+    *,
+    partitions: int | None = None,
+    replication: int | None = None,
+    retention: float | None = None,
+) -> Made:
+    """Makes the topic unless it is there. None: what suits most, and whatever an existing topic has."""
+    try:
+        async with asyncio.timeout(CREATE_S), reached(address) as cluster:
+            created = False
+            if await _described(cluster, address.topic) is None:
+                created = await _made(
+                    cluster,
+                    address.topic,
+                    partitions=partitions or settings.PARTITIONS,
+                    replication=replication,
+                    config=settings.wanted(retention or settings.RETENTION_S),
+                )
+            topic, _ = await _looked_at(cluster, address.topic)
+    except TimeoutError as e:
+        raise Unavailable(f"the brokers of {address} did not answer within {CREATE_S:g} s") from e
+    return Made(created, topic, _differences(topic, partitions, replication, retention))
+
+
+def _differences(
+    topic: Topic, partitions: int | None, replication: int | None, retention: float | None
+) -> list[str]:
+    """Between what was said and what is."""
+    asked_for = settings.spelled(retention) if retention is not None else None
+    kinds = [
+        ("partitions", partitions, topic.partitions),
+        ("replication", replication, topic.replicas),
+        ("retention", asked_for, topic.kept or asked_for),
+    ]
+    return [
+        f"{name} is {found}, asked for was {asked}"
+        for name, asked, found in kinds
+        if asked is not None and asked != found
+    ]
+
+
+# --- questions --------------------------------------------------------------------------------------------------
+
+
+async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, int, int]] | None:
+    """Of each partition its number, its leader, its replicas and how many of them are in step; None: no such topic."""
+    # aiokafka's own admin asks in a way that makes the topic, where brokers are told to make what is asked for
+    answer = await cluster.ask(MetadataRequest([name], allow_auto_topic_creation=False))
+    [found] = answer.to_object()["topics"]
+    error = for_code(found["error_code"])
+    if error is UnknownTopicOrPartitionError:
+        return None
+    if error is TopicAuthorizationFailedError:
+        raise Misconfigured(
+            f"this user may not see the topic {name}, be it there or not: allow Read and Describe on it"
+        )
+    if error not in {NoError, LeaderNotAvailableError}:
+        raise Unavailable(f"the brokers say of the topic {name}: {error.description}")
+    return [
+        (each["partition"], each["leader"], len(each["replicas"]), len(each["isr"]))
+        for each in found["partitions"]
+    ]
+
+
+async def _looked_at(cluster: Cluster, name: str) -> tuple[Topic, Mapping[int, int]]:
+    """The topic without what only its readers find out; and the leader of each partition that has one."""
+    found = await _described(cluster, name)
+    if found is None:
+        raise Misconfigured(f"there is no topic {name}: `cacheupdater topic create` makes it")
+    said = await _said(cluster, name)
+    leaders = {number: leader for number, leader, _, _ in found if leader != _NO_LEADER}
+    replicas = min((replicas for _, _, replicas, _ in found), default=0)
+    behind = sum(in_step < replicas for _, _, replicas, in_step in found)
+    away, notes = [], []
+    if len(leaders) < len(found):
+        away.append(
+            f"{len(found) - len(leaders)} of {len(found)} partitions have no leader: their brokers are down"
+        )
+    if behind:
+        notes.append(f"{behind} of {len(found)} partitions have replicas that lag behind or are down")
+    if replicas == 1 and cluster.brokers > 1:
+        notes.append("it has one replica: while that broker is down, hints wait in the clients and then drop")
+    if said is None:
+        notes.append("its settings are not checked: that needs DescribeConfigs on the topic")
+    else:
+        notes += settings.odd(said)
+    wrong = list(settings.wrong(said)) if said else []
+    return Topic(len(found), replicas, said or {}, wrong, away, notes), leaders
+
+
+async def _said(cluster: Cluster, name: str) -> Mapping[str, str] | None:
+    """The settings that matter; None where we may not see them."""
+    asked = [(ConfigResourceType.TOPIC, name, list(settings.NAMES))]
+    try:
+        answer = await cluster.ask(DescribeConfigsRequest(asked))
+    except Misconfigured:  # brokers that only look like Kafka may not know it
+        return None
+    [(code, _, _, _, entries)] = answer.resources
+    said = {entry[0]: entry[1] for entry in entries}
+    return said if code == 0 and all(name in said for name in settings.NAMES) else None
+
+
+async def _made(
+    cluster: Cluster, name: str, *, partitions: int, replication: int | None, config: Mapping[str, str]
+) -> bool:
+    """Asks for the topic and waits for its leaders; False: somebody else has just made it."""
+    wanted = [BROKERS_DECIDE, min(REPLICAS_MOST, cluster.brokers)] if replication is None else [replication]
+    for replicas in wanted:
+        error, why = await _asked_for(cluster, (name, partitions, replicas, [], list(config.items())))
+        if error is not InvalidReplicationFactorError:
+            break
+    if error is TopicAlreadyExistsError:
+        return False
+    if error in {TopicAuthorizationFailedError, ClusterAuthorizationFailedError}:
+        raise Misconfigured(
+            f"this user may not make the topic {name}: allow Create on it, or let someone make it who may"
+        )
+    if error is NotControllerError:
+        raise Unavailable("the cluster is choosing a controller; try again")
+    if error is not NoError:
+        raise Misconfigured(f"the brokers refuse the topic {name}: {why or error.description}")
+    async with asyncio.timeout(SETTLE_S):
+        while not _all_led(await _described(cluster, name)):  # noqa: ASYNC110  the brokers tell only whoever asks
+            await asyncio.sleep(POLL_S)
+    return True
+
+
+async def _asked_for(
+    cluster: Cluster, new: tuple[str, int, int, list[object], list[tuple[str, str]]]
+) -> tuple[_Error, str]:
+    """How the brokers took it, and in which words."""
+    answer = await cluster.ask(
+        CreateTopicsRequest([new], int(SETTLE_S * 1000), False), broker=cluster.controller()
+    )
+    [(_, code, *why)] = answer.topic_errors
+    return for_code(code), str(why[0] or "") if why else ""
+
+
+def _all_led(found: Sequence[tuple[int, int, int, int]] | None) -> bool:
+    return found is not None and all(leader != _NO_LEADER for _, leader, _, _ in found)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

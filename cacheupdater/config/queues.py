@@ -1,0 +1,65 @@
+"""Where hints come from: `memory://` for one process, `kafka://` for many.
+
+The models check a URL here, `load` turns it into what the service reads. The grammar of kafka:// is the client's
+(`cacheupdater_client.broker`), so that both ends of a topic are written the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cacheupdater.config import units
+from cacheupdater.config.settings import KafkaQueueConfig, MemoryQueueConfig
+from cacheupdater_client import broker
+
+if TYPE_CHECKING:
+    from cacheupdater.config.settings import QueueConfig
+
+GROUP = "cacheupdater"
+SESSION_S = 45.0  # Kafka's own default since 3.0: a restarted container is back within it
+SESSION_LEAST_S = (
+    0.5  # below, the broker would have to be told to allow it, and a pause of the loop costs a rebalance
+)
+SESSION_MOST_S = 1800.0  # what brokers allow at most
+PARTITIONS = 1
+_OPTIONS = ("group", "session_timeout", "instance")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_LATER = {"sqlite", "postgresql", "postgresql+asyncpg", "sqlite+aiosqlite"}
+_OURS = {
+    "enable_auto_commit": "must not be set: only what is finished is committed, or a crash would lose hints",
+    "auto_offset_reset": "must not be set: reading begins with the earliest hint, or new partitions would lose theirs",
+}
+
+
+def queue_url(value: object) -> str:
+    """The URL, if it is one."""
+    text = value if isinstance(value, str) else ""
+    scheme = text.partition("://")[0]
+    if scheme in _LATER:
+        raise ValueError(f"{scheme}:// is not part of this version; use memory:// or {broker.FORM}")
+    if scheme == "kafka":
+        _kafka(text)
+    elif text != "memory://":
+        raise ValueError(f"is no queue; use memory:// or {broker.FORM}")
+    return text
+
+
+def queue_of(url: str, partitions: int | None) -> QueueConfig:
+    """What a checked URL means."""
+    return MemoryQueueConfig(partitions or PARTITIONS) if url == "memory://" else _kafka(url)
+
+
+def _kafka(url: str) -> KafkaQueueConfig:
+    for name, why in _OURS.items():
+        if f"{name}=" in url:
+            raise ValueError(f"{name} {why}")
+    address = broker.parse(url, options=_OPTIONS)
+    said = address.options
+    session = units.duration(said["session_timeout"]) if "session_timeout" in said else SESSION_S
+    if not SESSION_LEAST_S <= session <= SESSION_MOST_S:
+        raise ValueError(f"session_timeout must be between {SESSION_LEAST_S:g}s and {SESSION_MOST_S:g}s")
+    for name in ("group", "instance"):
+        if not _NAME.fullmatch(said.get(name, GROUP)):
+            raise ValueError(f"{name} must be of letters, digits, dots, - and _, at most 200")
+    return KafkaQueueConfig(address, said.get("group", GROUP), session, said.get("instance"))

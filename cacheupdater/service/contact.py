@@ -1,0 +1,235 @@
+"""One visit to everything that an updater needs: queue, cache, databases, loaders; for `cacheupdater check --connect`.
+
+`contact` builds what a service is built from, tries each part once, all of them at the same time and each within its
+own bound, and ends. It costs little and leaves nothing behind: a statement is asked for one key that does not exist,
+a loader of the user's is imported and not called, and Redis gets one key per namespace that is removed at once.
+
+What a driver calls unavailable may be a password that is wrong: a running updater waits for someone to put it right,
+here someone is looking. So the words of the servers decide whose turn it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+from cacheupdater.adapters.loader_python import PythonLoader
+from cacheupdater.config.secrets import redact
+from cacheupdater.config.settings import KafkaQueueConfig, PythonLoad
+from cacheupdater.core.answers import FINISHING
+from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
+from cacheupdater.ports import Entry
+from cacheupdater.service.parts import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cacheupdater.config.settings import Config, NamespaceConfig, QueueConfig
+    from cacheupdater.core.keyspace import Capture, CaptureType, Pattern
+    from cacheupdater.ports import Loader, Value, Writer
+
+CACHE_S = 15.0  # for the writes of all namespaces; each takes a millisecond
+SOURCE_S = 30.0  # for the statements of one source, one after the other, each within its own timeout
+IMPORT_S = 15.0  # for a user's module, which may bring much with it
+TTL_MS = 5_000  # of the key that is written to try it, should we end before it is removed
+
+State: TypeAlias = Literal["ok", "note", "away", "wrong"]
+"""Well; well but worth knowing; not to be reached now; for a person to change."""
+
+# Nobody's: no application numbers its rows from the least bigint, and this UUID was drawn for this purpose
+_NOBODY: dict[CaptureType, Capture] = {
+    int: -(2**63) + 1,
+    str: "cacheupdater-check",
+    UUID: UUID("5f2b6c1e-93d4-4b7a-8e0f-c41d7a9be356"),
+}
+# What Redis, PostgreSQL, SQLite and TLS say when waiting does not help
+_REFUSED = re.compile(
+    r"\b(NOPERM|NOAUTH|WRONGPASS|MISCONF|READONLY|28000|28P01|3D000|InvalidPassword|AuthenticationError)"
+    r"|no permission|can't run this command|invalid username-password|user is disabled|without any password"
+    r"|unable to open database file|Authentication required|CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
+    re.IGNORECASE,
+)
+
+
+class Finding(NamedTuple):
+    """What is to be said of one part."""
+
+    part: str
+    name: str  # of the source or namespace
+    state: State
+    what: str
+
+
+async def contact(config: Config) -> Sequence[Finding]:
+    """Everything once, in the order of the configuration: first what is slow to import and build, then all servers."""
+    namespaces = config.namespaces.values()
+    async with AsyncExitStack() as stack:
+        parts = Parts(config, stack)
+        imported = await asyncio.gather(
+            *(_python(each, each.load) for each in namespaces if isinstance(each.load, PythonLoad))
+        )
+        asked = [each for each in namespaces if not isinstance(each.load, PythonLoad)]
+        built = {each.name: _built(each, parts) for each in asked}
+        visits = [_queue(config.queue), _cache(config, parts)]
+        for name in config.sources:
+            its = [each for each in asked if each.load.source == name]
+            visits += [_source(name, its, built)] if its else []
+        found = await asyncio.gather(*visits)
+    return [finding for each in (*found, imported) for finding in each]
+
+
+def _built(namespace: NamespaceConfig, parts: Parts) -> Loader | Finding:
+    """Its loader, or why there is none. A driver may take half a second to import, which no server shall be blamed for."""
+    try:
+        return parts.recipe(namespace.name).loader
+    except CacheUpdaterError as e:
+        return _trouble("load", namespace.name, e)
+
+
+async def _queue(queue: QueueConfig) -> Sequence[Finding]:
+    """The first to run, so that its import too is over before anything else is timed."""
+    if not isinstance(queue, KafkaQueueConfig):
+        return [Finding("queue", "", "ok", "in this process: there is nothing to contact")]
+    from cacheupdater.adapters import topic_kafka  # noqa: PLC0415  aiokafka is an extra
+
+    try:
+        topic = await topic_kafka.inspect(queue.address, queue.group)
+    except CacheUpdaterError as e:
+        return [_trouble("queue", "", e)]
+    said: Sequence[tuple[State, Sequence[str]]] = (
+        ("wrong", topic.wrong),
+        ("away", topic.away),
+        ("note", topic.notes),
+    )
+    found = [Finding("queue", "", state, _plain(each)) for state, all_of_it in said for each in all_of_it]
+    works = not (topic.wrong or topic.away)
+    may = f"; group {queue.group} may read it" if works else ""
+    return [
+        Finding("queue", "", "ok" if works else "note", f"topic {queue.address.topic}: {topic}{may}"),
+        *found,
+    ]
+
+
+async def _cache(config: Config, parts: Parts) -> Sequence[Finding]:
+    """A token, and for each namespace a write and its removal: what an ACL allows depends on keys and commands."""
+    try:
+        writer = parts.writer()
+        await writer.token()
+    except CacheUpdaterError as e:
+        return [_trouble("cache", "", e)]
+    found: list[Finding] = []
+    try:
+        async with asyncio.timeout(CACHE_S):
+            for namespace in config.namespaces.values():
+                trouble = await _written(writer, namespace)
+                found += [trouble] if trouble else []
+    except TimeoutError:
+        found.append(Finding("cache", "", "away", f"not all namespaces were tried within {CACHE_S:g} s"))
+    return found or [
+        Finding("cache", "", "ok", "answers, and its scripts may write the keys of every namespace")
+    ]
+
+
+async def _written(writer: Writer, namespace: NamespaceConfig) -> Finding | None:
+    """What stood in the way of a write."""
+    key = namespace.pattern.format(_nobody(namespace.pattern))
+    value: Value = {b"check": b"1"} if namespace.encoding == "hash" else b"1"
+    try:
+        [answer] = await writer.write(await writer.token(), [Entry(key, value, TTL_MS)])
+        await writer.invalidate([key])
+    except CacheUpdaterError as e:
+        return _trouble("cache", namespace.name, e)
+    if answer.result in FINISHING:
+        return None
+    return _trouble("cache", namespace.name, Unavailable(f"a write was {answer.result.value}: {answer.why}"))
+
+
+async def _source(
+    name: str, namespaces: Sequence[NamespaceConfig], built: Mapping[str, Loader | Finding]
+) -> Sequence[Finding]:
+    """The source by its first statement, then the others one by one."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SOURCE_S
+    found: list[Finding] = []
+    answers = False
+    for at, namespace in enumerate(namespaces):
+        loader = built[namespace.name]
+        if isinstance(loader, Finding):
+            found.append(loader)
+            continue
+        one = await _loaded(namespace, loader)
+        left = len(namespaces) - at - 1
+        if not answers and (one.state == "away" or _REFUSED.search(one.what)):
+            rest = f"; {left} more of its statements were not tried" if left else ""
+            return [Finding("source", name, one.state, f"{namespace.name}: {one.what}{rest}"), *found]
+        answers = True
+        found.append(one)
+        if left and loop.time() > deadline:
+            what = f"{left} of its statements were not tried within {SOURCE_S:g} s"
+            return [Finding("source", name, "away", what), *found]
+    return [Finding("source", name, "ok", "answers"), *found] if answers else found
+
+
+async def _loaded(namespace: NamespaceConfig, loader: Loader) -> Finding:
+    """One key that does not exist costs what every unit of the updater costs at the least."""
+    try:
+        await loader.load([_nobody(namespace.pattern)])
+    except CacheUpdaterError as e:
+        return _trouble("load", namespace.name, e)
+    return Finding("load", namespace.name, "ok", "its statement runs")
+
+
+async def _python(namespace: NamespaceConfig, load: PythonLoad) -> Finding:
+    """Imports the function. Calling it might cost anything, so nobody does."""
+    try:
+        await _in_thread(lambda: PythonLoader(load.python, namespace.pattern))
+    except TimeoutError:
+        what = f"{load.python} was not imported within {IMPORT_S:g} s: what does its module do at import?"
+        return Finding("load", namespace.name, "wrong", what)
+    except CacheUpdaterError as e:
+        return _trouble("load", namespace.name, e)
+    return Finding("load", namespace.name, "ok", f"{load.python} can be imported; it was not called")
+
+
+async def _in_thread(work: Callable[[], object]) -> None:
+    """A daemon: an import that hangs must not hold up the end of the process, as an executor's thread would."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: Exception | None) -> None:
+        if not done.done():  # else nobody waits any more
+            done.set_result(None) if error is None else done.set_exception(error)
+
+    def run() -> None:
+        error: CacheUpdaterError | None = None
+        try:
+            work()
+        except CacheUpdaterError as e:
+            error = e
+        except BaseException as e:  # noqa: BLE001  a module that calls sys.exit must not end the thread silently
+            error = Misconfigured(f"the module ends its thread by {type(e).__name__} when it is imported")
+        with suppress(RuntimeError):  # the loop has ended before the import did
+            loop.call_soon_threadsafe(settle, error)
+
+    threading.Thread(target=run, name="import", daemon=True).start()
+    async with asyncio.timeout(IMPORT_S):
+        await done
+
+
+def _nobody(pattern: Pattern) -> tuple[Capture, ...]:
+    """A key of this pattern that no application has."""
+    return tuple(_NOBODY[kind] for kind in pattern.types)
+
+
+def _trouble(part: str, name: str, error: CacheUpdaterError) -> Finding:
+    away = isinstance(error, Unavailable) and not _REFUSED.search(str(error))
+    return Finding(part, name, "away" if away else "wrong", _plain(str(error)))
+
+
+def _plain(text: str) -> str:
+    """One line, without passwords."""
+    return redact(" ".join(text.split()))

@@ -1,0 +1,152 @@
+"""How hints reach this process: a memory queue that its own listeners fill, or a topic that others fill.
+
+`Service.run` makes one door and goes through its life in this order: `find` (the queue is there), `open` (hints are
+accepted), `close` (nothing new arrives), `finish` (what was accepted is done, as far as there is time). What happens to
+hints behind the door is the supervisor's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from cacheupdater.adapters.listener_memory import MemoryListener
+from cacheupdater.adapters.listener_stream import StreamListener
+from cacheupdater.adapters.queue_memory import MemoryQueue
+from cacheupdater.config.addresses import MemoryAddress
+from cacheupdater.config.settings import KafkaQueueConfig
+from cacheupdater_client import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.adapters.queue_kafka import KafkaQueue
+    from cacheupdater.config.addresses import Address
+    from cacheupdater.config.settings import Config
+    from cacheupdater.ports import Observer, Queue
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.02  # seconds between two looks at what has no event of its own: an empty queue, a joined group
+
+
+class Door(Protocol):
+    """One process's."""
+
+    @property
+    def queue(self) -> Queue: ...
+
+    @property
+    def partitions(self) -> int:
+        """Of the whole queue, whoever owns them; known once it was found."""
+        ...
+
+    @property
+    def open_now(self) -> bool:
+        """Whether hints can come in."""
+        ...
+
+    async def find(self) -> int:
+        """Waits until the queue is there; its partitions."""
+        ...
+
+    async def open(self) -> str:
+        """Accept hints; where."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def finish(self, deadline: float) -> None:
+        """What was accepted is done, or it is `deadline`."""
+        ...
+
+
+def door_for(config: Config, prefixes: list[bytes], observer: Observer) -> Door:
+    """As the configuration says."""
+    if isinstance(config.queue, KafkaQueueConfig):
+        return KafkaDoor(config.queue, observer)
+    return MemoryDoor(config.queue.partitions, config.listen, prefixes=prefixes, observer=observer)
+
+
+class MemoryDoor:
+    """The queue lives and dies with this process, and so do its listeners."""
+
+    def __init__(
+        self, partitions: int, listen: Sequence[Address], *, prefixes: list[bytes], observer: Observer
+    ) -> None:
+        self.queue = MemoryQueue(partitions)
+        self.partitions = partitions
+        self.open_now = False
+        hello = wire.Hello(partitions, prefixes)
+        self._sockets = [str(each) for each in listen if not isinstance(each, MemoryAddress)]
+        self._mailboxes = [str(each) for each in listen if isinstance(each, MemoryAddress)]
+        self._streams = StreamListener(self.queue, hello, observer=observer)
+        self._boxes = [MemoryListener(self.queue.put, hello, observer=observer) for _ in self._mailboxes]
+
+    async def find(self) -> int:
+        return self.partitions
+
+    async def open(self) -> str:
+        await self._streams.start(self._sockets)
+        for box, address in zip(self._boxes, self._mailboxes, strict=True):
+            await box.start(address)
+        self.open_now = True
+        return " ".join([*self._streams.addresses, *self._mailboxes])
+
+    async def close(self) -> None:
+        self.open_now = False
+        await self._streams.close()
+        for box in self._boxes:
+            await box.close()
+
+    async def finish(self, deadline: float) -> None:
+        """Nobody else will ever read what is in here."""
+        clock = asyncio.get_running_loop().time
+        while self._left() and clock() < deadline:  # noqa: ASYNC110  no event says "all done"
+            await asyncio.sleep(LOOK_EVERY)
+        if left := self._left():
+            log.warning("%d packs were not finished in time and are given up", left)
+
+    def _left(self) -> int:
+        return sum(map(self.queue.backlog, range(self.partitions)))
+
+
+class KafkaDoor:
+    """The topic outlives us: what we have not done, the next owner reads again."""
+
+    def __init__(self, config: KafkaQueueConfig, observer: Observer) -> None:
+        from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
+
+        self.queue: KafkaQueue = KafkaQueue(
+            config.address,
+            group=config.group,
+            session=config.session,
+            instance=config.instance,
+            observer=observer,
+        )
+        self._where = f"{config.address} group {config.group}"
+
+    @property
+    def partitions(self) -> int:
+        return self.queue.partitions
+
+    @property
+    def open_now(self) -> bool:
+        return self.queue.joined
+
+    async def find(self) -> int:
+        await self.queue.start()
+        return self.partitions
+
+    async def open(self) -> str:
+        """A member of the group, though perhaps one with nothing to do yet."""
+        while not self.queue.joined:  # noqa: ASYNC110  told by whoever asks for assignments
+            await asyncio.sleep(LOOK_EVERY)
+        return self._where
+
+    async def close(self) -> None:
+        """The group goes on without us once the partitions are handed over."""
+
+    async def finish(self, deadline: float) -> None:
+        """Not needed: what is under way is handed over."""

@@ -1,0 +1,89 @@
+"""Pages of several workers made into one: what the parent of `cacheupdater run --workers` answers.
+
+`service.workers` fetches each worker's page from its socket and puts them together here. Samples keep their names and
+get the label `worker`, so that sums are the scraper's affair; sources are shown once per worker.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+OK = 200
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+FETCH_S = 2.0  # a worker on this machine that takes longer is busy with something worse
+_RESTARTS = "cacheupdater_worker_restarts_total"
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=FETCH_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(FETCH_S)
+        self.sock.connect(self._path)
+
+
+def fetch(path: str, page: str) -> tuple[int, bytes]:
+    """Status and body; (0, b"") from a worker that does not answer."""
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", page)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+def merged_metrics(texts: Mapping[int, bytes], restarts: Mapping[int, int]) -> bytes:
+    """In the text format, each family once: its help and type, then the samples of all workers."""
+    families: dict[str, tuple[list[str], list[str]]] = {}
+    for number, text in texts.items():
+        heads: list[str] = []
+        samples: list[str] = []
+        for line in text.decode().splitlines():
+            if line.startswith("# "):
+                heads, samples = families.setdefault(line.split(" ", 3)[2], ([], []))
+                if line not in heads:
+                    heads.append(line)
+            elif line:
+                samples.append(_labelled(line, number))
+    lines = [line for heads, samples in families.values() for line in (*heads, *samples)]
+    return "\n".join([*lines, *_restart_lines(restarts), ""]).encode()
+
+
+def _labelled(sample: str, number: int) -> str:
+    """A value never holds a brace or a space; a label's value may."""
+    name, brace, rest = sample.partition("{")
+    if brace and " " not in name:
+        return f'{name}{{worker="{number}",{rest}'
+    name, _, value = sample.partition(" ")
+    return f'{name}{{worker="{number}"}} {value}'
+
+
+def _restart_lines(restarts: Mapping[int, int]) -> Iterable[str]:
+    yield f"# HELP {_RESTARTS} Times that a worker has died and was started again."
+    yield f"# TYPE {_RESTARTS} counter"
+    for number, count in restarts.items():
+        yield f'{_RESTARTS}{{worker="{number}"}} {count}'
+
+
+def merged_freshness(bodies: Iterable[bytes]) -> dict[str, object]:
+    """The sources of all workers that answer, named by worker."""
+    return {
+        "sources": [
+            {**source, "name": f"{source['name']} ({number})"}
+            for number, body in enumerate(bodies)
+            if body
+            for source in json.loads(body)["sources"]
+        ]
+    }

@@ -1,0 +1,110 @@
+"""What the brokers of a test are told: quick, small, and with two doors each (see kafka_server, the only one that asks).
+
+`ACLS`, `QUICK_RETENTION` and `mutual_tls` are for tests to add: `KafkaServer(properties=ACLS | QUICK_RETENTION)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",  # whoever comes by the plain door
+}
+# Kafka looks for old records every five minutes, the first time after thirty seconds
+QUICK_RETENTION = {
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+    "log.segment.delete.delay.ms": "100",
+}
+
+_DEFAULTS = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "ADMIN",
+    "auto.create.topics.enable": "false",  # a topic that nobody made is a mistake to be seen
+    "num.partitions": "3",
+    "offsets.topic.num.partitions": "4",  # of 50: each is a folder to open at the start
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",  # of three seconds, which every test would wait
+    "group.min.session.timeout.ms": "500",
+    "broker.heartbeat.interval.ms": "300",
+    # of nine seconds, for which a killed broker's place is not given to the one that comes back
+    "broker.session.timeout.ms": "2000",
+    "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),  # of 128 MiB of memory
+}
+_REPLICATED = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_KINDS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class Ports(NamedTuple):
+    client: int
+    admin: int
+    controller: int
+
+
+def server_properties(
+    number: int, everyone: Sequence[Ports], protocol: str, users: Mapping[str, str]
+) -> dict[str, str]:
+    """One broker's server.properties, but for its folder. Brokers count from one."""
+    client, admin, controller = everyone[number - 1]
+    doors = f"CLIENT://127.0.0.1:{client},ADMIN://127.0.0.1:{admin}"
+    voters = [f"{each}@127.0.0.1:{ports.controller}" for each, ports in enumerate(everyone, 1)]
+    said = _DEFAULTS | dict.fromkeys(_REPLICATED, str(min(len(everyone), 3)))
+    said |= {
+        "node.id": str(number),
+        "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": doors,
+        "listener.security.protocol.map": f"CLIENT:{protocol},ADMIN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": ",".join(voters),
+    }
+    return said | _logins(users)
+
+
+def mutual_tls(ca: Path, certificate: Path, key: Path) -> dict[str, str]:
+    """For protocol="SSL" or "SASL_SSL", from PEM files: a client must show a certificate that `ca` vouches for too."""
+    whole = key.with_suffix(".both.pem")  # Kafka takes the two from one file
+    whole.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(whole),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(ca),
+        "ssl.client.auth": "required",
+    }
+
+
+def _logins(users: Mapping[str, str]) -> dict[str, str]:
+    if not users:
+        return {}
+    door = "listener.name.client"
+    known = " ".join(f'user_{user}="{password}"' for user, password in users.items())
+    said = {f"{door}.{kind.lower()}.sasl.jaas.config": f"{_SCRAM} required;" for kind in SCRAM_KINDS}
+    said[f"{door}.plain.sasl.jaas.config"] = f"{_PLAIN} required {known};"
+    said["sasl.enabled.mechanisms"] = ",".join(("PLAIN", *SCRAM_KINDS))
+    return said
+
+
+def free_ports(brokers: int) -> list[Ports]:
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(3 * brokers)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        numbers = [int(probe.getsockname()[1]) for probe in probes]
+    return [Ports(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]

@@ -1,0 +1,108 @@
+"""What tests do to topics: make them, take them away, cut off their old records, give them more partitions.
+
+Async functions over aiokafka's admin client, a client per call; each returns when every broker asked sees the change,
+so the next line of a test may rely on it. `servers` is a server's `admin` or `bootstrap`, reached in plain text.
+`done` runs one of them for code that has no event loop, or whose loop is running already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.errors import for_code
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping
+
+SETTLE_TIMEOUT_S = 15.0  # leaders are chosen in milliseconds, after a broker's death in seconds
+_POLL_S = 0.01
+_END = -1  # Kafka's word for "up to the newest record"
+
+T = TypeVar("T")
+
+
+async def create(
+    servers: str,
+    topic: str,
+    *,
+    partitions: int = 3,
+    replicas: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """A topic whose partitions all have a leader. `config` as in {"cleanup.policy": "compact"}."""
+    async with _admin(servers) as admin:
+        new = NewTopic(topic, partitions, replicas, topic_configs=dict(config or {}))
+        _check((await admin.create_topics([new])).topic_errors)
+        await _until_led(admin, topic, partitions)
+
+
+async def delete(servers: str, topic: str) -> None:
+    async with _admin(servers) as admin:
+        _check((await admin.delete_topics([topic])).topic_error_codes)
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            while topic in await admin.list_topics():  # noqa: ASYNC110  the broker tells only whoever asks
+                await asyncio.sleep(_POLL_S)
+
+
+async def add_partitions(servers: str, topic: str, *, total: int) -> None:
+    async with _admin(servers) as admin:
+        await admin.create_partitions({topic: NewPartitions(total)})
+        await _until_led(admin, topic, total)
+
+
+async def delete_records(servers: str, topic: str, before: Mapping[int, int] | None = None) -> dict[int, int]:
+    """Cuts off what is older than the offset of each partition, without `before` all; the first offsets that are left."""
+    async with _admin(servers) as admin:
+        if before is None:
+            before = dict.fromkeys(await _leaders(admin, topic), _END)
+        cut = {TopicPartition(topic, number): RecordsToDelete(offset) for number, offset in before.items()}
+        left = await admin.delete_records(cut)
+        return {partition.partition: offset for partition, offset in left.items()}
+
+
+async def leaders(servers: str, topic: str) -> dict[int, int]:
+    """Which broker leads each partition; -1 where none does."""
+    async with _admin(servers) as admin:
+        return await _leaders(admin, topic)
+
+
+def done(doing: Coroutine[object, object, T]) -> T:
+    """Runs it to its end in a thread with an event loop of its own."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, doing).result()
+
+
+@asynccontextmanager
+async def _admin(servers: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers.split(","))
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def _until_led(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
+    async with asyncio.timeout(SETTLE_TIMEOUT_S):
+        while True:
+            led = [leader for leader in (await _leaders(admin, topic)).values() if leader >= 0]
+            if len(led) == partitions:
+                return
+            await asyncio.sleep(_POLL_S)
+
+
+async def _leaders(admin: AIOKafkaAdminClient, topic: str) -> dict[int, int]:
+    found = await admin.describe_topics([topic])
+    return {each["partition"]: each["leader"] for each in found[0]["partitions"]}
+
+
+def _check(answers: list[tuple[str, int, *tuple[object, ...]]]) -> None:
+    """aiokafka hands a refusal over as a number; newer brokers add their words."""
+    for topic, code, *said in answers:
+        if code:
+            raise for_code(code)(f"{topic}: {' '.join(map(str, said))}")

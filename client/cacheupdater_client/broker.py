@@ -1,0 +1,152 @@
+"""Where Kafka is and how one speaks to it: the grammar of kafka:// URLs, TLS and SASL from files.
+
+    kafka://host:9092,host:9092/topic?option=value&...
+
+The client's transport and the service's queue read the same URL, so one page documents both; each names the options
+that it adds (`parse`). `connection` turns an address into what every client of aiokafka is given. Passwords and tokens
+are named by file only, and read when a connection is made: a URL stands in process lists and logs.
+
+aiokafka is imported by whoever uses `connection`, never by parsing.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+FORM = "kafka://host:9092,host:9092/topic"
+SERVERS_MAX = 32  # any one of them suffices to find the others
+SECURITY = ("ca", "cert", "key", "tls", "sasl", "username", "password_file", "token_file")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SECRET_BYTES_MAX = 64 * 1024  # a token is a few kilobytes; a larger file was named by mistake
+# What a client without a name of its own tells the broker, for its logs and quotas.
+CLIENT_ID = "cacheupdater"
+
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class Address(NamedTuple):
+    """One topic of one cluster, and how to reach it."""
+
+    servers: tuple[str, ...]
+    topic: str
+    options: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"kafka://{','.join(self.servers)}/{self.topic}"
+
+
+def parse(url: str, *, options: Collection[str] = ()) -> Address:
+    """ValueError tells what is wrong. `options` are those allowed beside the ones of TLS and SASL."""
+    parts = urlsplit(url)
+    if parts.scheme != "kafka" or parts.fragment:
+        raise ValueError(f"write {FORM}")
+    if "@" in parts.netloc:
+        raise ValueError("holds a user or password; write ?sasl=SCRAM-SHA-512&username=...&password_file=...")
+    servers = tuple(parts.netloc.split(","))
+    if len(servers) > SERVERS_MAX or not all(map(_is_server, servers)):
+        raise ValueError(f"names no brokers, or not as host:port; write {FORM}")
+    topic = unquote(parts.path.removeprefix("/"))
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise ValueError(f"names no topic, or one that Kafka does not allow; write {FORM}")
+    said = _options(parts.query, {*SECURITY, *options})
+    _check_security(said)
+    return Address(servers, topic, said)
+
+
+def _is_server(text: str) -> bool:
+    return bool(_SERVER.fullmatch(text)) and 0 < int(text.rpartition(":")[2]) <= 65_535
+
+
+def _options(query: str, known: Collection[str]) -> dict[str, str]:
+    said: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in known:
+            raise ValueError(f"does not know the option {name!r}; there are {', '.join(sorted(known))}")
+        if name in said or not value:
+            raise ValueError(f"says the option {name!r} {'twice' if name in said else 'without a value'}")
+        said[name] = value
+    return said
+
+
+def _check_security(said: Mapping[str, str]) -> None:
+    mechanism = said.get("sasl", "").upper()
+    if "key" in said and "cert" not in said:
+        raise ValueError("has a key without its cert")
+    if said.get("tls", "true") not in {"true", "false"}:
+        raise ValueError("tls must be true or false")
+    if said.get("tls") == "false" and {"ca", "cert"} & said.keys():
+        raise ValueError("has tls=false and a ca or cert; leave one of them out")
+    if not mechanism:
+        if {"username", "password_file", "token_file"} & said.keys():
+            raise ValueError(f"has a user without sasl; there are {', '.join(MECHANISMS)}")
+        return
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"does not know this sasl; there are {', '.join(MECHANISMS)}")
+    needed = {"token_file"} if mechanism == "OAUTHBEARER" else {"username", "password_file"}
+    if not needed <= said.keys():
+        raise ValueError(f"has sasl={mechanism} without {' and '.join(sorted(needed - said.keys()))}")
+    if mechanism == "PLAIN" and not uses_tls(said):
+        raise ValueError("has sasl=PLAIN without tls=true, which would send the password as it is")
+
+
+def uses_tls(options: Mapping[str, str]) -> bool:
+    """Said, or shown by a certificate."""
+    return options.get("tls") == "true" or bool({"ca", "cert"} & options.keys())
+
+
+def connection(address: Address) -> dict[str, object]:
+    """What AIOKafkaProducer, AIOKafkaConsumer and AIOKafkaAdminClient are given. OSError or ValueError: a file is bad."""
+    said = address.options
+    tls, mechanism = uses_tls(said), said.get("sasl", "").upper()
+    wanted: dict[str, object] = {
+        "bootstrap_servers": list(address.servers),
+        "client_id": CLIENT_ID,
+        "security_protocol": f"{'SASL_' if mechanism else ''}{'SSL' if tls else 'PLAINTEXT'}",
+    }
+    if tls:
+        wanted["ssl_context"] = _context(said)
+    if mechanism == "OAUTHBEARER":
+        wanted |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": _tokens(said["token_file"])}
+    elif mechanism:
+        secret = _secret(said["password_file"])
+        wanted |= {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": said["username"],
+            "sasl_plain_password": secret,
+        }
+    return wanted
+
+
+def _context(said: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=said.get("ca"))
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if "cert" in said:
+        context.load_cert_chain(said["cert"], said.get("key"))
+    return context
+
+
+def _secret(path: str) -> str:
+    """A file's text without its last line end, which editors add."""
+    data = Path(path).read_bytes()
+    if not data.strip() or len(data) > SECRET_BYTES_MAX:
+        raise ValueError(f"{path} is empty, or too large for a secret")
+    return data.decode().rstrip("\r\n")
+
+
+def _tokens(path: str) -> object:
+    """The token as the file holds it at each connection: whoever renews it writes the file again."""
+    from aiokafka.abc import AbstractTokenProvider  # noqa: PLC0415  the caller has aiokafka, a parser need not
+
+    class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+        async def token(self) -> str:
+            return _secret(path)
+
+    return FileTokens()

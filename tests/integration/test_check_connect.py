@@ -1,0 +1,266 @@
+"""`cacheupdater check --connect` against real servers: one line per part, and an exit code that says whose turn it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import redis
+from live_database import Database
+
+from cacheupdater.cli import main
+from cacheupdater.service import contact
+from cacheupdater.testing import kafka_topics
+
+_CONFIG = """\
+version: 1
+queue: {{url: "{queue}"}}
+cache: {{url: "{cache}"}}
+sources:
+  main: {{url: "{source}", budget: 500/s}}
+  code: {{budget: 10/s}}
+namespaces:
+  product: {{key: "product:{{id:int}}", load: {{source: main, {product}}}}}
+  basket:
+    key: "basket:{{user:int}}:{{shop}}"
+    load: {{source: main, sql: "SELECT user_id AS user, shop, body FROM baskets WHERE (user_id, shop) IN :keys"}}
+    value: {{encoding: hash}}
+  banner: {{key: "banner:{{slot:uuid}}", load: {{source: code, python: "{python}"}}}}
+"""
+_TABLES = (
+    "CREATE TABLE products (id bigint PRIMARY KEY, name text)",
+    "CREATE TABLE baskets (user_id int, shop text, body text, PRIMARY KEY (user_id, shop))",
+)
+
+
+@pytest.fixture
+def check(tmp_path, capsys, monkeypatch, redis_url, pg_url):
+    """Runs the command; what is not said works."""
+    with Database(pg_url) as database:
+        for table in _TABLES:
+            database.execute(table)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "connect_shop.py").write_text("def banners(slots):\n    return {}\n")
+
+    def check(**said):
+        file = tmp_path / "shop.yaml"
+        works = {"queue": "memory://", "cache": redis_url, "source": pg_url, "python": "connect_shop:banners"}
+        works |= {"product": "table: products"}
+        file.write_text(_CONFIG.format(**works | said))
+        code = main(["check", "--connect", "-c", str(file)])
+        out = capsys.readouterr().out
+        lines = out[out.rindex("CONTACTED") :].splitlines()[1:]
+        print("\n".join(lines))  # shown where the test fails
+        return code, [tuple(re.split(r"  +", line, maxsplit=3)) for line in lines]
+
+    return check
+
+
+def states(rows):
+    return {(part, name): state for part, name, state, _ in rows}
+
+
+def only(rows, *troubled):
+    """The text of these rows, when all others are well."""
+    found = {(part, name): what for part, name, state, what in rows if state != "ok"}
+    assert set(found) == set(troubled)
+    return [found[each] for each in troubled]
+
+
+def test_all_is_well(needs_apache, check, kafka, kafka_topic):
+    code, rows = check(queue=kafka.url(kafka_topic, "?group=shop"))
+    assert code == 0
+    assert states(rows) == {
+        ("queue", "-"): "note",  # the broker keeps records for a week
+        ("cache", "-"): "ok",
+        ("source", "main"): "ok",
+        ("load", "product"): "ok",
+        ("load", "basket"): "ok",
+        ("load", "banner"): "ok",
+    }
+    assert rows[0] == (
+        "queue",
+        "-",
+        "ok",
+        f"topic {kafka_topic}: 3 partitions, 1 replica, kept 168h; group shop may read it",
+    )
+
+
+def test_looking_leaves_nothing_but_floors_behind(check, redis_url):
+    assert check()[0] == 0
+    with redis.Redis.from_url(redis_url) as client:
+        left = client.keys()
+        assert left
+        assert all(key.startswith(b"__crs:") and client.pttl(key) > 0 for key in left)
+    assert check()[0] == 0  # nor is the next look hindered by it
+
+
+def test_a_topic_that_is_missing_is_for_a_person(needs_apache, check, kafka):
+    code, rows = check(queue=kafka.url("absent-2"))
+    assert code == 78
+    assert "`cacheupdater topic create` makes it" in only(rows, ("queue", "-"))[0]
+
+
+def test_a_topic_that_is_compacted_is_for_a_person(needs_apache, check, kafka, new_topic):
+    topic = new_topic(config={"cleanup.policy": "compact", "retention.ms": "3600000"})
+    code, rows = check(queue=kafka.url(topic))
+    assert code == 78
+    assert [state for part, _, state, _ in rows if part == "queue"] == ["note", "wrong"]
+
+
+def test_brokers_that_are_down_may_come_back(check):
+    code, rows = check(queue="kafka://127.0.0.1:1/hints")
+    assert code == 70
+    assert "is the broker running" in only(rows, ("queue", "-"))[0]
+
+
+def test_a_topic_made_by_us_is_well_in_every_word(needs_apache, check, kafka, tmp_path, capsys):
+    url = kafka.url("made-4")
+    try:
+        check(queue=url)
+        assert main(["topic", "create", "-c", str(tmp_path / "shop.yaml")]) == 0
+        code, rows = check(queue=url)
+        assert code == 0
+        only(rows)
+    finally:
+        kafka_topics.done(kafka_topics.delete(kafka.bootstrap, "made-4"))
+
+
+def test_redis_that_is_down_may_come_back(check):
+    code, rows = check(cache="redis://127.0.0.1:1/0")
+    assert code == 70
+    only(rows, ("cache", "-"))
+
+
+def acl(server, *rules):
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "updater", "reset", "on", ">secret", *rules)
+    return server.url.replace("redis://", "redis://updater:secret@")
+
+
+LEAST = ("-@all", "+time", "+evalsha", "+script|load", "+get", "+set", "+pexpire", "+unlink", "+type")
+LEAST += ("+hgetall", "+hset", "+hdel", "+select")
+KEYS = ("~product:*", "~basket:*", "~banner:*", "~__crs:*")
+
+
+def test_the_least_rights_that_are_documented_suffice(check, redis_server):
+    code, rows = check(cache=acl(redis_server, *KEYS, *LEAST))
+    assert code == 0
+    only(rows)
+
+
+@pytest.mark.parametrize(
+    ("rules", "namespaces"),
+    [
+        (("~product:*", "~banner:*", "~__crs:*", *LEAST), ["basket"]),
+        ((*KEYS, *LEAST, "-hset"), ["basket"]),
+        ((*KEYS, *LEAST, "-unlink"), ["product", "basket", "banner"]),
+        ((*KEYS, *LEAST, "-evalsha"), ["product", "basket", "banner"]),
+        ((*KEYS, *LEAST, "-time"), ["-"]),
+    ],
+)
+def test_a_right_that_redis_refuses_is_named_with_its_namespace(check, redis_server, rules, namespaces):
+    code, rows = check(cache=acl(redis_server, *rules))
+    assert code == 78
+    for text in only(rows, *(("cache", name) for name in namespaces)):
+        assert re.search(r"NOPERM|no permission|can't run this command", text)
+
+
+def test_a_cluster_is_tried_like_one_server(check, redis_cluster):
+    code, rows = check(cache=redis_cluster.url)
+    assert code == 0
+    only(rows)
+
+
+def test_a_password_that_redis_refuses_is_for_a_person(check, redis_server):
+    code, rows = check(cache=acl(redis_server, *KEYS, *LEAST).replace("secret", "wrong"))
+    assert code == 78
+    only(rows, ("cache", "-"))
+
+
+def test_a_table_that_is_not_there_is_named(check, pg_url):
+    with Database(pg_url) as database:
+        database.execute("DROP TABLE products")
+    code, rows = check()
+    assert code == 78
+    assert 'relation "products" does not exist' in only(rows, ("load", "product"))[0]
+
+
+def test_a_database_that_is_down_is_told_once_and_may_come_back(check):
+    code, rows = check(source="postgresql+asyncpg://nobody@127.0.0.1:1/shop")
+    assert code == 70
+    [text] = only(rows, ("source", "main"))
+    assert text.startswith("product: cannot connect")
+    assert text.endswith("; 1 more of its statements were not tried")
+
+
+def test_a_database_that_does_not_exist_is_for_a_person(check, pg_url):
+    code, rows = check(source=pg_url.rpartition("/")[0] + "/no_such_database")
+    assert code == 78
+    assert "no_such_database" in only(rows, ("source", "main"))[0]
+
+
+def test_a_file_that_is_no_database_is_for_a_person_and_is_not_made(check, tmp_path):
+    code, rows = check(source=f"sqlite+aiosqlite:///{tmp_path}/none.db")
+    assert code == 78
+    assert "unable to open database file" in only(rows, ("source", "main"))[0]
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_statement_that_takes_too_long_does_not_hide_the_others(check, pg_url):
+    with Database(pg_url) as database:
+        database.execute("ALTER TABLE baskets RENAME TO slow")
+        database.execute(
+            "CREATE VIEW baskets AS SELECT slow.* FROM (SELECT pg_sleep(3)) AS nap LEFT JOIN slow ON true"
+        )
+    code, rows = check()
+    assert code == 70
+    assert re.search("no answer|statement timeout", only(rows, ("load", "basket"))[0])
+
+
+def test_a_source_with_too_many_slow_statements_is_left_in_time(check, monkeypatch):
+    monkeypatch.setattr(contact, "SOURCE_S", -1.0)
+    code, rows = check()
+    assert code == 70
+    assert ("source", "main", "away", "1 of its statements were not tried within -1 s") in rows
+
+
+def test_a_statement_that_cannot_be_asked_does_not_speak_for_its_source(check):
+    code, rows = check(
+        source="postgresql+asyncpg://nobody@127.0.0.1:1/shop",
+        product='sql: "SELECT id FROM products WHERE id IN :id LIMIT 5"',
+    )
+    assert code == 78
+    source, load = only(rows, ("source", "main"), ("load", "product"))
+    assert source.startswith("basket: cannot connect")
+    assert "the statement has LIMIT" in load
+
+
+def test_a_table_that_may_not_be_read_is_named(check, pg_url):
+    with Database(pg_url) as database:
+        database.execute("DROP TABLE products")
+        database.execute(
+            "CREATE FUNCTION secret() RETURNS bigint SECURITY INVOKER LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE insufficient_privilege USING MESSAGE = 'permission denied'; END $$"
+        )
+        database.execute("CREATE VIEW products AS SELECT secret() AS id")
+    code, rows = check()
+    assert code == 78
+    assert "permission denied" in only(rows, ("load", "product"))[0]
+
+
+def test_a_loader_that_cannot_be_imported_is_named(check):
+    code, rows = check(python="connect_shop:banner")
+    assert code == 78
+    assert "has no attribute 'banner'" in only(rows, ("load", "banner"))[0]
+
+
+def test_everything_wrong_at_once_is_told_at_once(check):
+    code, rows = check(
+        queue="kafka://127.0.0.1:1/hints",
+        cache="redis://127.0.0.1:1/0",
+        source="postgresql+asyncpg://nobody@127.0.0.1:1/shop",
+        python="no_such_module:banners",
+    )
+    assert code == 78
+    only(rows, ("queue", "-"), ("cache", "-"), ("source", "main"), ("load", "banner"))

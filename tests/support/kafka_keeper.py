@@ -1,0 +1,28 @@
+"""The process that owns the run's one Kafka: `python kafka_keeper.py FOLDER`, started by the first test that asks.
+
+Test processes come and go in any order, so none of them may own what all of them use. Each user holds the folder's
+file `users` locked, shared; the keeper waits for that lock alone and gets it when the last user is gone, be it in order
+or by SIGKILL: the kernel keeps the count. Then the broker ends. Whoever comes later waits for that, and starts anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from pathlib import Path
+
+from cacheupdater.testing.kafka_server import KafkaServer
+
+
+def keep(folder: Path) -> None:
+    with KafkaServer() as server:
+        draft = folder / "draft"
+        draft.write_text(f"{server.bootstrap}\n{server.pid}\n")
+        draft.rename(folder / "broker")  # whole, or not there
+        with (folder / "users").open("a") as users:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            (folder / "broker").unlink()
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]))

@@ -1,0 +1,255 @@
+"""The parts of the Kafka queue that need no broker."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheupdater.adapters.queue_kafka import lanes, settings
+from cacheupdater.adapters.queue_kafka.commits import Commits, Done
+from cacheupdater.adapters.queue_kafka.lanes import Lane
+from cacheupdater.adapters.queue_kafka.messages import messages
+from cacheupdater.adapters.queue_kafka.ownership import Impostors
+from cacheupdater.adapters.queue_kafka.placing import Start, start
+from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater.ports import Message
+from cacheupdater.testing.virtual_loop import run
+from cacheupdater_client import wire
+
+# --- where to begin -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first", "end", "expected"),
+    [
+        (None, 0, 9, Start(0)),
+        (None, 4, 9, Start(4)),
+        (5, 4, 9, Start(5)),
+        (9, 4, 9, Start(9)),
+        (2, 4, 9, Start(4, 2, "retention")),
+        (10, 0, 9, Start(0, 1, "reset")),
+        (10, 3, 3, Start(3, 1, "reset")),
+    ],
+)
+def test_start_is_what_was_committed_else_the_earliest(wanted, first, end, expected):
+    assert start(wanted, first=first, end=end) == expected
+
+
+# --- records --------------------------------------------------------------------------------------------
+
+
+def record(offset, key, value):
+    return SimpleNamespace(offset=offset, key=key, value=value, timestamp=1234)
+
+
+def test_messages_pass_packs_on_and_make_touches_of_plain_records():
+    plain = wire.encode_pack(wire.TOUCH, 1234, [b"a"])
+    given = [record(3, None, b"pack"), record(4, b"a", None), record(9, b"k", b"v"), record(10, None, None)]
+    assert messages(given) == [Message(3, b"pack"), Message(4, plain), Message(9, b"v"), Message(10, b"")]
+
+
+def test_a_plain_record_whose_key_is_too_long_is_refused_by_every_reader():
+    (message,) = messages([record(1, b"k" * (wire.KEY_BYTES_MAX + 1), b"")])
+    with pytest.raises(wire.Malformed):
+        wire.decode_pack(message.payload)
+
+
+# --- lanes ----------------------------------------------------------------------------------------------
+
+
+def filled(lane, count, *, size=10, offset=0):
+    lane.put([Message(offset + n, b"x" * size) for n in range(count)])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=60))
+def test_a_lane_gives_what_it_got_in_order_and_knows_its_size(steps):
+    lane, put, taken = Lane(), [], []
+    lane.begin(0, known=False)
+    for arrives, count in steps:
+        if arrives:
+            batch = [Message(len(put) + n, b"x" * (n % 7)) for n in range(count)]
+            put += batch
+            lane.put(batch)
+        elif lane.unread:
+            taken += lane.take(count)
+            assert lane.taken == taken[-1].offset + 1
+        assert taken + list(lane.unread) == put
+        assert lane.bytes == sum(len(message.payload) for message in lane.unread)
+        assert lane.arrived.is_set() == bool(lane.unread)
+        assert lane.next == len(put)
+
+
+def test_a_lane_is_full_by_packs_or_by_bytes_and_roomy_at_half():
+    many = Lane()
+    filled(many, lanes.LANE_PACKS_MAX - 1, size=1)
+    assert not many.full
+    filled(many, 1, size=1)
+    assert many.full
+    many.take(lanes.LANE_PACKS_MAX // 2 - 1)
+    assert not many.roomy
+    many.take(1)
+    assert many.roomy
+    large = Lane()
+    filled(large, 3, size=lanes.LANE_BYTES_MAX // 3 + 1)
+    assert large.full
+
+
+def test_an_epoch_takes_its_packs_with_it_and_never_repeats():
+    lane = Lane()
+    lane.begin(5, known=True)
+    filled(lane, 3, offset=5)
+    lane.over()
+    assert not lane.open
+    assert not lane.unread
+    assert lane.bytes == 0
+    lane.begin(6, known=True)
+    assert (lane.epoch, lane.next, lane.taken, lane.committed) == (2, 6, 6, 6)
+
+
+# --- commits --------------------------------------------------------------------------------------------
+
+
+class Broker:
+    """Takes commits, each a while after it was asked."""
+
+    def __init__(self, *, takes=0.01, error=None):
+        self.sent = []
+        self.takes = takes
+        self.error = error
+
+    async def send(self, wanted):
+        await asyncio.sleep(self.takes)
+        self.sent.append((asyncio.get_running_loop().time(), dict(wanted)))
+        if self.error is not None:
+            raise self.error
+
+
+def test_commits_of_all_partitions_share_a_request():
+    async def story():
+        broker = Broker()
+        commits = Commits(broker.send)
+        await asyncio.gather(*(commits.add(p, Done(1, n)) for n in range(5) for p in range(12)))
+        return broker.sent
+
+    (_, wanted) = run(story())[-1]
+    assert wanted == {p: Done(1, 4) for p in range(12)}
+
+
+def test_commits_go_five_times_a_second_and_at_once_while_somebody_waits():
+    async def partition(commits, number, until):
+        n, clock = 0, asyncio.get_running_loop().time
+        while clock() < until:
+            n += 1
+            await commits.add(number, Done(1, n))
+            await asyncio.sleep(0.05)
+
+    async def story(*, hurried):
+        broker = Broker()
+        commits = Commits(broker.send)
+        commits.hurry(on=hurried)
+        await asyncio.gather(*(partition(commits, p, 2.0) for p in range(3)))
+        return len(broker.sent)
+
+    assert run(story(hurried=False)) <= 2.0 / settings.COMMIT_EVERY + 2
+    assert run(story(hurried=True)) > 25
+
+
+def test_a_hand_over_need_not_wait_for_the_pace():
+    async def story():
+        broker, clock = Broker(), asyncio.get_running_loop().time
+        commits = Commits(broker.send)
+        await commits.add(0, Done(1, 1))
+        began = clock()
+        waiting = asyncio.ensure_future(commits.add(0, Done(1, 2)))
+        await asyncio.sleep(0.01)
+        commits.hurry(on=True)
+        await waiting
+        return clock() - began
+
+    assert run(story()) < 0.05
+
+
+def test_a_failed_commit_is_told_to_all_that_shared_it_and_the_next_is_free_of_it():
+    async def story():
+        broker = Broker(error=Unavailable("away"))
+        commits = Commits(broker.send)
+        told = await asyncio.gather(*(commits.add(p, Done(1, 1)) for p in range(3)), return_exceptions=True)
+        broker.error = None
+        await commits.add(0, Done(1, 2))
+        return told
+
+    assert [str(error) for error in run(story())] == ["away"] * 3
+
+
+def test_whoever_stops_waiting_is_committed_all_the_same():
+    async def story():
+        broker = Broker()
+        commits = Commits(broker.send)
+        waiting = asyncio.ensure_future(commits.add(0, Done(1, 7)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(1.0)
+        return broker.sent
+
+    assert run(story())[0][1] == {0: Done(1, 7)}
+
+
+def test_close_tells_those_that_wait():
+    async def story():
+        commits = Commits(Broker(takes=3600.0).send)
+        under_way = asyncio.ensure_future(commits.add(0, Done(1, 1)))
+        await asyncio.sleep(1.0)
+        behind = asyncio.ensure_future(commits.add(0, Done(1, 2)))
+        await asyncio.sleep(0)
+        commits.close()
+        return await asyncio.gather(under_way, behind, return_exceptions=True)
+
+    assert all(isinstance(error, Unavailable) for error in run(story()))
+
+
+# --- twins ----------------------------------------------------------------------------------------------
+
+
+def test_being_forgotten_twice_within_a_session_means_that_somebody_uses_our_name():
+    impostors = Impostors("pod-1", 45.0)
+    impostors.look(100.0)
+    impostors.look(145.0)  # a session that ended twice
+    with pytest.raises(Misconfigured, match="as instance 'pod-1'"):
+        impostors.look(146.0)
+
+
+def test_a_member_without_a_name_has_no_impostor():
+    impostors = Impostors(None, 45.0)
+    for n in range(5):
+        impostors.look(100.0 + n)
+
+
+# --- settings -------------------------------------------------------------------------------------------
+
+
+def test_the_waits_fit_into_one_another():
+    for session in (6.0, settings.SESSION):
+        given = settings.consumer(session)
+        assert given["heartbeat_interval_ms"] * 3 <= given["session_timeout_ms"]
+        notice = given["heartbeat_interval_ms"] / 1000
+        assert notice + settings.SETTLE + settings.COMMIT_WITHIN <= settings.REBALANCE
+        assert given["request_timeout_ms"] > given["rebalance_timeout_ms"], "a join is answered at its end"
+    assert settings.REQUEST <= settings.SESSION / 2
+    assert given["enable_auto_commit"] is False
+
+
+def test_two_queues_in_one_process_have_assignors_of_their_own():
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+
+    (one,) = settings.consumer(45.0)["partition_assignment_strategy"]
+    (two,) = settings.consumer(45.0)["partition_assignment_strategy"]
+    one.on_assignment(ConsumerProtocolMemberAssignment(0, [("hints", [1, 2])], b""))
+    assert one.metadata(["hints"]).user_data
+    assert not two.metadata(["hints"]).user_data

@@ -1,0 +1,77 @@
+"""What happens to learned prices when partitions come and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine_story import limits, namespace, plenty
+from shell_story import in_virtual_time, now
+
+from cacheupdater.core.budget import Source
+from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.namespace import Terms
+from cacheupdater.pipeline.pricing import KEPT_S, Pricing
+from cacheupdater.testing.recording_observer import RecordingObserver
+
+KEYS = [b"p:%d" % n for n in range(40)]
+
+
+class Shop:
+    """One priced namespace; partitions as the supervisor would tell of them."""
+
+    def __init__(self):
+        source = Source("db", plenty(), concurrency=5)
+        spaces = [namespace("p", source=source, terms=Terms())]
+        self.keyspace = Keyspace([(each.pattern, each) for each in spaces])
+        self.pricing = Pricing(spaces, {}, limits=limits(), random=lambda: 0.5, observer=RecordingObserver())
+        (self.market,) = self.pricing.markets.values()
+
+    def gain(self, *partitions):
+        policies = [self.pricing.policy(self.keyspace, each, now()) for each in partitions]
+        self.pricing.own(partitions, of=4)
+        return policies
+
+    def lose_all(self, *policies):
+        for each in policies:
+            each.leave()
+        self.pricing.own((), of=4)
+
+
+@in_virtual_time
+async def test_rebalance_that_gives_a_partition_back_costs_nothing_that_was_learned():
+    shop = Shop()
+    first, second = shop.gain(0, 1)
+    asked = first.on_hints(KEYS, (), now())
+    assert asked, "old values that are read are worth a load"
+    assert shop.market.tracked == len(KEYS)
+    shop.lose_all(first, second)
+    assert shop.market.tracked == 0
+    await asyncio.sleep(3.0)
+    (again,) = shop.gain(0)
+    assert again is first
+    assert shop.market.tracked == len(KEYS)
+    await asyncio.sleep(0.1)  # a bucket opens empty
+    assert set(again.on_hints(KEYS, [50] * len(KEYS), now())) == set(asked), (
+        "what was asked of the last engine is asked again"
+    )
+
+
+@in_virtual_time
+async def test_partition_that_went_to_another_owner_is_forgotten():
+    shop = Shop()
+    first, second = shop.gain(0, 1)
+    shop.lose_all(first, second)
+    shop.gain(1)
+    assert list(shop.pricing.policies) == [1]
+
+
+@in_virtual_time
+async def test_partition_that_comes_back_late_is_learned_anew():
+    shop = Shop()
+    (first,) = shop.gain(0)
+    first.on_hints(KEYS, (), now())
+    shop.lose_all(first)
+    await asyncio.sleep(KEPT_S + 1)
+    (again,) = shop.gain(0)
+    assert again is not first
+    assert len(again.table) == 0
