@@ -15,7 +15,9 @@ from simulated.history import (
     CacheEvent,
     CommitCall,
     Drop,
+    Expired,
     Flight,
+    HandOver,
     Hint,
     Intake,
     Owner,
@@ -145,6 +147,17 @@ def test_l1_takes_a_counted_drop_of_a_touch(seen):
     assert not l1(seen)
 
 
+def test_l1_takes_hints_that_vanished_and_were_counted(seen):
+    hint(seen, 1.0, CHANGE)
+    hint(seen, 1.1, CHANGE)
+    seen.expired.append(Expired(1.2, 0, 0, 1))
+    assert [violation for violation in l1(seen) if "offset 1" in violation] == l1(seen) != []
+    seen.expired.append(Expired(1.3, 1, 0, 9))
+    assert l1(seen)
+    seen.expired.append(Expired(1.3, 0, 1, 2))
+    assert not l1(seen)
+
+
 # --- L2 -------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +236,17 @@ def test_s2_takes_a_queued_hint_for_an_announcement(seen):
     assert invariants.s2_at_rest_empty_or_equal(at_rest(seen, b"1"))
 
 
+def test_s2_promises_nothing_for_a_hint_that_vanished(seen):
+    rows(seen, (0.0, 1), (1.0, 2))
+    seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
+    hint(seen, 1.1, CHANGE)
+    seen.expired.append(Expired(1.2, 0, 0, 1))
+    world = at_rest(seen, b"1")
+    assert not invariants.s2_at_rest_empty_or_equal(world)
+    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1))
+    assert invariants.s2_at_rest_empty_or_equal(world)
+
+
 def test_s2_holds_for_unannounced_changes_from_the_next_refresh_on(seen):
     rows(seen, (0.0, 1), (1.0, 2))
     seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
@@ -264,6 +288,44 @@ def test_k1_sees_done_move_back_within_an_epoch(seen):
     assert not k1(seen)
     seen.commits.append(CommitCall(1.2, OWNER, 4, True))
     assert k1(seen)
+
+
+def test_k1_lets_done_pass_only_what_was_counted_as_vanished_by_then(seen):
+    hint(seen, 1.0, CHANGE)
+    seen.expired.append(Expired(1.2, 0, 0, 1))
+    seen.commits.append(CommitCall(1.3, OWNER, 1, True))
+    assert not k1(seen)
+    seen.commits[0] = CommitCall(1.1, OWNER, 1, True)
+    assert k1(seen)
+
+
+def test_k1_knows_a_topic_that_began_anew_from_the_old_one(seen):
+    hint(seen, 1.0, CHANGE)
+    refresh(seen, 1.01)
+    seen.commits.append(CommitCall(1.2, OWNER, 1, True))
+    seen.hints.append(Hint(1.3, 0, 0, CHANGE, (KEY,), topic=1))
+    assert not k1(seen)
+    seen.commits.append(CommitCall(1.4, OTHER, 1, True, topic=1))
+    assert k1(seen)
+
+
+def test_k1_sees_a_commit_for_a_partition_that_is_somebody_elses(seen):
+    seen.commits.append(CommitCall(1.0, OWNER, 1, True, OWNER))
+    assert not k1(seen)
+    seen.commits.append(CommitCall(1.1, OWNER, 2, False, OTHER))
+    assert not k1(seen)
+    seen.commits.append(CommitCall(1.1, OWNER, 2, True, OTHER))
+    assert k1(seen)
+
+
+# --- H1 -------------------------------------------------------------------------------------------------
+
+
+def test_h1_wants_everything_finished_to_be_said_before_a_hand_over(seen):
+    seen.hand_overs.append(HandOver(1.0, OWNER, done=3, said=3))
+    assert not invariants.h1_hand_over_says_what_is_finished(seen)
+    seen.hand_overs.append(HandOver(1.0, OWNER, done=3, said=2))
+    assert invariants.h1_hand_over_says_what_is_finished(seen)
 
 
 # --- Q1 -------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from cacheupdater_client.buffer import Buffer
 from cacheupdater_client.fence import SET
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.sender import DRAIN_S, HURRY_S
-from cacheupdater_client.wire import CHANGE, MISS
-from simulated.broker import TICK
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
 from simulated.cache import Lost
 from simulated.history import CacheEvent
+from simulated.topic import TICK
 
 RECONNECT_S = (0.02, 0.5)
 SLOW_S = (0.05, 0.4)
@@ -50,13 +50,17 @@ class SimClient:
         self._process = process
         self._world = world
         self._hurried = asyncio.Event()
-        self._connection = 0  # its number; 0 while there is none
         self._connections = 0
         self._arrives = self._acks_arrive = 0.0
-        self._hello = wire.Hello(world.plan.partitions, [b"a:", b"b:"])
+        self.look_again()
 
     def attend(self):
         return True
+
+    def look_again(self):
+        """How many partitions the topic has; another number is a new connection."""
+        self._hello = wire.Hello(self._world.broker.partitions, [b"a:", b"b:"])
+        self._connection = 0
 
     def hurry(self):
         self._hurried.set()
@@ -112,6 +116,9 @@ class SimClient:
             world.broker.accept(partition, pack)
         if world.faults("queue_garbage"):
             world.broker.accept(partition, world.random.choice((b"", b"\xc1", pack[:-1], b"\x95" + pack)))
+        if world.faults("queue_foreign"):  # what the adapter makes of it
+            record = wire.encode_pack(TOUCH, 0, [world.random.choice(world.keys)], ())
+            world.broker.accept(world.random.randrange(world.broker.partitions), record)
         self._acks_arrive = max(self._acks_arrive + TICK, loop.time() + world.latency())
         loop.call_at(self._acks_arrive, self._acknowledge, connection)
 

@@ -132,7 +132,7 @@ class SimWriter:
         self._process.check()
         return result, session
 
-    async def token(self):
+    async def token(self, keys=()):
         seen = self._world.seen
         flight = seen.begin()
 

@@ -16,6 +16,7 @@ class Report:
     """What a block of seeds has shown."""
 
     schedules: int = 0
+    groups: int = 0  # of them, those whose queue was a consumer group
     seconds: float = 0.0
     virtual: float = 0.0
     fired: Counter = field(default_factory=Counter)
@@ -33,6 +34,7 @@ def run_block(seeds, plant="", *, most_failures=5):
     for seed in seeds:
         outcome = run_seed(seed, plant)
         report.schedules += 1
+        report.groups += draw(seed).group is not None
         report.virtual += outcome.seconds
         report.fired.update(outcome.fired)
         if outcome.violations:

@@ -34,6 +34,11 @@ AT_PORTS = {  # per call
     "app_crash_between": 0.25,  # after the commit in the database, before Redis and the updater hear of it
 }
 
+AT_GROUPS = {  # likewise, where the queue is a group
+    "group_slow_settle": 0.50,  # a member takes longer to give up its partitions than the others wait
+    "queue_foreign": 0.30,  # a record of another producer: one key, in any partition
+}
+
 FROM_OUTSIDE = {  # how often per schedule, at the most likely
     "updater_crash": 2.0,
     "updater_pause": 2.0,
@@ -49,7 +54,23 @@ FROM_OUTSIDE = {  # how often per schedule, at the most likely
     "app_crash": 1.0,
 }
 
-KINDS = (*AT_PORTS, *FROM_OUTSIDE)
+TO_GROUPS = {  # likewise, where the queue is a group
+    "group_restart": 1.5,  # killed, and started again at once: under its instance id, if it has one
+    "group_storm": 1.0,  # several rebalances in a row
+    "group_commits_lost": 2.0,  # the last acknowledged commits are forgotten
+    "group_retention": 1.0,  # records vanish that are not done
+    "group_growth": 1.0,  # twice as many partitions
+    "group_anew": 0.5,  # the topic is deleted and made again
+}
+
+IN_PASSING = (  # what comes of other faults, counted where the queue is a group
+    "thrown_out",  # a member was silent for too long, or did not join in time
+    "static_return",  # a static member was back before its session had ended, and nobody noticed
+    "static_late",  # or later
+)
+
+OUTSIDE = (*FROM_OUTSIDE, *TO_GROUPS)
+KINDS = (*AT_PORTS, *AT_GROUPS, *OUTSIDE, *IN_PASSING)
 
 
 class Faults:
@@ -72,12 +93,21 @@ class Faults:
 
 def draw_rates(random):
     """Some of the kinds, rarely or often; now and then a schedule without any."""
+    return _draw(random, AT_PORTS, FROM_OUTSIDE)
+
+
+def draw_group_rates(random):
+    """Those of a group."""
+    return _draw(random, AT_GROUPS, TO_GROUPS)
+
+
+def _draw(random, at_ports, from_outside):
     share = random.choice((0.0, 0.15, 0.15, 0.3, 0.3, 0.3, 0.6))
     rates = {}
-    for kind, most in AT_PORTS.items():
+    for kind, most in at_ports.items():
         if random.random() < share:
             rates[kind] = most * random.choice((0.2, 0.5, 1.0))
-    for kind, most in FROM_OUTSIDE.items():
+    for kind, most in from_outside.items():
         if random.random() < share:
             rates[kind] = most * random.choice((0.5, 1.0))
     return rates

@@ -34,6 +34,7 @@ class Hint(NamedTuple):
     offset: int
     kind: int
     keys: tuple
+    topic: int = 0  # how often the topic had begun anew by then
 
 
 class Intake(NamedTuple):
@@ -45,12 +46,38 @@ class Intake(NamedTuple):
 
 
 class CommitCall(NamedTuple):
-    """An owner's `done`, at the time when it said so; `accepted` by the queue or of an older epoch."""
+    """An owner's `done`, at the time when it said so; `accepted` by the queue or out of date."""
 
     at: float
     owner: Owner
     done: int
     accepted: bool
+    holder: Owner | None = None  # whose the partition was when it arrived
+    topic: int = 0  # as with hints
+
+
+class Expired(NamedTuple):
+    """Records that vanished before an owner had read them, which it has counted; or all, with their topic."""
+
+    at: float
+    partition: int
+    first: int
+    end: int
+    topic: int = 0
+
+    def covers(self, hint, by=inf):
+        """Whether this pack was among them, and counted by then."""
+        here = self.partition == hint.partition and self.topic == hint.topic
+        return here and self.first <= hint.offset < self.end and self.at <= by
+
+
+class HandOver(NamedTuple):
+    """An owner has said in time that it is ready to give a partition up."""
+
+    at: float
+    owner: Owner
+    done: int  # what was finished by then
+    said: int  # the most that it had wanted to commit
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +154,8 @@ class Seen:
         self.hints = []
         self.intakes = []
         self.commits = []
+        self.expired = []
+        self.hand_overs = []
         self.flights = []
         self.drops = []
         self.declined = []  # (at, key): touches that the policy did not find worth a load, which it counts

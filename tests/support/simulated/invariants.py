@@ -24,6 +24,7 @@ def check(world, *, idle):
     served = Served(world.seen, world.plan)
     return [
         *died(world.seen),
+        *h1_hand_over_says_what_is_finished(world.seen),
         *i1_every_key_ends_idle(world, idle=idle),
         *(l1_no_hint_is_lost(world.seen, served) if idle else ()),
         *l2_one_head_per_key_and_owner(world.seen, world.plan),
@@ -56,6 +57,7 @@ class Served:
         self._declined = defaultdict(list)
         self._removals = defaultdict(list)
         self._intakes = defaultdict(list)  # of a pack
+        self._expired = seen.expired
         self._voids = defaultdict(list)  # what ends an absent mark: touches and changes of a key, by owner
         for flight in seen.flights:
             for key in flight.landed:
@@ -74,7 +76,9 @@ class Served:
                     self._voids[intake.owner, key].append(intake.at)
 
     def unserved(self, hint, by=inf):
-        """The keys of this pack that nothing was done about until then."""
+        """The keys of this pack that nothing was done about until then. What vanished from the queue is counted."""
+        if any(expired.covers(hint, by) for expired in self._expired):
+            return []
         serves = (self._touch, self._miss, self._change)[hint.kind]
         return [key for key in hint.keys if not serves(hint, key, by)]
 
@@ -213,12 +217,16 @@ def s2_at_rest_empty_or_equal(world):
 def is_announced(world, key, at):
     """By an acknowledged invalidation or write_through, or by a hint that the queue has accepted.
 
-    A hint alone is not enough where loads read a replica: it has no hold-off.
+    A hint alone is not enough where loads read a replica: it has no hold-off. Nor one that vanished from the queue.
     """
     if any(change.key == key and change.fenced >= at for change in world.changes if change.fenced < inf):
         return True
     return not world.plan.lag and any(
-        hint.kind == CHANGE and hint.at >= at and key in hint.keys for hint in world.seen.hints
+        hint.kind == CHANGE
+        and hint.at >= at
+        and key in hint.keys
+        and not any(expired.covers(hint) for expired in world.seen.expired)
+        for hint in world.seen.hints
     )
 
 
@@ -255,25 +263,39 @@ def _gone_for_good(world, key, at):
 
 
 def k1_done_passes_only_what_is_finished(seen, served):
-    """At every commit, whatever lies before `done` was served by then; within an epoch it never moves back."""
+    """At every commit, whatever lies before `done` was served by then; within an epoch it never moves back.
+
+    And a commit of an ownership that has been granted to somebody else counts no more.
+    """
     violations, passed, last = [], defaultdict(int), {}
-    packs = {(hint.partition, hint.offset): hint for hint in seen.hints}
+    packs = {(hint.topic, hint.partition, hint.offset): hint for hint in seen.hints}
     for commit in seen.commits:
         if not commit.accepted:
             continue
-        partition = commit.owner.partition
+        place = commit.topic, commit.owner.partition
+        if commit.holder not in {None, commit.owner}:
+            violations.append(f"K1: {commit.owner} committed at {commit.at:.4f}, it is {commit.holder}'s")
         if commit.done < last.get(commit.owner, 0):
             violations.append(f"K1: {commit.owner} moved done back to {commit.done} at {commit.at:.4f}")
         last[commit.owner] = commit.done
-        for offset in range(passed[partition], commit.done):
-            hint = packs.get((partition, offset))
+        for offset in range(passed[place], commit.done):
+            hint = packs.get((*place, offset))
             if hint is not None and (keys := served.unserved(hint, commit.at)):
                 violations.append(
                     f"K1: {commit.owner} committed {commit.done} at {commit.at:.4f}, and offset {offset}"
                     f" ({KIND[hint.kind]} of {keys}) was not finished"
                 )
-        passed[partition] = max(passed[partition], commit.done)
+        passed[place] = max(passed[place], commit.done)
     return violations
+
+
+def h1_hand_over_says_what_is_finished(seen):
+    """Before an owner says that it is ready, it has asked the queue to commit all that was finished."""
+    return [
+        f"H1: {each.owner} was ready at {each.at:.4f} and had finished {each.done}, but committed {each.said}"
+        for each in seen.hand_overs
+        if each.said < each.done
+    ]
 
 
 # --- Q1 -------------------------------------------------------------------------------------------------

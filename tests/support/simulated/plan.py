@@ -10,10 +10,19 @@ from dataclasses import dataclass
 from random import Random
 
 from cacheupdater.core.limits import Limits
-from simulated.faults import draw_rates
+from simulated.faults import draw_group_rates, draw_rates
 
 BUDGETS = (30.0, 100.0, 1000.0)  # rows a second; the burst is a second's worth, at least
 KEEP_MS = 60_000
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """A consumer group instead of a queue that moves single partitions."""
+
+    static: bool  # its members have instance ids
+    rebalance: float  # seconds that a rebalance waits for its members
+    adapter: bool = False  # its members are the real adapter, not what we believe of it
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class Plan:
     lag: float  # seconds by which loads read behind the primary
     hold_off_ms: int
     priced: bytes  # prefixes of the namespaces whose policy is `price`; the others' is `fixed`
+    group: GroupPlan | None
 
     def hold(self, key):
         """Seconds in which touches of this key are declined."""
@@ -64,6 +74,7 @@ def draw(seed):
     if not lags and random.random() < 0.5:
         ways |= {"delete": 3, "hint": 1, "silence": 1}
     rates = draw_rates(random)
+    group = _draw_group(Random(f"group {seed}"), rates)
     if lags:
         # a hold-off is counted by Redis' clock: a jump would end it early
         rates.pop("redis_clock_ahead", None)
@@ -104,4 +115,18 @@ def draw(seed):
         hold_off_ms=150 if lags else 0,
         # a fifth: its ticks cost ten times as much as the rest of a schedule
         priced=pick((*[b""] * 8, b"b", b"ab")),
+        group=group,
+    )
+
+
+def _draw_group(random, rates):
+    """In half of the schedules; adds what goes wrong with groups."""
+    if random.random() < 0.5:
+        return None
+    rates |= draw_group_rates(random)
+    # within the supervisor's time to hand over, which is not scaled; or far too short for it
+    return GroupPlan(
+        static=random.random() < 0.5,
+        rebalance=random.choice((0.3, 1.0, 7.0, 7.0)),
+        adapter=random.random() < 0.5,
     )

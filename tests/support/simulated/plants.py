@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
+from cacheupdater.adapters.queue_kafka.commits import Done
+from cacheupdater.adapters.queue_kafka.lanes import Lane
 from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
 from simulated.cache import SimWriter
+from simulated.history import OWNED
 from simulated.updater import SimEngine
 from simulated.world import Plant
 
@@ -123,6 +127,136 @@ class _NeverFull(SimEngine):
     full = False
 
 
+# --- of a group -----------------------------------------------------------------------------------------
+
+
+class AnyEpoch(Plant):
+    name = "the epoch is not checked at commit"
+
+    def member(self, consumer):
+        consumer.may_commit = lambda partition, epoch: True
+
+
+class AdaptersAnyEpoch(Plant):
+    name = "the adapter does not check the epoch"
+
+    def adapter(self, queue):
+        async def commit(partition, *, epoch, done):
+            await queue._commits.add(partition, Done(queue._owned.lane(partition).epoch, done))
+
+        queue.commit = commit
+
+
+class KeptEngine(Plant):
+    name = "work of an older epoch is kept"
+
+    def __init__(self):
+        self._engines = {}
+
+    def engine(self, engine):
+        owner = OWNED.get()
+        older = self._engines.setdefault((owner.process, owner.partition), engine)
+        engine.__dict__ = older.__dict__
+
+
+class KeptPlace(Plant):
+    name = "an older epoch's place is kept"
+
+    def member(self, consumer):
+        first, lanes = consumer.first_offset, consumer._lanes
+        consumer.first_offset = lambda partition: (
+            lanes[partition].at if partition in lanes else first(partition)
+        )
+
+
+class StaticFromScan(Plant):
+    name = "a static member starts from scan"
+
+    def __init__(self):
+        self._places = {}  # by instance: its last lanes
+
+    def member(self, consumer):
+        first, before = consumer.first_offset, self._places.get(consumer.instance, {})
+        self._places[consumer.instance] = consumer._lanes
+        consumer.first_offset = lambda partition: (
+            before[partition].at if partition in before else first(partition)
+        )
+
+
+class Latest(Plant):
+    name = "new partitions are read from their end"
+
+    def member(self, consumer):
+        first, broker = consumer.first_offset, consumer._broker
+        consumer.first_offset = lambda partition: first(partition) or len(broker.logs[partition])
+
+
+class Uncounted(Plant):
+    name = "what retention took is not counted"
+
+    def member(self, consumer):
+        broker = consumer._broker
+
+        def pass_over(partition, first, end):
+            broker.skipped[partition] = end
+
+        consumer.count_lost = pass_over
+
+    def adapter(self, queue):
+        queue._owned._say_gone = lambda partition, gone, reason: None
+
+
+class Leftovers(Plant):
+    name = "packs of an older epoch are delivered"
+
+    def adapter(self, queue):
+        owned, lane = queue._owned, queue._owned.lane
+
+        def lane_that_forgets_nothing(partition):
+            if partition not in owned.lanes:
+                owned.lanes[partition] = _FullLane()
+            return lane(partition)
+
+        owned.lane = lane_that_forgets_nothing
+
+
+class _FullLane(Lane):
+    def quiet(self):
+        """Keeps what it has."""
+
+
+class Wordless(Plant):
+    name = "hand-over does not commit"
+
+    def partition(self, partition):
+        hand_over = partition.hand_over
+
+        async def hand_over_without_a_word(within):
+            partition._committer.commit = _nothing
+            await hand_over(within)
+
+        partition.hand_over = hand_over_without_a_word
+
+
+async def _nothing():
+    """Commits nothing."""
+
+
+class Hasty(Plant):
+    name = "commit after settled"
+
+    def supervisor(self, supervisor):
+        hand_over, self._late = supervisor._hand_over, []
+
+        async def hand_over_in_the_background(lost, within):
+            if supervisor._draining:
+                await hand_over(lost, within)
+            else:
+                self._late.append(asyncio.get_running_loop().create_task(hand_over(lost, within)))
+
+        supervisor._hand_over = hand_over_in_the_background
+
+
 PLANTS = {
     each.name: each
     for each in (
@@ -136,5 +270,15 @@ PLANTS = {
         Careless,
         Greedy,
         Insatiable,
+        AnyEpoch,
+        AdaptersAnyEpoch,
+        KeptEngine,
+        KeptPlace,
+        StaticFromScan,
+        Latest,
+        Uncounted,
+        Leftovers,
+        Wordless,
+        Hasty,
     )
 }

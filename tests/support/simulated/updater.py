@@ -18,10 +18,13 @@ from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.testing.recording_observer import RecordingObserver
-from simulated.broker import Consumer, own
+from simulated.adapter import AdapterConsumer
+from simulated.broker import Consumer
 from simulated.database import SimLoader
+from simulated.group import GroupConsumer
 from simulated.history import OWNED, Drop
 from simulated.process import Process
+from simulated.topic import own
 
 PATTERNS = {b"a:": Pattern.compile("a:{id:int}"), b"b:": Pattern.compile("b:{id:int}")}
 
@@ -69,9 +72,16 @@ class SimPrice(Price):
 class Updater:
     """One updater process, from its start to its end."""
 
-    def __init__(self, name, world):
+    def __init__(self, name, world, instance=None):
         self.process = Process(name)
-        self.consumer = Consumer(world.broker, self.process, world)
+        if world.plan.group and world.plan.group.adapter:
+            self.consumer = AdapterConsumer(world.broker, self.process, world, instance)
+            world.plant.adapter(self.consumer.queue)
+        elif world.plan.group:
+            self.consumer = GroupConsumer(world.broker, self.process, world, instance)
+            world.plant.member(self.consumer)
+        else:
+            self.consumer = Consumer(world.broker, self.process, world)
         self._world = world
         self._build()
         self.leaving = False
@@ -109,6 +119,7 @@ class Updater:
         self.observer = RecordingObserver()
         self.around = Surroundings(self.consumer, recipes, writer, self.observer, world.random.random)
         self.supervisor = Supervisor(self.consumer, self._make)
+        world.plant.supervisor(self.supervisor)
         self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         priced = [each for each in self.namespaces if each.terms]
         self._market = Market(self.source, priced, random=world.random.random, now=now)
@@ -125,8 +136,16 @@ class Updater:
         )
         engine.seen = self._world.seen
         self._world.plant.engine(engine)
+        self._world.cursors[OWNED.get()] = engine.cursor
         partition = Partition(gained, engine, around=self.around, stir_all=stir_all)
         self._world.plant.partition(partition)
+        execute = partition.execute
+
+        async def execute_as_owner():
+            own(gained, self.process)
+            await execute()
+
+        partition.execute = execute_as_owner
         return partition
 
     def _policy(self):

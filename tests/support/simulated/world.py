@@ -13,13 +13,16 @@ from random import Random
 
 from cacheupdater.testing.virtual_loop import VirtualLoop
 from simulated import invariants
+from simulated.adapter import hurried
 from simulated.application import Application
-from simulated.broker import SESSION_S, Broker
+from simulated.broker import Broker
 from simulated.cache import Cache, SimWriter
 from simulated.database import Database
-from simulated.faults import FROM_OUTSIDE, Faults
+from simulated.faults import OUTSIDE, Faults
+from simulated.group import Group
 from simulated.history import Seen
 from simulated.process import Process, task_factory
+from simulated.topic import SESSION_S
 from simulated.updater import PATTERNS, Updater
 
 IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; the longest pause alone is shorter
@@ -39,6 +42,15 @@ class Plant:
         """Change it before it begins."""
 
     def partition(self, partition):
+        """As above."""
+
+    def member(self, consumer):
+        """As above, where the queue is a group and its members are our own model of the adapter."""
+
+    def adapter(self, queue):
+        """As above, where they are the adapter."""
+
+    def supervisor(self, supervisor):
         """As above."""
 
     def plan(self, plan):
@@ -66,10 +78,11 @@ class World:
         self.faults = Faults(plan.rates, self.random)
         self.seen = Seen(asyncio.get_running_loop().time, trace, lag=plan.lag)
         self.keys = [b"%s%d" % (prefix, n) for prefix in PATTERNS for n in range(plan.keys)]
-        self.broker = Broker(plan.partitions, self)
+        self.broker = (Group if plan.group else Broker)(plan.partitions, self)
         self.cache = Cache(self)
         self.database = Database(self)
         self.changes = []
+        self.cursors = {}  # by ownership
         self.busy = True
         self.applications = []
         self.updaters = []
@@ -105,8 +118,11 @@ class World:
         self._born += 1
         return f"{kind}{self._born}"
 
-    def _updater(self):
-        return Updater(self._name("updater"), self)
+    def _updater(self, instance=None):
+        """A static member without an instance id is a new one."""
+        if self.plan.group and self.plan.group.static and instance is None:
+            instance = self._name("instance")
+        return Updater(self._name("updater"), self, instance)
 
     def _application(self):
         return Application(Process(self._name("app")), self)
@@ -122,7 +138,7 @@ class World:
 
     def _plan_chaos(self):
         loop, random = asyncio.get_running_loop(), self.random
-        for kind in FROM_OUTSIDE:
+        for kind in OUTSIDE:
             times = self.plan.rates.get(kind, 0.0)
             count = int(times) + (random.random() < times % 1)
             for _ in range(count):
@@ -147,12 +163,12 @@ class World:
         updater.process.kill()
         await asyncio.sleep(self.random.uniform(0.0, 2 * SESSION_S))
         if self.random.random() < 0.5:  # the queue notices late
-            self.updaters.append(self._updater())
+            self.updaters.append(self._updater(updater.consumer.instance))
             await asyncio.sleep(SESSION_S)
             self.broker.leave(updater.consumer)
         else:
             self.broker.leave(updater.consumer)
-            self.updaters.append(self._updater())
+            self.updaters.append(self._updater(updater.consumer.instance))
 
     async def _updater_pause(self):
         updater = self._some_updater()
@@ -172,7 +188,7 @@ class World:
         if length > SESSION_S:
             await asyncio.sleep(self.random.uniform(0.0, 0.3))
             if not updater.process.dead:
-                self.broker.join(updater.consumer)
+                self.broker.rejoin(updater.consumer)
 
     async def _updater_stop(self):
         updater = self._some_updater()
@@ -193,11 +209,46 @@ class World:
         updater.process.kill()
         if updater in self.updaters:
             self.updaters.remove(updater)
-        if not self.updaters:
+        if (instance := updater.consumer.instance) is not None:
+            await asyncio.sleep(self.random.uniform(0.0, 2 * SESSION_S))
+            self.updaters.append(self._updater(instance))
+        elif not self.updaters:
             self.updaters.append(self._updater())
 
     async def _queue_move(self):
         self.broker.move()
+
+    async def _group_restart(self):
+        updater = self._some_updater()
+        if updater is None:
+            return
+        self.updaters.remove(updater)
+        updater.process.kill()
+        away = self.random.uniform(0.0, 0.8 * SESSION_S)
+        await asyncio.sleep(away)
+        self.updaters.append(self._updater(updater.consumer.instance))
+        await asyncio.sleep(SESSION_S - away)
+        self.broker.leave(updater.consumer)
+
+    async def _group_storm(self):
+        for _ in range(self.random.randint(3, 5)):
+            self.broker.move()
+            await asyncio.sleep(self.random.uniform(0.0, 0.15))
+
+    async def _group_commits_lost(self):
+        self.broker.forget_commits()
+
+    async def _group_retention(self):
+        self.broker.retain()
+
+    async def _group_anew(self):
+        self.broker.begin_anew()
+
+    async def _group_growth(self):
+        self.broker.grow()
+        await asyncio.sleep(self.random.uniform(0.0, 0.3))
+        for each in self.applications:
+            each.client.look_again()
 
     async def _redis_outage(self):
         self.cache.down = True
@@ -256,7 +307,7 @@ class World:
         broker = self.broker
         return (
             all(each.client.idle for each in self.applications if not each.process.dead)
-            and all(done >= len(log) for done, log in zip(broker.done, broker.logs, strict=True))
+            and broker.idle
             and all(each.idle for each in self.updaters)
         )
 
@@ -277,7 +328,7 @@ def simulate(plan, plant=None, trace=None):
     loop = VirtualLoop()
     loop.set_task_factory(task_factory)
     try:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        with hurried(plan), asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(_judged(plant.plan(plan), plant, trace))
     finally:
         logging.disable(logging.NOTSET)

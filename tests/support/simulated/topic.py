@@ -1,0 +1,204 @@
+"""What lies on the queue: logs with offsets, what was committed as done, and what the retention has taken away.
+
+It outlives every process. `Broker` and `Group` add who owns what, each in its own way; here is what they share, on the
+server's side (`Topic`) and on that of one updater (`Lane`, `Reader`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cacheupdater.errors import Unavailable
+from cacheupdater.ports import Message
+from cacheupdater_client import wire
+from simulated.history import OWNED, CommitCall, Expired, HandOver, Hint, Intake, Owner
+
+SESSION_S = 0.4  # a silent member is given up after this
+SLOW_S = (0.05, 0.6)
+TICK = 1e-6  # what keeps two things in order that travel on one connection
+
+
+class Topic:
+    """The queue's server, without its members."""
+
+    def __init__(self, partitions, world):
+        self.number = 0  # how often it has begun anew
+        self.logs = [[] for _ in range(partitions)]
+        self.starts = [0] * partitions  # what is older has been thrown away
+        self.skipped = [0] * partitions  # an owner has counted as lost what is older
+        self.done = [0] * partitions
+        self.holders = [None] * partitions  # the last ownership that was granted
+        self._members = []
+        self._world = world
+
+    @property
+    def partitions(self):
+        return len(self.logs)
+
+    def accept(self, partition, payload):
+        """A pack, or something that claims to be one, is on the log from now on."""
+        log, seen = self.logs[partition], self._world.seen
+        try:
+            pack = wire.decode_pack(payload)
+        except wire.Malformed:
+            hint = None
+        else:
+            hint = Hint(seen.clock(), partition, len(log), pack.kind, tuple(pack.keys), self.number)
+            seen.hints.append(hint)
+            seen.note("queued", partition, len(log), ("touch", "miss", "change")[pack.kind], *pack.keys)
+        log.append((payload, hint))
+        self._wake()
+
+    def _wake(self):
+        for member in self._members:
+            member.wake()
+
+    def stored(self, partition):
+        """Up to where the living owner need not work again."""
+        return self.done[partition]
+
+    @property
+    def idle(self):
+        """Whether everything on the logs is done, or counted as lost."""
+        return all(
+            max(self.stored(partition), self.skipped[partition]) >= len(log)
+            for partition, log in enumerate(self.logs)
+        )
+
+
+class Lane:
+    """One ownership of one partition, as its reader knows it."""
+
+    __slots__ = ("at", "epoch")
+
+    def __init__(self, epoch, offset):
+        self.epoch = epoch
+        self.at = offset
+
+
+class Reader:
+    """`ports.Queue` of one updater process, up to who may read and commit: that is what its kind decides."""
+
+    def __init__(self, broker, process, world):
+        self.name = process.name
+        self._broker = broker
+        self._process = process
+        self._world = world
+        self._changes = asyncio.Queue()
+        self._arrived = asyncio.Event()
+        self._lanes = {}
+        self._said = {}  # by ownership: the highest done that it wanted to commit
+        self._commits_arrive = 0.0
+        self._closed = False
+
+    def tell(self, change):
+        self._changes.put_nowait(change)
+
+    def wake(self):
+        self._arrived.set()
+
+    async def assignments(self):
+        """Until `close`."""
+        self.begin()
+        while True:
+            change = await self._changes.get()
+            self._process.check()
+            if change is None:
+                return
+            for gained in change.gained:  # from here on the service knows of it, and asks for this epoch
+                self._lanes[gained.partition] = Lane(gained.epoch, gained.offset)
+                self._said[self.owner(gained.partition, gained.epoch)] = gained.offset
+            yield change
+
+    def owner(self, partition, epoch):
+        return Owner(self.name, partition, epoch)
+
+    # --- reading ----------------------------------------------------------------------------------------
+
+    async def fetch(self, partition, limit):
+        """As the port says. Whoever has lost the partition waits for ever."""
+        world, broker = self._world, self._broker
+        lane = self._lanes[partition]
+        world.check_room(self, partition)
+        if world.faults("queue_fetch_error"):
+            await asyncio.sleep(world.latency())
+            raise Unavailable("the broker does not answer")
+        await asyncio.sleep(world.slow(SLOW_S) if world.faults("queue_fetch_delay") else world.latency())
+        while not self._closed:
+            self._process.check()
+            if self._lanes[partition] is lane and self.holds(partition, lane.epoch):
+                if lane.at < (start := broker.starts[partition]):
+                    self.count_lost(partition, lane.at, start)
+                    lane.at = start
+                log = broker.logs[partition]
+                if lane.at < len(log):
+                    return self._take(partition, lane, log[lane.at : lane.at + limit])
+            self._arrived.clear()
+            await self._arrived.wait()
+        return ()
+
+    def count_lost(self, partition, first, end):
+        """Out of range: it goes on at the earliest, and counts what it will never see."""
+        broker, seen = self._broker, self._world.seen
+        seen.expired.append(Expired(seen.clock(), partition, first, end, broker.number))
+        seen.note(self.name, "has lost", partition, "from", first, "to", end)
+        broker.skipped[partition] = max(broker.skipped[partition], end)
+
+    def _take(self, partition, lane, records):
+        seen, at = self._world.seen, lane.at
+        owner = self.owner(partition, lane.epoch)
+        lane.at += len(records)
+        seen.intakes += [Intake(seen.clock(), owner, hint) for _, hint in records if hint is not None]
+        seen.note(self.name, "reads", partition, "from", at, "to", lane.at)
+        return [Message(at + number, payload) for number, (payload, _) in enumerate(records)]
+
+    # --- committing -------------------------------------------------------------------------------------
+
+    async def commit(self, partition, *, epoch, done):
+        """One connection: commits arrive in the order in which they were sent, the last one stays."""
+        world = self._world
+        self._process.check()
+        called, owner = world.seen.clock(), self.owner(partition, epoch)
+        self._said[owner] = max(done, self._said.get(owner, 0))
+        if world.faults("queue_commit_error"):
+            await asyncio.sleep(world.latency())
+            raise Unavailable("the broker does not answer")
+        may_count = await self.ticket(partition, epoch)
+        delay = world.slow(SLOW_S) if world.faults("queue_commit_delay") else world.latency()
+        loop = asyncio.get_running_loop()
+        arrived = loop.create_future()
+        self._commits_arrive = max(loop.time() + delay, self._commits_arrive + TICK)
+        call = CommitCall(called, owner, done, accepted=False)
+        loop.call_at(self._commits_arrive, self._commit, call, may_count, arrived)
+        await arrived
+        if world.faults("queue_commit_cut"):
+            raise Unavailable("the connection to the broker was lost")
+
+    def _commit(self, call, may_count, arrived):
+        broker, seen, partition = self._broker, self._world.seen, call.owner.partition
+        accepted = may_count()
+        now = {"accepted": accepted, "holder": broker.holders[partition], "topic": broker.number}
+        seen.commits.append(call._replace(**now))
+        seen.note(self.name, "commits", partition, call.done, "" if accepted else "(ignored: out of date)")
+        if accepted:
+            broker.store(partition, call.done)
+        if not arrived.done():
+            arrived.set_result(None)
+
+    def judge_hand_over(self, partition, epoch):
+        """It says that it is ready: what was finished by now must have been said."""
+        owner, seen = self.owner(partition, epoch), self._world.seen
+        cursor = self._world.cursors.get(owner)
+        if cursor is not None:  # else gained too late to begin
+            seen.hand_overs.append(HandOver(seen.clock(), owner, cursor.advance(), self._said[owner]))
+
+    def end(self):
+        """Of `assignments` and of every waiting `fetch`."""
+        self._closed = True
+        self._changes.put_nowait(None)
+        self.wake()
+
+
+def own(gained, process):
+    """From here on, tasks that the present one starts work for this ownership."""
+    OWNED.set(Owner(process.name, gained.partition, gained.epoch))
