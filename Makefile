@@ -16,7 +16,7 @@ PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench freshness freshness-live diagram clean
+.PHONY: help demo demo-kafka test lint bench freshness freshness-live group diagram clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -27,6 +27,9 @@ help: ## what there is
 
 demo: $(DEMO) ## see it work: a shop, a Redis, four applications, half a minute
 	@$(BIN)/cacheupdater demo --duration $(DURATION)
+
+demo-kafka: $(DEV) ## two updaters share a topic of Kafka; one is killed while you watch
+	@$(BIN)/cacheupdater demo --kafka --duration $(DURATION)
 
 test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage
 	$(PYTEST) --cov -m "not campaign"
@@ -46,6 +49,9 @@ freshness: $(DEV) ## stale reads for the rows they cost, all policies, simulated
 
 freshness-live: $(DEV) ## price, fixed and TTL on real servers, side by side; an hour and a half
 	cd benchmarks && ../$(BIN)/python -m freshness_live.run --seconds $(SECONDS)
+
+group: $(DEV) ## real updaters on a real Kafka, killed every ten seconds; SECONDS=300 is the long form
+	$(BIN)/pytest -n 0 -s -p no:xdist tests/integration -k "group or cluster_live or sentinel_live" --group-seconds $(SECONDS)
 
 diagram: $(DEV) ## draw docs/automaton.md from the automaton's table
 	$(BIN)/python -m cacheupdater.core.automaton > docs/automaton.md

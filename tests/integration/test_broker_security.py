@@ -18,7 +18,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from cacheupdater.adapters import topic_kafka
-from cacheupdater.errors import Misconfigured
+from cacheupdater.adapters.queue_kafka.member import Member
+from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_server import KafkaServer
 from cacheupdater_client.broker import connection, parse
@@ -178,6 +179,19 @@ async def test_a_token_is_read_anew_for_each_connection(logins, certificates, tm
     async with started(AIOKafkaProducer(**how)) as producer:
         await producer.send_and_wait("hints", b"pack", partition=0)
     await spoken(where)
+
+
+async def test_a_queue_whose_token_is_refused_says_what_it_waits_for(logins, certificates, tmp_path):
+    file = tmp_path / "token"
+    file.write_text(token(expires_in=-30))
+    where = address(logins, ca=certificates.ca, sasl="OAUTHBEARER", token_file=file)
+    member = Member(where, group="shop", session=6.0, instance=None)
+    try:
+        await member.connect()
+        with pytest.raises(Unavailable, match="a token that they refuse"):
+            await member.partitions()
+    finally:
+        await member.close()
 
 
 async def test_a_token_that_is_not_there_names_its_file(logins, certificates, tmp_path):

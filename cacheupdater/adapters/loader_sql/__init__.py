@@ -219,10 +219,10 @@ class SqlLoader:
         bound = self._source.bound(keys)
         asked = datetime.now(UTC).timestamp() if self._stamp else 0.0
         names, rows = await self._source.fetch(self._statement, bound)
-        if not rows:
-            return {}
         if names != self._seen:  # the first result, or the table has changed
             self._places, self._seen = self._placed(names), names
+        if not rows:
+            return {}
         locate, shown, pick = self._places
         single = len(self._names) == 1
         wanted: dict[object, Captures] = dict(

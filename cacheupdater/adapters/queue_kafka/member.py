@@ -57,6 +57,7 @@ class Member:
 
     def __init__(self, address: broker.Address, *, group: str, session: float, instance: str | None) -> None:
         self._topic = address.topic
+        self._by_token = "token_file" in address.options
         self._connected = False
         try:
             connection = broker.connection(address)
@@ -114,7 +115,13 @@ class Member:
     async def partitions(self) -> int:
         """How many the topic has; 0 when there is no such topic, or none that we may see."""
         # Not by the topic's name: a broker may take that for a wish to create it.
-        cluster = await self._ask(self._consumer._client.fetch_all_metadata())  # noqa: SLF001
+        try:
+            cluster = await self._ask(self._consumer._client.fetch_all_metadata())  # noqa: SLF001
+        except Unavailable as e:
+            if not self._by_token:
+                raise
+            # aiokafka takes a refused token for an accepted one, and then hears nothing
+            raise Unavailable(f"{e} (a token that they refuse looks like this)") from e
         return len(cluster.partitions_for_topic(self._topic) or ())
 
     async def refresh(self) -> int:
