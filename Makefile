@@ -28,7 +28,7 @@ help: ## what there is
 demo: $(DEMO) ## see it work: a shop, a Redis, four applications, half a minute
 	@$(BIN)/cacheupdater demo --duration $(DURATION)
 
-demo-kafka: $(DEV) ## two updaters share a topic of Kafka; one is killed while you watch
+demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while you watch
 	@$(BIN)/cacheupdater demo --kafka --duration $(DURATION)
 
 test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage

@@ -23,12 +23,19 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "--seed", metavar="N", type=int, default=1, help="same number, same shoppers (default: 1)"
     )
     parser.add_argument("--plain", action="store_true", help="plain lines instead of a live screen")
+    parser.add_argument(
+        "--kafka",
+        action="store_true",
+        help="another one: hints go through Kafka to two updaters, and one is killed while you watch",
+    )
     parser.set_defaults(command=demo)
 
 
 def demo(args: argparse.Namespace, _environ: Mapping[str, str]) -> int:
-    from cacheupdater.demo.main import run
-
+    if args.kafka:
+        from cacheupdater.demo.group.main import run
+    else:
+        from cacheupdater.demo.main import run
     return run(duration=args.duration, seed=args.seed, plain=args.plain)
 
 

@@ -191,7 +191,8 @@ class Counter:
             time.sleep(max(0.0, due - time.monotonic()))
             began = time.monotonic()
             value, waited = product(self._cache, lane.key(number), database, number=number, ttl=self.ttl)
-            self._reads.put(Read(number, value["id"], value["version"], began, waited))
+            took = time.monotonic() - began
+            self._reads.put(Read(number, value["id"], value["version"], began, waited, took))
             due = max(due + plan.READERS / plan.READS_PER_S, began - _LAG_MAX_S)
 
     def taken(self) -> list[Read]:

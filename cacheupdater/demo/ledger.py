@@ -22,6 +22,7 @@ class Read(NamedTuple):
     version: int
     began: float
     waited: bool  # nothing was in the cache, so the reader went to the database and waited
+    took: float = 0.0  # seconds until the reader had it
 
 
 class Verdict(NamedTuple):

@@ -55,7 +55,7 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
 def _set(stack: ExitStack, seed: int) -> Stage:
     """Starts everybody, at once, and returns when the shop is open."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheupdater-demo-")))
-    redis_url = stack.enter_context(_redis()).url
+    redis_url = stack.enter_context(redis_server()).url
     database = folder / "shop.db"
     build(database)
     updater = Updater(Places(folder, redis_url, database))
@@ -80,7 +80,8 @@ def _set(stack: ExitStack, seed: int) -> Stage:
     return Stage(ledger, office, follower, updater, applications)
 
 
-def _redis() -> RedisServer:
+def redis_server() -> RedisServer:
+    """One of our own, as it can be had here."""
     try:
         return RedisServer()
     except FileNotFoundError as e:

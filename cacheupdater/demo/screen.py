@@ -12,6 +12,7 @@ from cacheupdater.demo.lanes import LANES
 from cacheupdater.demo.report import HEADINGS, LEGEND, cells
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Self
 
     from rich.console import Console, RenderableType
@@ -36,12 +37,8 @@ class Screen(Protocol):
         ...
 
 
-class Plain:
-    """A line per second, for logs and pipes."""
-
-    def __enter__(self) -> Self:
-        print("each line, by application: waited, stale, rows/s", flush=True)
-        return self
+class Lines:
+    """Text that is printed and stays."""
 
     def __exit__(self, *_: object) -> None:
         """Nothing is left behind."""
@@ -49,6 +46,14 @@ class Plain:
     def say(self, text: str) -> None:
         """A line of its own."""
         print(f"    {text}", flush=True)
+
+
+class Plain(Lines):
+    """A line per second, for logs and pipes."""
+
+    def __enter__(self) -> Self:
+        print("each line, by application: waited, stale, rows/s", flush=True)
+        return self
 
     def show(self, phase: str, recent: Part) -> None:
         """One line."""
@@ -59,17 +64,16 @@ class Plain:
         print(f"{phase}  {' | '.join(lanes)}", flush=True)
 
 
-class Live:
-    """A table that is drawn again and again, with the latest events below."""
+class Picture:
+    """Something that is drawn again and again, with the meaning of its words and the latest events below."""
 
-    def __init__(self, console: Console, *, steered: bool) -> None:
-        """`steered`: whether somebody can press keys."""
+    def __init__(self, console: Console, legend: Sequence[tuple[str, str]]) -> None:
         from rich.live import Live as RichLive
 
         self._live = RichLive(console=console, auto_refresh=False)
         self._events: deque[str] = deque(maxlen=_EVENTS_SHOWN)
-        self._table: RenderableType = ""
-        self._keys = "; + and - change it" if steered else ""
+        self._figures: RenderableType = ""
+        self._legend = legend
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -83,6 +87,28 @@ class Live:
         self._events.append(text)
         self._draw()
 
+    def put(self, figures: RenderableType) -> None:
+        """The present figures."""
+        self._figures = figures
+        self._draw()
+
+    def _draw(self) -> None:
+        from rich.console import Group
+        from rich.text import Text
+
+        words = [Text.assemble((f"{name}: ", "bold"), said, style="dim") for name, said in self._legend]
+        events = [Text(f"> {event}", no_wrap=True, overflow="ellipsis") for event in self._events]
+        self._live.update(Group(self._figures, Text(""), *words, Text(""), *events), refresh=True)
+
+
+class Live(Picture):
+    """A table of the applications."""
+
+    def __init__(self, console: Console, *, steered: bool) -> None:
+        """`steered`: whether somebody can press keys."""
+        super().__init__(console, [(lane.title, lane.words) for lane in LANES] + list(LEGEND))
+        self._keys = "; + and - change it" if steered else ""
+
     def show(self, phase: str, recent: Part) -> None:
         """A new table."""
         from rich.table import Table
@@ -94,17 +120,7 @@ class Live:
             table.add_column(heading, justify="right" if at else "left", no_wrap=True)
         for lane in LANES:
             table.add_row(*cells(lane, recent.accounts[lane], recent.seconds))
-        self._table = table
-        self._draw()
-
-    def _draw(self) -> None:
-        from rich.console import Group
-        from rich.text import Text
-
-        legend = [(lane.title, lane.words) for lane in LANES] + list(LEGEND)
-        words = [Text.assemble((f"{name}: ", "bold"), said, style="dim") for name, said in legend]
-        events = [Text(f"> {event}", no_wrap=True, overflow="ellipsis") for event in self._events]
-        self._live.update(Group(self._table, Text(""), *words, Text(""), *events), refresh=True)
+        self.put(table)
 
 
 def screen(*, plain: bool, steered: bool) -> Screen:

@@ -46,6 +46,9 @@ class Database:
         found, version, price = self._connection.execute(statement, (number,)).fetchone()
         return {"id": found, "version": version, "price": price}
 
+    def close(self) -> None:
+        self._connection.close()
+
 
 def build(path: Path) -> None:
     """A shop with all products at version 1."""

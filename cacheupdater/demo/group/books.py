@@ -1,0 +1,99 @@
+"""The books: what the shoppers of both pages read, second by second and in each part of the run.
+
+The conductor keeps them. What it counts before the first part begins, the warm-up, goes nowhere. Times are arguments.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.demo import plan
+from cacheupdater.demo.lanes import Lane
+from cacheupdater.demo.ledger import AGES_KEPT, Account
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cacheupdater.demo.ledger import Read, Verdict
+
+QUIET = Lane("quiet", "told nothing", "nobody announces changes; what is read is refreshed every second")
+TOLD = Lane("told", "told of changes", "the same, and the back office invalidates after each commit")
+PAGES = (QUIET, TOLD)
+SECONDS_KEPT = 3600  # the longest run that `cli.demo` accepts
+
+
+class Second(NamedTuple):
+    """What the end of the report draws."""
+
+    part: int  # its number
+    stale: dict[Lane, float]  # share of reads
+    age: dict[Lane, float]  # seconds that 99 % of the stale reads did not exceed
+
+
+@dataclass(slots=True)
+class Part:
+    """Some seconds of the run, and what happened in them."""
+
+    title: str = ""
+    accounts: dict[Lane, Account] = field(default_factory=lambda: {page: Account() for page in PAGES})
+    took: deque[float] = field(default_factory=lambda: deque(maxlen=AGES_KEPT))  # seconds of reads
+    refreshes: int = 0  # by the updaters, however they ended
+    seconds: float = 0.0
+
+    def add(self, page: Lane, read: Read, verdict: Verdict) -> None:
+        self.accounts[page].add(read, verdict)
+        self.took.append(read.took)
+
+    def merge(self, other: Part) -> None:
+        """The time of both."""
+        for page in PAGES:
+            self.accounts[page].merge(other.accounts[page])
+        self.took.extend(other.took)
+        self.refreshes += other.refreshes
+        self.seconds += other.seconds
+
+    def slowness(self, share: float) -> float:
+        """The seconds that `share` of the reads did not exceed; 0 without any."""
+        took = sorted(self.took)
+        return took[min(len(took) - 1, int(share * len(took)))] if took else 0.0
+
+
+class Books:
+    """Reads and refreshes come in; at the end of each second they go to the present part."""
+
+    def __init__(self, now: float) -> None:
+        self.parts: list[Part] = []
+        self.seconds: deque[Second] = deque(maxlen=SECONDS_KEPT)
+        self.present = Part()
+        """Where reads and refreshes are counted now."""
+        self._since = now
+        self._recent: deque[Part] = deque(maxlen=round(plan.WINDOW_S / plan.REFRESH_S))
+
+    def begin(self, title: str) -> None:
+        """Another part begins; it is filled from now on."""
+        self.parts.append(Part(title))
+
+    def turn_over(self, now: float) -> None:
+        """The present second has ended."""
+        ended, self.present = self.present, Part()
+        ended.seconds, self._since = now - self._since, now
+        self._recent.append(ended)
+        if self.parts:
+            self.parts[-1].merge(ended)
+            stale = {page: ended.accounts[page].stale_share for page in PAGES}
+            age = {page: ended.accounts[page].age(0.99) for page in PAGES}
+            self.seconds.append(Second(len(self.parts), stale, age))
+
+    def recent(self) -> Part:
+        """The last few seconds."""
+        return together(self._recent)
+
+
+def together(parts: Iterable[Part]) -> Part:
+    """All of them as one."""
+    whole = Part()
+    for part in parts:
+        whole.merge(part)
+    return whole

@@ -1,0 +1,199 @@
+"""The course of this demonstration once everything runs: two updaters share the work, one is killed, another one comes.
+
+`main` sets the stage and calls `Conductor.run` once. Everything happens in its one loop, in the main thread.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.demo import plan as shop
+from cacheupdater.demo.group import plan
+from cacheupdater.demo.group.books import Books
+from cacheupdater.demo.group.member import owned, shared
+from cacheupdater.errors import CacheUpdaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cacheupdater.demo.group.announced import Announced
+    from cacheupdater.demo.group.books import Part, Second
+    from cacheupdater.demo.group.member import Member
+    from cacheupdater.demo.group.screen import Screen
+    from cacheupdater.demo.lanes import Application
+    from cacheupdater.demo.ledger import Ledger
+    from cacheupdater.demo.shop import BackOffice
+
+_TURN_S = 0.05  # between two looks at what has come in
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Everybody on it. The last of the members waits for its entrance."""
+
+    ledger: Ledger
+    office: BackOffice
+    announced: Announced
+    members: Sequence[Member]
+    applications: Sequence[Application]
+
+
+class Rest(NamedTuple):
+    """What there is when nothing changes any more."""
+
+    stale: int  # values that are not what the database says
+    lost: int  # announced changes that no load has served
+    seconds: float  # that the last refreshes took
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the conductor brings home."""
+
+    parts: Sequence[Part] = ()
+    seconds: Sequence[Second] = ()
+    orphans: int = 0  # partitions of the one that was killed
+    owned_after: float | None = None  # seconds from the kill until all partitions had an owner again
+    joined_in: float | None = None  # seconds in which some had no owner, while the new one took its share
+    shares: dict[str, int] = field(default_factory=dict)  # partitions of those that are alive at the end
+    announced: int = 0
+    delays: Sequence[float] = ()
+    rest: Rest = field(default_factory=lambda: Rest(0, 0, 0.0))
+
+
+class Conductor:
+    """One performance."""
+
+    def __init__(self, stage: Stage, screen: Screen) -> None:
+        self._stage = stage
+        self._screen = screen
+        self._outcome = Outcome()
+        self._books = Books(time.monotonic())
+        self._turned_at = self._heeded_at = time.monotonic()
+        self._ownerless = 0.0  # seconds in which some partition had no owner
+
+    def run(self, duration: float) -> Outcome:
+        """The warm-up, `duration` seconds that count, or some more where a busy machine needs them, and the rest."""
+        self._wait(plan.WARM_UP_S, "warm-up")
+        opened = time.monotonic()
+        self._begin("as usual, two updaters")
+        self._wait(plan.KILL_AT * duration, "as usual")
+        self._kill()
+        self._wait(opened + plan.START_AT * duration - time.monotonic(), "one does the work of two")
+        self._enter()
+        left = opened + duration - time.monotonic()
+        self._wait(max(left, plan.FOLLOW_UP_S), "two again")
+        self._turn_over()
+        outcome, books = self._outcome, self._books
+        outcome.parts, outcome.seconds = list(books.parts), list(books.seconds)
+        self._come_to_rest()
+        outcome.shares = {each.name: len(each.owned) for each in self._alive}
+        outcome.announced, outcome.delays = self._stage.announced.total, self._stage.announced.delays
+        return outcome
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def _kill(self) -> None:
+        victim, other, _ = self._stage.members
+        pid, killed = victim.pid, time.monotonic()
+        orphans = victim.kill()
+        self._outcome.orphans = len(orphans)
+        self._begin(f"{len(orphans)} partitions without an owner")
+        self._screen.say(f"kill -9 {pid}: {victim.name} is dead, and {len(orphans)} partitions have no owner")
+        self._screen.say(f"{other.name} hears of it when the session of {plan.SESSION_S} s has ended")
+
+        def phase(now: float) -> str:
+            without = plan.PARTITIONS - self._owned
+            return f"{now - killed:.1f} s after the kill, {without} partitions without an owner"
+
+        if self._play(phase, over=lambda _: self._owned == plan.PARTITIONS, most=plan.OWNED_TIMEOUT_S):
+            after = self._outcome.owned_after = time.monotonic() - killed
+            self._screen.say(
+                f"all {plan.PARTITIONS} partitions have an owner again, {after:.1f} s after the kill"
+            )
+        self._begin("one does the work of two")
+
+    def _enter(self) -> None:
+        """A new updater; its part begins when it has its share."""
+        new, before = self._stage.members[-1], self._ownerless
+        new.start()
+        self._screen.say(f"a new updater, {new.name}, is started: pid {new.pid}")
+        self._play(lambda _: f"{new.name} starts", over=lambda _: new.ready(0.0), most=shop.START_TIMEOUT_S)
+        phase = f"{new.name} joins the group"
+        if self._play(lambda _: phase, over=lambda _: shared(self._alive), most=plan.OWNED_TIMEOUT_S):
+            took = self._outcome.joined_in = self._ownerless - before
+            self._screen.say(f"{new.name} has {len(new.owned)} partitions; changing hands took {took:.1f} s")
+        self._begin("two again")
+
+    def _come_to_rest(self) -> None:
+        """No more changes. Shoppers go on, so that whatever they read is refreshed once more."""
+        self._stage.office.stop()
+        self._begin("at rest")
+        began, announced = time.monotonic(), self._stage.announced
+        self._screen.say("the back office goes home: no more changes")
+
+        def rested(_: float) -> bool:
+            return announced.lost == 0 and announced.stale() == 0
+
+        self._play(lambda _: "coming to rest", over=rested, most=plan.REST_S)
+        self._outcome.rest = Rest(announced.stale(), announced.lost, time.monotonic() - began)
+
+    # --- how it is played -----------------------------------------------------------------------------------
+
+    @property
+    def _alive(self) -> list[Member]:
+        return [each for each in self._stage.members if each.pid is not None]
+
+    @property
+    def _owned(self) -> int:
+        return owned(self._alive)
+
+    def _begin(self, title: str) -> None:
+        self._turn_over()
+        self._books.begin(title)
+
+    def _wait(self, seconds: float, phase: str) -> None:
+        until = time.monotonic() + seconds
+        self._play(lambda now: f"{phase}, {max(0.0, until - now):.0f} s", over=lambda now: now >= until)
+
+    def _play(
+        self, phase: Callable[[float], str], *, over: Callable[[float], bool], most: float = float("inf")
+    ) -> bool:
+        """Until it is over; False when `most` seconds were not enough."""
+        until = time.monotonic() + most
+        while not over(now := time.monotonic()):
+            if now >= until:
+                return False
+            self._collect()
+            self._stage.announced.look(time.monotonic())
+            if now >= self._turned_at + shop.REFRESH_S:
+                self._turn_over()
+                self._screen.show(phase(now), self._stage.members, self._books)
+            time.sleep(_TURN_S)
+        return True
+
+    def _collect(self) -> None:
+        """What the applications have read, and who owns what, since the last look."""
+        if self._stage.office.failure is not None:
+            raise CacheUpdaterError("the back office has failed") from self._stage.office.failure
+        for application in self._stage.applications:
+            for read in application.reads():
+                self._books.present.add(application.lane, read, self._stage.ledger.judge(read))
+        self._heed_owners(time.monotonic())
+
+    def _heed_owners(self, now: float) -> None:
+        for member in self._alive:
+            member.listen()
+        if self._owned < plan.PARTITIONS:
+            self._ownerless += now - self._heeded_at
+        self._heeded_at = now
+
+    def _turn_over(self) -> None:
+        now = time.monotonic()
+        self._collect()
+        for member in self._stage.members:
+            self._books.present.refreshes += member.measure(now - self._turned_at)
+        self._turned_at = now
+        self._books.turn_over(now)

@@ -1,0 +1,189 @@
+"""The end of this demonstration: what was measured, what it must come to, and how freshness went, second by second.
+
+Pure: `main` hands in what the conductor brings home and prints what comes back.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from cacheupdater.demo.group import plan
+from cacheupdater.demo.group.books import PAGES, QUIET, TOLD, together
+from cacheupdater.demo.report import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.demo.group.books import Part, Second
+    from cacheupdater.demo.group.conductor import Outcome
+    from cacheupdater.demo.group.member import Member
+    from cacheupdater.demo.lanes import Lane
+
+UPDATERS = ("updater", "pid", "partitions", "", "refreshes/s")
+READS = ("what is read", "stale", "age p50", "age p99", "waited", "reads/s")
+PARTS = ("", "seconds", "refreshes/s", "stale", "age p99", "stale, told", "read p50", "p99")
+LEGEND = (
+    ("stale", "of all reads, those of a price that had been replaced before"),
+    ("age", "how long it had been replaced: at most, for 50 % and 99 % of those"),
+    ("waited", "of all reads, those that found nothing and asked the database"),
+)
+_SIGNS = "▁▂▃▄▅▆▇█"
+_MARKS = {2: "K", 3: "O", 4: "N"}  # the parts that begin there
+_USUAL, _ORPHANED = 0, 1
+_AGAIN = -1
+
+
+def updater_row(member: Member) -> tuple[str, ...]:
+    """One line of the table, under UPDATERS."""
+    owned = " ".join(map(str, sorted(member.owned)))
+    if member.dead:
+        return member.name, str(member.last_pid), "killed", "", "-"
+    if not member.last_pid:
+        return member.name, "-", "-", "", "-"
+    return member.name, str(member.last_pid), str(len(member.owned)), owned, f"{member.rate:.0f}"
+
+
+def page_row(page: Lane, recent: Part) -> tuple[str, ...]:
+    """One line of the table, under READS."""
+    account = recent.accounts[page]
+    return (
+        page.title,
+        f"{account.stale_share:.2%}",
+        *(_seconds(account.age(share)) if account.stale else "-" for share in (0.5, 0.99)),
+        f"{account.waited_share:.2%}",
+        f"{account.reads / max(recent.seconds, 1e-9):.0f}",
+    )
+
+
+def part_row(part: Part) -> tuple[str, ...]:
+    """One line of the table, under PARTS."""
+    return (
+        part.title,
+        f"{part.seconds:.1f}",
+        f"{part.refreshes / max(part.seconds, 1e-9):.0f}",
+        f"{part.accounts[QUIET].stale_share:.2%}",
+        _seconds(part.accounts[QUIET].age(0.99)),
+        f"{part.accounts[TOLD].stale_share:.2%}",
+        _seconds(part.slowness(0.5)),
+        _seconds(part.slowness(0.99)),
+    )
+
+
+def table(outcome: Outcome) -> str:
+    """All parts, as text."""
+    return aligned([PARTS, *(part_row(part) for part in outcome.parts)])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Columns: the first to the left, all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def curve(values: Sequence[float]) -> str:
+    """A sign for each second; the highest value is the highest sign."""
+    most = max(values, default=0.0)
+    scale = (len(_SIGNS) - 1) / most if most else 0.0
+    return "".join(_SIGNS[round(value * scale)] for value in values)
+
+
+def curves(seconds: Sequence[Second]) -> Sequence[str]:
+    """Stale reads over time: how many, and how old."""
+    stale = {page: [second.stale[page] for second in seconds] for page in PAGES}
+    ages = [second.age[QUIET] for second in seconds]
+    drawn = [
+        ("stale", curve(stale[QUIET]), f"{max(stale[QUIET], default=0.0):.0%}"),
+        ("age p99", curve(ages), _seconds(max(ages, default=0.0))),
+        ("stale, told", curve(stale[TOLD]), f"{max(stale[TOLD], default=0.0):.1%}"),
+    ]
+    return [f"{name:11}  {signs}  at most {most}" for name, signs, most in drawn]
+
+
+def marks(seconds: Sequence[Second]) -> str:
+    """Letters under the curves, where parts begin."""
+    begins = (after.part if after.part != before.part else 0 for before, after in pairwise(seconds))
+    return f"{'':14}" + "".join(_MARKS.get(part, " ") for part in begins).rstrip()
+
+
+def checks(outcome: Outcome) -> Sequence[Check]:
+    """Whether all that was promised came true."""
+    wrong = sum(account.wrong for part in outcome.parts for account in part.accounts.values())
+    rest = outcome.rest
+    return [
+        _nothing_lost(outcome),
+        Check(
+            rest.stale == 0, f"stale at rest: {rest.stale} values, {rest.seconds:.1f} s after the last change"
+        ),
+        Check(
+            outcome.orphans > 0 and outcome.owned_after is not None,
+            f"the {outcome.orphans} partitions of the killed one had an owner again after {_within(outcome.owned_after)}",
+        ),
+        Check(
+            outcome.joined_in is not None and min(outcome.shares.values(), default=0) > 0,
+            f"the new updater has its share: {_shares(outcome)}; changing hands took {_within(outcome.joined_in)}",
+        ),
+        _as_before(outcome),
+        _told_is_fresh(outcome),
+        _reads_go_on(outcome),
+        Check(wrong == 0, f"values of another product: {wrong}"),
+    ]
+
+
+def _nothing_lost(outcome: Outcome) -> Check:
+    """An updater's value of that version or later was in Redis: its load began after the commit."""
+    delays = sorted(outcome.delays)
+    median = _seconds(delays[len(delays) // 2]) if delays else "never"
+    slowest = _seconds(delays[-1]) if delays else "never"
+    return Check(
+        outcome.rest.lost == 0 and outcome.announced == len(delays) > 0,
+        f"changes announced {outcome.announced}, refreshed after {len(delays)}, lost {outcome.rest.lost};"
+        f" half of them within {median}, all within {slowest}",
+    )
+
+
+def _as_before(outcome: Outcome) -> Check:
+    usual, again = (outcome.parts[at].accounts[QUIET].stale_share for at in (_USUAL, _AGAIN))
+    most = plan.SHARE_AGAIN * usual + plan.SHARE_SLACK
+    return Check(
+        again <= most, f"stale at the end as before: {again:.2%}, before {usual:.2%}, at most {most:.2%}"
+    )
+
+
+def _told_is_fresh(outcome: Outcome) -> Check:
+    accounts = together(outcome.parts).accounts
+    most = plan.TOLD_STALE * accounts[QUIET].stale_share
+    share = accounts[TOLD].stale_share
+    return Check(
+        share <= most, f"stale where changes are announced, kill included: {share:.2%}, at most {most:.2%}"
+    )
+
+
+def _reads_go_on(outcome: Outcome) -> Check:
+    usual, orphaned = (outcome.parts[at].slowness(0.5) for at in (_USUAL, _ORPHANED))
+    ratio = orphaned / usual if usual else 0.0
+    most = plan.SLOWER * usual + plan.SLOWER_SLACK_S
+    return Check(
+        0 < orphaned <= most,
+        f"a read took {_seconds(orphaned)} while partitions had no owner, {_seconds(usual)} before: x {ratio:.2f}",
+    )
+
+
+def _shares(outcome: Outcome) -> str:
+    return ", ".join(f"{name} {count}" for name, count in outcome.shares.items())
+
+
+def _within(seconds: float | None) -> str:
+    return "too long" if seconds is None else f"{seconds:.1f} s"
+
+
+def _seconds(value: float) -> str:
+    if value < 0.1:
+        return f"{value * 1000:.1f} ms"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -1,0 +1,99 @@
+"""What the audience sees: updaters and pages in a picture that lives, or a line per second where there is no terminal.
+
+The conductor calls it: `say` for something that happened, `show` for the present figures. It measures nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from cacheupdater.demo.group.books import PAGES
+from cacheupdater.demo.group.report import LEGEND, READS, UPDATERS, curves, page_row, updater_row
+from cacheupdater.demo.screen import Lines, Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from cacheupdater.demo.group.books import Books
+    from cacheupdater.demo.group.member import Member
+
+_SECONDS_DRAWN = 50  # beside the words, in a terminal of 80
+_CURVES_SHOWN = 2  # the third is flat
+
+
+class Screen(Protocol):
+    """Either of the two."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    def say(self, text: str) -> None:
+        """Something has happened."""
+        ...
+
+    def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
+        """The figures of the last seconds."""
+        ...
+
+
+class Plain(Lines):
+    """A line per second, for logs and pipes."""
+
+    def __enter__(self) -> Self:
+        print("each line: partitions and refreshes/s of each updater; stale, age p99 and waited of each page")
+        return self
+
+    def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
+        """One line."""
+        recent = books.recent()
+        rows = [updater_row(member) for member in members]
+        said = [f"{name} {owned} {rate}/s" for name, _, owned, _, rate in rows if owned != "-"]
+        for page in PAGES:
+            title, stale, _, age, waited, _ = page_row(page, recent)
+            said.append(f"{title}: {stale} {age} {waited}")
+        print(f"{phase}  {' | '.join(said)}", flush=True)
+
+
+class Live(Picture):
+    """Two tables and a curve that are drawn again and again, with the latest events below."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console, [(page.title, page.words) for page in PAGES] + list(LEGEND))
+
+    def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
+        """A new picture."""
+        from rich.console import Group
+        from rich.text import Text
+
+        recent = books.recent()
+        updaters = _table(UPDATERS, (updater_row(member) for member in members))
+        pages = _table(READS, (page_row(page, recent) for page in PAGES))
+        drawn = curves(list(books.seconds)[-_SECONDS_DRAWN:])[:_CURVES_SHOWN]
+        lines = [Text(line, no_wrap=True) for line in drawn]
+        self.put(Group(Text(phase, style="italic"), updaters, Text(""), pages, *lines))
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for at, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if at and heading else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def screen(*, plain: bool) -> Screen:
+    """The live one where there is a terminal to draw on."""
+    if not plain:
+        from rich.console import Console
+
+        console = Console()
+        if console.is_terminal:
+            return Live(console)
+    return Plain()
