@@ -46,6 +46,8 @@ FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked ag
 TICK = 0.001  # seconds: uvloop's clock goes by milliseconds; a shorter wait would spin until the next
 LONGEST_WAIT = 60.0  # seconds; the engine may have nothing to wait for
 REPORT_EVERY = 1.0  # seconds between two reports of totals and levels
+# levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
+_OURS: tuple[Metric, ...] = ("pending", "tracked", "quarantined")
 INVALIDATE_AGAIN = 0.5  # seconds before a removal that Redis did not acknowledge is asked for again
 
 
@@ -109,6 +111,8 @@ class Partition:
         for task in self._under_way:
             task.cancel()
         self._say_totals()
+        for metric in _OURS:
+            self._around.observer.level(metric, 0, label=self.label)
         self.engine.leave()
         with suppress(Unavailable):  # what is not committed is read again by the next owner
             await self._committer.commit()

@@ -332,6 +332,12 @@ async def test_added_partitions_are_asked_for_where_no_member_knows_that_it_lead
         await until(lambda: len(again.gained) == 4)
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Three sessions are enough, although a rebalance might wait for longer: there is none in these stories."""
+    monkeypatch.setattr(settings, "patience", lambda session: settings.PATIENCE * session)
+
+
 # --- brokers --------------------------------------------------------------------------------------------
 
 
@@ -553,6 +559,7 @@ async def test_lag_says_what_is_not_finished(kafka, new_topic):
 # --- stalls ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_join_that_is_never_answered_ends_the_process(kafka, new_topic, monkeypatch):
     send = GroupCoordinator._send_req
 
@@ -569,6 +576,7 @@ async def test_a_join_that_is_never_answered_ends_the_process(kafka, new_topic, 
         assert "no partitions were assigned" in str(owner.error)
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_fetches_that_are_never_answered_end_the_process_where_something_waits(
     kafka, new_topic, monkeypatch
 ):
@@ -587,6 +595,7 @@ async def test_fetches_that_are_never_answered_end_the_process_where_something_w
         assert "partition 2 has 1 packs to read" in str(owner.error)
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_missing_right_is_waited_for_and_named(monkeypatch, caplog, tmp_path):
     users = {"updater": "secret"}
     password = tmp_path / "password"
@@ -610,6 +619,7 @@ async def test_a_missing_right_is_waited_for_and_named(monkeypatch, caplog, tmp_
             await queue.close()
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_broker_that_is_away_is_no_stall(own_kafka, caplog):
     caplog.set_level(logging.CRITICAL, logger="aiokafka")
     await kafka_topics.create(own_kafka.bootstrap, "hints", partitions=3)

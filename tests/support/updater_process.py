@@ -62,17 +62,22 @@ def config(redis_url, sources, namespaces, *, every="300ms", missing="1s", parti
 class Updater:
     """One updater, however often it is started; its socket, port and log stay the same."""
 
-    def __init__(self, folder, settings, *, program=("-m", "cacheupdater"), environment=None):
-        """`program` is what Python runs; `environment` is added to ours."""
+    def __init__(self, folder, settings, *, program=("-m", "cacheupdater"), environment=None, arguments=()):
+        """`program` is what Python runs, `arguments` follow its `run -c FILE`; `environment` is added to ours.
+
+        A setting that is None is left out.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.socket = folder / "hints.sock"
         self.emit = f"unix://{self.socket}"
         self.port = free_port()
         self._program = program
+        self._arguments = arguments
         self._file = folder / "cacheupdater.yaml"
         self._log = folder / "stderr.log"
         places = {"listen": [self.emit], "admin": {"listen": f"127.0.0.1:{self.port}"}}
-        self._file.write_text(json.dumps({**places, **settings}, indent=1), "utf-8")
+        said = {name: value for name, value in {**places, **settings}.items() if value is not None}
+        self._file.write_text(json.dumps(said, indent=1), "utf-8")
         imports = {
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "client"), str(Path(__file__).parent)))
         }
@@ -95,7 +100,7 @@ class Updater:
 
     def launch(self):
         """Returns at once."""
-        command = [sys.executable, *self._program, "run", "-c", str(self._file)]
+        command = [sys.executable, *self._program, "run", "-c", str(self._file), *self._arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 dying_with_us(command),

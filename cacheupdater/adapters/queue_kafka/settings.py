@@ -48,7 +48,7 @@ COMMIT_EVERY = 0.2  # seconds: all partitions of a process commit together, five
 COMMIT_WITHIN = 2.0  # seconds; a commit is tried again anyway, and hand-over waits for it
 ANSWER_WITHIN = 5.0  # seconds for the watch's question to a broker; no answer in that time counts as away
 CLOSE_WITHIN = 3.0  # seconds for the farewell (LeaveGroup); what hangs then is abandoned, the session ends it
-PATIENCE = 3  # sessions of standing still until the watch ends the process
+PATIENCE = 3  # sessions of standing still until the watch ends the process: see `patience`
 
 
 def consumer(session: float) -> dict[str, Any]:
@@ -75,6 +75,11 @@ def consumer(session: float) -> dict[str, Any]:
         # Exactly one: aiokafka sends a join for each of several, one after another.
         "partition_assignment_strategy": (_assignor(),),
     }
+
+
+def patience(session: float) -> float:
+    """Seconds of standing still that are too many. More than a rebalance may wait for one member that does not answer."""
+    return max(PATIENCE * session, REBALANCE + session)
 
 
 def _assignor() -> type[AbstractPartitionAssignor]:

@@ -40,7 +40,7 @@ class Watch:
         self._topic = topic
         self._observer = observer
         self._every = min(LOOK_EVERY, session / LOOKS)
-        self._stall = Stall(session * settings.PATIENCE)
+        self._stall = Stall(settings.patience(session))
         self._counted = (0, 0)  # in which round of the group there were how many partitions
         self._stray_since: float | None = None
 

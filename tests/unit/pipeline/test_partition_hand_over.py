@@ -32,6 +32,7 @@ async def test_hand_over_finishes_what_it_can_commits_and_abandons_the_rest():
         assert shell.redis.get(b"quick:1") == b'"one"'
         assert shell.queue.commits == [(0, 1, 1)]
         assert partition.engine.cursor.scan == 2  # nothing was read any more
+        assert shell.observer.levels["pending", "0"] == 0  # what was abandoned is the next owner's
         await asyncio.sleep(200.0)
         assert shell.redis.get(b"slow:1") is None
 

@@ -1,0 +1,92 @@
+"""Updaters of one group are killed under load, one after another, and others take their place: nothing is lost.
+
+Acceptance of the Kafka side: 12 partitions, 20,000 hints a second over 100,000 keys, `kill -9` every ten seconds. What was
+emitted, loaded, committed and cached is held against each other afterwards. A control that commits ahead of its work must
+fail the same judgement.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from group_options import SECONDS
+from group_rows import Rows
+from group_story import PARTITIONS, PLANTED, Group
+
+KILL_EVERY_S = 10.0
+RATE = 20_000
+AIMED = 20_600  # a key changes once in a statement, however often it was drawn
+
+
+@pytest.fixture
+def group(tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters):
+    topic = new_topic(partitions=PARTITIONS)
+    return Group(
+        tmp_path,
+        updaters,
+        servers=kafka.bootstrap,
+        topic=topic,
+        rows=Rows(pg_url),
+        redis_url=redis_url,
+    )
+
+
+@pytest.fixture
+def seconds(request):
+    return request.config.getoption("--group-seconds", default=SECONDS)
+
+
+def kill_and_replace(group, draw, seconds):
+    """One every ten seconds, at any moment of its work; the next comes at once. How many."""
+    rounds, began = round(seconds / KILL_EVERY_S), time.monotonic()
+    for number in range(rounds):
+        moment = began + (number + draw.uniform(0.1, 0.5)) * KILL_EVERY_S
+        time.sleep(max(0.0, moment - time.monotonic()))
+        victim = draw.choice(group.members)
+        victim.kill()
+        victim.start()
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
+    return rounds
+
+
+@pytest.mark.timeout(0)  # as long as it was asked to
+def test_updaters_that_are_killed_under_load_lose_nothing(group, seconds, record_property):
+    draw = random.Random(5)
+    group.start(2)
+    with group.generator(seconds=3 * seconds, rate=AIMED) as generator:
+        kills = kill_and_replace(group, draw, seconds / 2)
+        group.start(2)
+        kills += kill_and_replace(group, draw, seconds / 2)
+        emitted = generator.end()
+    group.rest()
+    verdict = group.verdict(emitted)
+    print(f"{kills} killed: {verdict}")
+
+    stats = emitted.stats
+    assert stats["dropped"] == {}
+    assert stats["delivered"] == stats["emitted"] == verdict.hints
+    assert group.metric("dropped_total") == 0
+    assert verdict.faults == {}
+    assert verdict.rate >= RATE
+    record_property("figure: group kills, hints judged", verdict.hints)
+    record_property("figure: group kills, updaters killed", kills)
+
+
+def test_an_updater_that_commits_ahead_of_its_work_does_not_pass(group):
+    """The control: should it pass, the judgement proves nothing."""
+    group.start(1, program=(PLANTED,), budget="1500/s")
+    with group.generator(seconds=5, rate=4_000) as generator:
+        time.sleep(3)
+        group.members[0].kill()
+        group.members[0].start()
+        emitted = generator.end()
+    group.rest()
+    verdict = group.verdict(emitted)
+    print(verdict)
+    assert verdict.early > 100
+    assert verdict.lost > 10
+    assert verdict.unserved > 10
+    assert verdict.astray == verdict.moved_back == 0
+    assert len(group.generations()) >= 2

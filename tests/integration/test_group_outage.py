@@ -1,0 +1,97 @@
+"""The only broker is away for a while, under load: readers notice nothing, nobody grows or ends, nothing is lost.
+
+15 seconds in the suite; the minute of the acceptance by `--group-outage 60`. The buffer of a client holds 100,000 keys, each once for a kind, so that what
+is emitted over 100,000 keys in 15 s fits; in a minute it does not quite, and then touches are dropped, counted, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from group_options import OUTAGE
+from group_rows import Rows
+from group_story import PARTITIONS, Group
+
+from cacheupdater.testing import kafka_topics
+from cacheupdater_client.wire import CHANGE, MISS
+
+BEFORE_S = 10.0
+AFTER_S = 5.0
+RATE = 10_000
+MEMORY_MOST = 32 * 1024 * 1024
+# The ratio is reported. What is asserted must hold on a machine with ten other things to do, where p99 is the scheduler's.
+RATIO_MOST = 3.0
+NOTHING_S = 0.005  # of difference in a p99 that says nothing there
+TOPIC = "hints"
+
+
+@pytest.fixture
+def group(tmp_path, needs_apache, own_kafka, pg_url, redis_url, updaters):
+    kafka_topics.done(kafka_topics.create(own_kafka.bootstrap, TOPIC, partitions=PARTITIONS))
+    return Group(
+        tmp_path, updaters, servers=own_kafka.bootstrap, topic=TOPIC, rows=Rows(pg_url), redis_url=redis_url
+    )
+
+
+def growth(memory, start, end):
+    """Bytes, from the most before to the most until the end."""
+    before = memory[memory[:, 0] < start, 1]
+    return float(memory[memory[:, 0] < end, 1].max() - before.max())
+
+
+@pytest.mark.timeout(400)
+def test_an_outage_of_the_broker_is_no_affair_of_the_application(group, own_kafka, request, record_property):
+    outage = request.config.getoption("--group-outage", default=OUTAGE)
+    group.start(2, session=10)
+    pids = [each.pid for each in group.members]
+    with ExitStack() as stack:
+        generator = stack.enter_context(group.generator(seconds=300 + outage, rate=RATE))
+        application = stack.enter_context(group.application(seconds=300 + outage))
+        time.sleep(BEFORE_S)
+        stopped = time.time()  # noqa: TID251  compared with the times of other processes
+        own_kafka.stop()
+        time.sleep(outage)
+        back = time.time()  # noqa: TID251  as above
+        own_kafka.start()
+        answered = time.monotonic()
+        time.sleep(AFTER_S)
+        reads = application.saved()
+        emitted = generator.end()
+    group.rest()
+    recovered = time.monotonic() - answered
+
+    strict = [group.verdict(emitted.of(kind), sent_once=False) for kind in (CHANGE, MISS)]
+    whole = group.verdict(emitted, sent_once=False)
+    began, took = reads["reads"].T
+    before, during = took[began < stopped], took[(began > stopped) & (began < back)]
+    p99, p99_before = np.percentile(during, 99), np.percentile(before, 99)
+    grown = [growth(each, stopped, back + AFTER_S) for each in (emitted.memory, reads["memory"])]
+    print(f"away for {outage:g} s; at rest {recovered:.1f} s after it came back; {whole}; {emitted.stats}")
+    print(
+        f"reads: p99 {p99_before * 1e3:.2f} ms before, {p99 * 1e3:.2f} ms during, ratio {p99 / p99_before:.2f};"
+    )
+    print(
+        f"  median {np.median(before) * 1e3:.3f} ms, {np.median(during) * 1e3:.3f} ms; longest {during.max():.3f} s"
+    )
+    print(f"memory grew by {[round(each / 2**20, 1) for each in grown]} MiB")
+    record_property("figure: outage, p99 of a read against before", float(p99 / p99_before))
+    record_property(
+        "figure: outage, median of a read against before", float(np.median(during) / np.median(before))
+    )
+    record_property("figure: outage, growth of the emitting client, MiB", grown[0] / 2**20)
+
+    assert p99 < max(RATIO_MOST * p99_before, p99_before + NOTHING_S)
+    assert max(grown) < MEMORY_MOST
+    assert [each.pid for each in group.members if each.running] == pids
+    assert [each.faults for each in strict] == [{}, {}]
+    dropped = emitted.stats["dropped"]
+    assert set(dropped) <= {"full"}
+    assert emitted.stats["emitted"] == emitted.stats["delivered"] + sum(dropped.values()) == whole.hints
+    assert whole.lost <= sum(dropped.values())
+    assert whole.stale == whole.moved_back == 0
+    if outage <= OUTAGE:
+        assert dropped == {}
+        assert whole.faults == {}

@@ -1,0 +1,77 @@
+"""All updaters of a group are restarted under load, one after another, as a deployment does it: each drains and says 0.
+
+Ordinary members leave the group, so that each restart is two rebalances of all. Members with an instance of their own keep
+their partitions while they are away: nobody else notices.
+"""
+
+from __future__ import annotations
+
+import time
+
+import group_topic
+import pytest
+from group_rows import KEYS, Rows
+from group_story import PARTITIONS, Group
+
+DRAIN_S = 10.0  # the service's own deadline
+MEMBERS = 3
+RATE = 5_000
+
+
+@pytest.fixture
+def group(tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters):
+    topic = new_topic(partitions=PARTITIONS)
+    return Group(
+        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+    )
+
+
+def restart(members):
+    """Seconds of each one's drain."""
+    drains = []
+    for each in members:
+        asked = time.monotonic()
+        each.terminate()
+        assert each.wait() == 0
+        drains.append(time.monotonic() - asked)
+        each.start()
+    return drains
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+def test_a_rolling_restart_drains_everybody_in_time_and_loses_nothing(group, static, record_property):
+    # a member with a name is waited for, for a session
+    settings = {"instance": "pod", "session": 60} if static else {"session": 10}
+    group.start(MEMBERS, **settings)
+    before, logs = group.generations(), group.logs
+    with group.generator(seconds=200, rate=RATE) as generator:
+        time.sleep(3)
+        began = time.time()  # noqa: TID251  compared with the database's clock
+        drains = restart(group.members)
+        time.sleep(3)
+        ended = time.time()  # noqa: TID251  as above
+        emitted = generator.end()
+    group.rest()
+    verdict = group.verdict(emitted)
+    rounds = len(group.generations()) - len(before)
+    pauses = group.rows.loads().widest_gaps(group_topic.owners(KEYS, PARTITIONS), began, ended)
+    print(f"{rounds} rebalances; drained in {[round(each, 1) for each in drains]} s; {verdict}")
+    print(f"longest pause by partition: {pauses.round(1).tolist()} s")
+
+    assert max(drains) < DRAIN_S
+    assert verdict.faults == {}
+    assert emitted.stats["dropped"] == {}
+    kind = "static" if static else "dynamic"
+    record_property(f"figure: rolling restart, {kind}: longest drain, s", max(drains))
+    record_property(f"figure: rolling restart, {kind}: longest pause of a partition, s", float(pauses.max()))
+    record_property(f"figure: rolling restart, {kind}: mean pause of a partition, s", float(pauses.mean()))
+    record_property(f"figure: rolling restart, {kind}: rebalances", rounds)
+    if static:
+        assert rounds == 0
+        gained = [
+            new.count("is ours") - old.count("is ours") for new, old in zip(group.logs, logs, strict=True)
+        ]
+        assert gained == [PARTITIONS // MEMBERS] * MEMBERS  # each its own, once
+    else:
+        assert rounds > 0

@@ -1,0 +1,148 @@
+"""An updater of the group is frozen for longer than its session, and goes on: a zombie, whose partitions belong to others.
+
+Once in the worst moment, with old rows in its hands (`group_loaders`): its writes come late, and where something newer has
+been written they must not land. A control whose write is a plain SET must show old values. And once under load, at any moment, with the
+judgement of all stories.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import psutil
+import pytest
+import redis
+from group_rows import Rows, values
+from group_story import PARTITIONS, Group
+from updater_process import NAIVE, eventually
+
+from cacheupdater_client import Redis
+
+SESSION_S = 3
+FROZEN_S = SESSION_S + 2.0
+ROWS = 200
+KEYS = [f"item:{n}".encode() for n in range(ROWS)]
+WATCH_S = 1.5  # after it was woken: its writes take milliseconds
+LATE = ("refused", "too_old", "late", "evicted")
+ROUNDS = 3
+
+
+@pytest.fixture
+def group(tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters):
+    topic = new_topic(partitions=PARTITIONS)
+    return Group(
+        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+    )
+
+
+class Reader(threading.Thread):
+    """Reads all keys again and again, and remembers each value that was older than allowed."""
+
+    def __init__(self, redis_url):
+        super().__init__(daemon=True)
+        self.least = 0  # the version that the last invalidation promised
+        self.old = []
+        self.reads = 0
+        self.stop = threading.Event()
+        self._url = redis_url
+
+    def run(self):
+        with redis.Redis.from_url(self._url) as plain:
+            while not self.stop.is_set():
+                least = self.least
+                found = [value for value in plain.mget(KEYS) if value is not None]
+                self.old += [value for value in found if int(value) < least]
+                self.reads += 1
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.join(10)
+
+
+def stopped(member):
+    return psutil.Process(member.pid).status() == psutil.STATUS_STOPPED
+
+
+def change_all(database, application):
+    """The new version of every row, committed and invalidated."""
+    database.execute("UPDATE items SET version = version + 1 WHERE id < $1", ROWS)
+    application.invalidate(*KEYS)
+    return database.value("SELECT min(version) FROM items WHERE id < $1", ROWS)
+
+
+def fresh(plain, version):
+    return all(value is not None and int(value) == version for value in plain.mget(KEYS))
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("program", [("-m", "cacheupdater"), (NAIVE,)], ids=["fenced", "plain_set"])
+def test_what_a_zombie_writes_late_never_replaces_anything_newer(
+    program, group, pg_url, database, redis_url, tmp_path
+):
+    settings = {
+        "load": {"source": "main", "python": "group_loaders:items"},
+        "value": {"encoding": "string"},
+    }
+    freeze = tmp_path / "freeze"
+    surroundings = {"LOADER_DATABASE": pg_url}
+    (owner,) = group.start(1, program=program, environment=surroundings, **settings)
+    (zombie,) = group.start(
+        1, program=program, environment={**surroundings, "FREEZE_FILE": str(freeze)}, **settings
+    )
+    with (
+        redis.Redis.from_url(redis_url) as plain,
+        Redis.from_url(redis_url, emit=group.emit) as application,
+        Reader(redis_url) as reader,
+    ):
+        version = change_all(database, application)
+        eventually(lambda: fresh(plain, version), 30)
+        freeze.touch()
+        change_all(database, application)
+        eventually(lambda: stopped(zombie), 30)
+        reader.least = version = change_all(database, application)
+        time.sleep(FROZEN_S)
+        eventually(lambda: fresh(plain, version), 60)  # the owner has all partitions by now
+        assert stopped(zombie)
+        zombie.resume()
+        time.sleep(WATCH_S)
+        old, reads = len(reader.old), reader.reads
+        if program == (NAIVE,):
+            assert old > 0, "the control has not failed: this test proves nothing"
+            return
+        group.rest()
+        assert fresh(plain, version)
+    assert old == 0
+    assert reads > 10
+    late = {result: zombie.metric("refreshes_total", result=result) for result in LATE}
+    print(f"the zombie's late writes: {late}; {reads} reads of all keys")
+    assert late["refused"] + late["too_old"] + late["late"] > 0
+    assert owner.running
+
+
+@pytest.mark.timeout(300)
+def test_updaters_that_freeze_under_load_lose_nothing_and_write_nothing_old(group, record_property):
+    draw = random.Random(7)
+    group.start(3)
+    with group.generator(seconds=200, rate=5_000) as generator:
+        for _ in range(ROUNDS):
+            time.sleep(draw.uniform(1.0, 3.0))
+            zombie = draw.choice(group.members)
+            zombie.pause()
+            time.sleep(FROZEN_S)
+            zombie.resume()
+        time.sleep(2)
+        emitted = generator.end()
+    group.rest()
+    verdict = group.verdict(emitted)
+    late = {result: group.metric("refreshes_total", result=result) for result in LATE}
+    print(f"{verdict}; late: {late}; commits of others' partitions: {group.metric('commit_failures_total')}")
+    assert verdict.faults == {}
+    assert group.metric("dropped_total") == 0
+    assert len(values(group.redis_url).keys) == verdict.values
+    record_property("figure: zombies under load, writes too late", sum(late.values()))

@@ -1,0 +1,63 @@
+"""The application of the group's stories, as a process of its own: it reads through our client and takes the time of each read.
+
+    python group_application.py '{"redis": "redis://...", "emit": "kafka://...", "seconds": 60, "out": "reads.npz"}'
+
+It says `emitting` when it has begun, ends after its seconds or when its input is closed, and writes when each read began,
+how long it took, and its own memory meanwhile. A read that raises ends it with the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+from group_generator import MEMORY_S, draws
+
+import cacheupdater_client
+
+RATE = 1000  # a second
+AT_ONCE = 10  # reads between two rests
+
+
+def main():
+    said = json.loads(sys.argv[1])
+    seconds = said["seconds"]
+    room = int((seconds + 10) * RATE)
+    keys = [f"item:{number}" for number in draws(room, seed=3).tolist()]
+    reads = np.ones((room, 2))  # touched now, so that the memory measured is the client's
+    memory = np.ones((int((seconds + 10) / MEMORY_S), 2))
+    done = measured = 0
+    stop = threading.Event()
+    threading.Thread(target=lambda: (os.read(0, 1), stop.set()), daemon=True).start()
+    clock, own = time.perf_counter, psutil.Process()
+    now = time.time  # noqa: TID251  compared with the times of other processes
+    with cacheupdater_client.Redis.from_url(said["redis"], emit=said["emit"]) as client:
+        client.get(keys[0])
+        print("emitting", flush=True)
+        began = clock()
+        while not stop.is_set() and (passed := clock() - began) < seconds:
+            for key in keys[done : done + AT_ONCE]:
+                start = clock()
+                client.get(key)
+                reads[done] = now(), clock() - start
+                done += 1
+            if passed >= measured * MEMORY_S:
+                memory[measured] = now(), own.memory_info().rss
+                measured += 1
+            # whoever is late is not hurried: a read that waits for its turn is not slow
+            time.sleep(AT_ONCE / RATE)
+        stats = cacheupdater_client.stats()
+    draft = Path(f"{said['out']}.draft.npz")
+    np.savez(draft, reads=reads[:done], memory=memory[:measured], said=json.dumps(stats))
+    draft.rename(said["out"])
+    cacheupdater_client.close()
+
+
+if __name__ == "__main__":
+    main()
