@@ -83,16 +83,6 @@ def test_missing_file_is_an_os_error_that_names_it(tmp_path):
         )
 
 
-async def test_token_is_read_again_for_each_connection(tmp_path):
-    file = tmp_path / "token"
-    file.write_text("first")
-    wanted = broker.connection(broker.parse(f"{GOOD}?tls=true&sasl=OAUTHBEARER&token_file={file}"))
-    provider = wanted["sasl_oauth_token_provider"]
-    assert await provider.token() == "first"
-    file.write_text("second")
-    assert await provider.token() == "second"
-
-
 def test_tls_is_shown_by_a_file_or_said_and_verifies():
     wanted = broker.connection(broker.parse(GOOD + "?tls=true"))
     assert wanted["security_protocol"] == "SSL"
