@@ -61,7 +61,7 @@ class Setting:
     keys: int = 20_000
     reads: float = 5_000.0  # per second
     changes: float = 100.0  # per second
-    seconds: float = 2_400.0
+    seconds: float = 3_600.0
     warm: float = 1_200.0
 
     def scaled(self, **smaller: float) -> Setting:
