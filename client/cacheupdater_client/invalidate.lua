@@ -30,6 +30,11 @@ end
 
 local answers = {}
 for i = 1, #KEYS, 2 do
-  answers[#answers + 1] = answer_of(invalidate, KEYS[i], KEYS[i + 1])
+  local answer = answer_of(invalidate, KEYS[i], KEYS[i + 1])
+  -- a replica by now, which has changed nothing: as an error of the call, it makes redis-py look for the primary
+  if type(answer) == 'string' and string.find(answer, '-READONLY', 1, true) then
+    return redis.error_reply('READONLY this server is a replica by now')
+  end
+  answers[#answers + 1] = answer
 end
 return answers

@@ -141,3 +141,21 @@ def test_classes_are_found_by_name():
     assert issubclass(Sentinel, redis.sentinel.Sentinel)
     assert issubclass(AsyncSentinel, redis.asyncio.sentinel.Sentinel)
     assert (cacheupdater_client.Sentinel, cacheupdater_client.asyncio.Sentinel) == (Sentinel, AsyncSentinel)
+
+
+async def test_invalidate_leaves_a_primary_that_was_demoted(sentinel, ear, redis_sentinels):
+    """Its script answers key by key; a replica must be an error of the call, or redis-py would stay with it."""
+    master = Both(sentinel.master_for(redis_sentinels.name))
+    await master.invalidate("a")
+    old = redis_sentinels.primary()
+    await asyncio.to_thread(redis_sentinels.failover)
+    await asyncio.to_thread(redis_sentinels.demote, old)
+    for _ in range(2):  # redis-py tells the first one of the lost primary
+        try:
+            await master.invalidate("a")
+        except (redis.ConnectionError, redis.exceptions.ReadOnlyError):
+            continue
+        break
+    else:
+        pytest.fail("it stays with the old primary")
+    assert redis_sentinels.tell(redis_sentinels.primary(), "EXISTS", floor_name(b"a")) == 1

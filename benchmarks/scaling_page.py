@@ -1,0 +1,361 @@
+"""The page docs/explanation/scaling.md, written anew from build/scaling.json and build/bench.json.
+
+    python benchmarks/scaling_page.py    # only the page again
+
+Text that does not depend on the figures stands here. Every figure is put in by code, and what a fleet needs is computed
+from them here, so that the page never says more than was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import table
+
+from cacheupdater.adapters.queue_kafka.settings import SETTLE
+from cacheupdater_client.sender import DRAIN_S
+from cacheupdater_client.transports.kafka import ENOUGH, LINGER_S
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "scaling.md"
+FIGURES = table.FILE.with_name("scaling.json")
+NEEDED = ("P1-sync", "P2", "P4-zipf", "P4-uniform", "P6-d1")
+
+READS = 10_000_000  # a second, of the fleet that is computed
+CLIENT_READS = 10_000  # a second, of one application process
+ROWS = 20_000  # a second, its budget
+KEYS = 10_000_000  # that are read
+SPLIT_GOAL = 1.15  # CPU per hint of two updaters / of one
+KEYS_GOAL = 1.3  # of 10 M tracked keys / of 1 M
+BUSY = 0.6  # of a core, so that there is room for a member that fails and for the next hour
+CHOICES = (12, 24, 48, 96, 192, 384)  # partitions
+REPLICAS = 3
+RETENTION_H = 6  # what `topic create` sets
+RATES = (1_000, 10_000, 100_000)  # reads a second of a client
+
+
+class Missing(Exception):
+    """A row that the page needs has not been measured."""
+
+
+def write(page=PAGE, figures=FIGURES, bench=table.FILE):
+    """The page; Missing says what has to be measured first."""
+    found = json.loads(figures.read_text())
+    rows = {each["name"]: each for each in json.loads(bench.read_text())}
+    lacking = [name for name in NEEDED if name not in rows]
+    if lacking:
+        raise Missing(f"no {', '.join(lacking)} in {bench.name}")
+    page.write_text(text(Model(found, rows)))
+    return page
+
+
+# --- what follows from the figures --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What clients of one rate send into a topic of so many partitions."""
+
+    every: float  # seconds between two lots
+    share: float  # keys sent per read
+    pack: float  # keys in each
+
+
+class Model:
+    """The measured figures, and the lines through them."""
+
+    def __init__(self, found, rows):
+        self.found, self.rows = found, rows
+        self.setups = {
+            (each["processes"], each["partitions"], each["pack"]): each for each in found["updaters"]
+        }
+        self.idle = {int(partitions): spent for partitions, spent in found["idle_ms"].items()}
+
+    def ns(self, pack):
+        """Of an updater's CPU per key."""
+        return self.between("ns", pack)
+
+    def stored(self, pack):
+        """Bytes per key in Kafka."""
+        return self.between("stored", pack)
+
+    def between(self, what, pack, partitions=96):
+        """By logarithms between the sizes that were measured; below the smallest as if all of it were the pack's, above the largest no better."""
+        some = sorted(
+            (of_pack, each[what])
+            for (processes, of, of_pack), each in self.setups.items()
+            if processes == 1 and of == partitions
+        )
+        sizes, values = np.array(some).T
+        inner = math.exp(np.interp(math.log(pack), np.log(sizes), np.log(values)))
+        return inner * max(1.0, sizes[0] / pack)
+
+    def idle_line(self):
+        """(of a process, of a partition), ms a second."""
+        few, many = sorted(self.idle)
+        slope = (self.idle[many] - self.idle[few]) / (many - few)
+        return self.idle[few] - few * slope, slope
+
+    def keys_in(self, reads):
+        """How many different keys so many reads are."""
+        counted = {int(reads): keys for reads, keys in self.found["distinct"][str(KEYS)].items()}
+        return float(
+            np.exp(np.interp(math.log(reads), np.log(list(counted)), np.log(list(counted.values()))))
+        )
+
+    def traffic(self, rate, partitions):
+        """A client sends ten times a second; where that is too little for a pack, touches wait for half a second at most."""
+        every = DRAIN_S
+        while self.keys_in(rate * every) < ENOUGH * partitions and every < LINGER_S - 1e-9:
+            every += DRAIN_S
+        keys = self.keys_in(rate * every)
+        return Traffic(every, keys / (rate * every), max(1.0, keys / partitions))
+
+    def said(self, row, pattern):
+        """A figure out of a row's text."""
+        match = re.search(pattern, self.rows[row]["method"])
+        if match is None:
+            raise Missing(f"no {pattern!r} in what {row} says")
+        return float(match[1])
+
+    @property
+    def client_ns(self):
+        """Of a read: (beside the GET, in the sender's thread)."""
+        return self.rows["P1-sync"]["ratio"], self.said("P2", r"a hint with delivery \((\d+) ns\)")
+
+    @property
+    def refresh_us(self):
+        return 1e3 / self.said("P6-d1", r"whole updater \((\d+) k keys/s by CPU")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What READS a second need."""
+
+    partitions: int
+    traffic: Traffic
+    keys: float  # a second
+    ns: float
+    hint_cores: float
+    refresh_cores: float
+    processes: int
+
+
+def fleet(model):
+    """With the fewest partitions that give each updater one."""
+    for partitions in CHOICES:
+        traffic = model.traffic(CLIENT_READS, partitions)
+        keys, ns = READS * traffic.share, model.ns(traffic.pack)
+        hints, refreshes = keys * ns / 1e9, ROWS * model.refresh_us / 1e6
+        found = Fleet(partitions, traffic, keys, ns, hints, refreshes, math.ceil((hints + refreshes) / BUSY))
+        if found.processes <= partitions:
+            break
+    return found
+
+
+# --- the page -----------------------------------------------------------------------------------------------
+
+
+def text(model):
+    parts = (_head, _hints, _keys, _partitions, _updaters, _fleet, _budget, _not)
+    return "\n".join(part(model) for part in parts)
+
+
+def _head(model):
+    found, (_, partition) = model.found, model.idle_line()
+    return f"""# How cost grows, and what a large fleet needs
+
+<!-- written by `python benchmarks/run.py p2 p4 scaling`; do not edit -->
+
+Measured on {found["cores"]} shared cores: the broker (Apache Kafka) on one, all updaters on the other. The load average was {found["load"][0]} when it began and {found["load"][1]} when it ended; on a busy machine all times below are too long, ratios less so.
+Times are CPU time of the updaters. What is computed from them, and was not measured, is called so.
+
+| in short | |
+| --- | --- |
+| hints | cost is proportional to keys sent; in packs of 10 a key costs {model.ns(10) / model.ns(500):.1f} times what it costs in packs of 500 |
+| keys | ten times as many tracked keys make a hint {found["keys"]["ratio"]:.2f} times as expensive (goal: at most {KEYS_GOAL}), and take ten times the memory |
+| partitions | {partition:.2g} ms of CPU a second for each; and packs become smaller with their number |
+| updaters | two do the work of one at {model.setups[2, 12, 500]["to_one"]:.2f} times its CPU (goal: at most {SPLIT_GOAL}) |
+| database, Redis writes | do not grow with reads at all: the budget says how many |
+"""
+
+
+def _hints(model):
+    zipf, uniform = model.rows["P4-zipf"], model.rows["P4-uniform"]
+    return f"""## With hints
+
+An updater fetches, decodes and decides. With all rules on it does that {zipf["ratio"]} times as fast as aiokafka alone delivers the same hints as one record per key (Zipf, goal {zipf["goal"]}; {uniform["ratio"]} times where hardly a key comes twice, goal {uniform["goal"]}): rows P4 of `make bench`.
+
+A hint's cost depends on the size of its pack. One updater, evenly drawn keys of 22 bytes, hold 100 ms:
+
+| partitions | keys in a pack | ns of updater CPU per key | bytes per key in Kafka (zstd) |
+| --: | --: | --: | --: |
+{_pack_table(model)}
+A pack has a record batch in Kafka, a decoding and an entry in the engine's books of its own, whatever its size. And hints arrive at a million per second of the engines' own clock, a turn every 10 ms: with 96 partitions few share what a turn costs. These parts were not measured apart.
+
+How large packs are follows from the clients. A client sends what it has every {DRAIN_S:g} s, a key once; where that makes fewer than {ENOUGH} keys per partition, touches wait up to {LINGER_S:g} s for company. Computed for reads by Zipf's law (s = 1) over {KEYS:,} keys, with the costs of 96 partitions (between the sizes above by logarithms; below 10 keys in proportion to the number of packs, which is too much):
+
+| reads/s of a client | partitions | sends every | keys sent per read | keys in a pack | ns of updater CPU per read |
+| --: | --: | --: | --: | --: | --: |
+{_traffic_table(model)}
+Few clients that read much make large packs. Many small ones do not: one process with threads or asyncio in the place of ten is worth more here than any setting.
+"""
+
+
+def _pack_table(model):
+    some = sorted(setup for setup in model.setups if setup[0] == 1)
+    some.sort(key=lambda setup: (setup[1], -setup[2]))
+    return "".join(
+        f"| {partitions} | {pack} | {model.setups[1, partitions, pack]['ns']:.0f} | {model.setups[1, partitions, pack]['stored']:.1f} |\n"
+        for _, partitions, pack in some
+    )
+
+
+def _traffic_table(model):
+    lines = []
+    for rate in RATES:
+        for partitions in (12, 96):
+            sent = model.traffic(rate, partitions)
+            cost = sent.share * model.ns(sent.pack)
+            lines.append(
+                f"| {rate:,} | {partitions} | {sent.every:.1f} s | {sent.share:.2f} | {sent.pack:.0f} | {cost:.0f} |\n"
+            )
+    return "".join(lines)
+
+
+def _keys(model):
+    keys, price = model.found["keys"], model.found["price"]
+    small, big, fits, capped = keys["small"], keys["big"], price["fits"], price["capped"]
+    return f"""## With keys
+
+A key takes memory while it is *tracked*: from its hint until its hold is over (policy `fixed`), or for as long as the policy `price` knows it. The engine and decoding alone, evenly drawn keys:
+
+| policy | keys | ns per hint | bytes per key, key included | longest step of {_million(10_000)} hints |
+| --- | --: | --: | --: | --: |
+| fixed | {_million(small["tracked"])} tracked | {small["ns"]:.0f} | {small["bytes"]:.0f} | {small["longest_ms"]:.0f} ms |
+| fixed | {_million(big["tracked"])} tracked | {big["ns"]:.0f} | {big["bytes"]:.0f} | {big["longest_ms"]:.0f} ms |
+| price | {_million(fits["learned"])} learned of {_million(fits["universe"])} | {fits["ns"]:.0f} | {fits["bytes"]:.0f} | {fits["longest_ms"]:.0f} ms |
+| price | {_million(capped["learned"])} learned of {_million(capped["universe"])} | {capped["ns"]:.0f} | {capped["bytes"]:.0f} | {capped["longest_ms"]:.0f} ms |
+
+From the smaller to the larger of `fixed` a hint becomes {keys["ratio"]:.2f} times as expensive (median of {keys["slices"]} slices, by turns): the same instructions, and a larger table that fits into no cache.
+In the longest step all else stands still. A table that outgrows itself and is copied, or a collector that goes through it, would explain such steps; which it was has not been looked into. Here one partition has all keys; an updater's tables are one for each partition.
+`price` learns about a million keys per partition at the most; the last row is what it costs to be asked about more.
+"""
+
+
+def _million(count):
+    return f"{count / 1e6:.2g} M" if count >= 1e6 else f"{count:,}"
+
+
+def _partitions(model):
+    process, partition = model.idle_line()
+    ratio = model.setups[1, 96, 500]["to_first"]
+    small = model.setups[1, 96, 60]["to_first"]
+    return f"""## With partitions
+
+Each partition has an engine, a lane and a few timers of its own.
+
+| an updater that owns | CPU while nobody sends anything |
+| --- | --: |
+| 12 partitions | {model.idle[12]:.1f} ms a second |
+| 96 partitions | {model.idle[96]:.1f} ms a second |
+
+That is {process:.2g} ms a second for the process and {partition:.2g} for each partition.
+Under load, 96 partitions instead of 12 cost {ratio:.2f} times as much per hint where packs stay at 500 keys, and {small:.2f} times as much where the same hints come in packs of 60: an eighth, as from clients that send as often as before.
+So: as many partitions as updaters that you will ever want, or two or three times as many to divide evenly. Not hundreds in reserve.
+"""
+
+
+def _updaters(model):
+    return f"""## With updaters
+
+Each key has one owner, and owners share nothing but the [budget](state-and-fleet.md). CPU per hint, all updaters together, against one updater of the same topic:
+
+| updaters | 12 partitions, packs of 500 | 96 partitions, packs of 60 |
+| --: | --: | --: |
+{_updater_table(model)}
+What an updater costs by itself: {model.found["base_rss"] / 2**20:.0f} MiB of memory before its first key, its part of the table above while idle, and a claim in Redis every 5 s where there is a `fleet`.
+Whenever one joins or leaves, all partitions of the group stand still while they are handed over; that has {SETTLE:g} s at the most.
+"""
+
+
+def _updater_table(model):
+    lines = []
+    for processes in (1, 2, 4):
+        few, many = model.setups[processes, 12, 500], model.setups[processes, 96, 60]
+        cells = [f"{each['ns']:.0f} ns, {each['to_one']:.2f} times" for each in (few, many)]
+        lines.append(f"| {processes} | {' | '.join(cells)} |\n")
+    return "".join(lines)
+
+
+def _fleet(model):
+    need = fleet(model)
+    beside, sender = model.client_ns
+    clients = READS // CLIENT_READS
+    stored = model.stored(need.traffic.pack)
+    volume = need.keys * stored
+    packs = clients * need.partitions / need.traffic.every
+    tracked = model.found["keys"]["big"]["bytes"]
+    learned = model.found["price"]["fits"]["bytes"]
+    base = model.found["base_rss"]
+    _, idle = model.idle_line()
+    memory = (KEYS * learned + need.processes * base) / 2**30
+    return f"""## What {_million(READS)} reads a second would need
+
+Computed from the figures above, never run: for {clients:,} application processes of {CLIENT_READS:,} reads/s each, {_million(KEYS)} keys that are read by Zipf's law, a budget of {ROWS:,} rows/s.
+
+**Applications.** {beside:.0f} ns beside each GET (P1-sync) and {sender:.0f} ns in the sender's thread (P2):
+`{READS:,} x ({beside:.0f} + {sender:.0f}) ns = {READS * (beside + sender) / 1e9:.1f} cores` over the whole fleet, {CLIENT_READS * (beside + sender) / 1e7:.2f} % of a core in each process. P2 was measured at 100,000 hints/s: a quieter process pays more for each, and less in all.
+
+**Hints.** With {need.partitions} partitions a client sends every {need.traffic.every:.1f} s, {need.traffic.share:.2f} keys per read in packs of {need.traffic.pack:.0f}:
+`{READS:,} x {need.traffic.share:.2f} = {need.keys / 1e6:.1f} M keys/s`.
+
+**Kafka.** {stored:.1f} bytes per key at that size: `{need.keys / 1e6:.1f} M/s x {stored:.1f} B = {volume / 1e6:.0f} MB/s` in, as much out to one group, and with {REPLICAS} replicas `{volume * REPLICAS / 1e6:.0f} MB/s` to disks and `{volume * (REPLICAS - 1) / 1e6:.0f} MB/s` between brokers. Kept for {RETENTION_H} h: `{volume * REPLICAS * RETENTION_H * 3600 / 1e12:.1f} TB`.
+`{clients:,} clients x {need.partitions} partitions / {need.traffic.every:.1f} s = {packs:,.0f}` packs a second, each a record batch of its own: at this size that, and not the bytes, is what brokers work on. {volume / need.partitions / 1e6:.1f} MB/s in a partition are little.
+
+**Updater cores.** `{need.keys / 1e6:.1f} M keys/s x {need.ns:.0f} ns = {need.hint_cores:.1f} cores` for hints, `{ROWS:,} rows/s x {model.refresh_us:.0f} us = {need.refresh_cores:.1f}` for refreshes (P6-d1), idle work `{need.partitions} x {idle:.2g} ms` is nothing beside it. At {BUSY:.0%} of a core each: **{need.processes} updaters**, one core each, on {need.partitions} partitions.
+The policy `price` asks more per hint than `fixed`, by which this was measured: {model.found["price"]["fits"]["ns"] / model.found["keys"]["small"]["ns"]:.1f} times in the table of keys. Where all namespaces use it, take so many times the cores for hints.
+
+**Memory.** Under `price`, `{_million(KEYS)} keys x {learned:.0f} B + {need.processes} x {base / 2**20:.0f} MiB = {memory:.1f} GiB` over all updaters, {memory / need.processes:.2f} GiB each; under `fixed` {tracked:.0f} B for each key within its hold. Each partition may have a few MiB of packs under way beside that.
+
+**Redis.** Serving {_million(READS)} reads a second is Redis' own affair, whoever fills it. The updaters add at most {ROWS:,} fenced writes a second, which is {ROWS / READS:.2%} of the reads, and a removal for each announced change that is not loaded.
+
+**Database.** {ROWS:,} rows a second at the most, in statements of up to 200 rows: no fewer than {ROWS // 200:,} statements a second.
+"""
+
+
+def _budget(_):
+    return """## What the budget is, and is not
+
+- It is a bound on **rows loaded per second**, for all updaters of a `fleet` together, whatever the readers do. Ten times the readers, or a crawler that reads everything once, cost hints and not rows.
+- It is not a promise of freshness. How fresh values are follows from rows, keys and changes ([price](price.md), [measured](freshness-results.md)): ten times the keys on the same budget are less fresh.
+- It covers misses and changes too. Where they ask for more rows than there are, they wait, and after the backlog's age (30 s) they are dropped: a miss with a count, a change with the removal of its value.
+- It does not cover removals: an announced change that is not loaded costs Redis a script, and the database nothing.
+- It does not cover what the application loads itself after a miss.
+- It counts a key as one row, also with `rows: many`. With `db_time` instead it counts the database's time.
+"""
+
+
+def _not(model):
+    return f"""## What was not measured
+
+- More than {max(processes for processes, _, _ in model.setups)} updaters, and more than one core for all of them: no two of them ever worked at the same instant. What machines share (memory bandwidth, network) is not in the figures.
+- Brokers: one, on the same machine, without replicas and TLS. Their cores for so many small record batches are not computed above, because we have no figure for them: measure yours.
+- Cost of hints was measured with loads and writes that take no work; that of a refresh comes from P6, with PostgreSQL and Redis on the same machine.
+- Keys of 22 bytes. Longer ones cost bytes in Kafka and memory, and little CPU.
+- Slices of seconds. Nothing here says what a day brings: that is what retention, quotas and the room of {1 - BUSY:.0%} are for.
+
+Again: `python benchmarks/run.py p2 p4 scaling`; the figures stand in `build/scaling.json` and `build/bench.json`.
+"""
+
+
+if __name__ == "__main__":
+    try:
+        print(write())
+    except Missing as e:
+        sys.exit(f"not written: {e}")

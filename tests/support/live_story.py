@@ -1,0 +1,366 @@
+"""The story of a cache that has more than one node: an application and a real updater live on it while Redis is reshaped and killed.
+
+Loud keys are read and changed all the time. Quiet ones are read once, before anything happens, later changed once, and not read
+again: nothing but that change can bring their new value. The application's threads write down what they saw and announced,
+PostgreSQL when rows were loaded (`group_rows`), and `Verdict` holds these against each other and against Redis at rest.
+
+The promise, at rest: each hint was followed by a load that began late enough (L1), and what Redis holds is of such a load, so
+no value is older than its row (S2). While all goes on: nobody reads what an acknowledged invalidation has removed (S1). One
+exception, and it is Redis' own: what a primary has acknowledged and not passed on when another takes its place is gone with
+it, writes and invalidations alike. So a test tells each `Strike`. A key that it struck, and whose last load was of that time,
+may hold what was there before, until its next refresh: after one more read of each key all must be true without exception.
+Who reads such a key, or any that was struck a few seconds ago, may see what had been removed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter
+from typing import NamedTuple
+
+import group_ledger as ledger
+import group_rows
+import numpy as np
+from group_ledger import SECOND, Hints, Slack, Values
+from group_options import SECONDS
+from group_story import QUICK_START
+from live_database import Database
+from redis.exceptions import RedisClusterException, RedisError
+from updater_process import config, eventually
+
+import cacheupdater_client
+from cacheupdater.core.answers import Result
+from cacheupdater.core.limits import Limits
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+
+HOLD_S = 0.3
+LOAD_S = 0.1  # between the reading of rows and the answer: time for them to change
+HEALED_S = HOLD_S + 5.0  # after a strike a key that is read is fresh again; a second is usual
+LATE_S = 1.5  # from the beginning of a load to its value in the copies of Redis; a tenth of it is usual
+REST_S = 40.0
+CALM_S = 1.5  # after the last harm: loud keys are read and changed once more
+CHANGE_EVERY_S = 0.03  # one loud key and one quiet one
+QUIET_A_SECOND = 30  # keys; all of them would be changed in the end, if nothing held the writer up
+TAGS = 8
+LOUDEST = 8  # keys that are drawn every other time
+READ_EVERY_S = 0.001
+TROUBLE = (RedisError, RedisClusterException, OSError)
+# an application that does not wait for a dead node
+CLIENT = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+
+SLOWLY = f"""
+CREATE FUNCTION loaded_slowly(ids bigint[]) RETURNS TABLE (id bigint, version bigint, at bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM loaded(ids);
+    PERFORM pg_sleep({LOAD_S});
+END $$;
+"""
+LOAD = f"""
+SELECT '{{' || rows.id % {TAGS} || '}}' AS tag, rows.*
+FROM (SELECT array_agg(id) AS ids FROM items WHERE ('{{' || id % {TAGS} || '}}', id) IN :keys) asked,
+    loaded_slowly(asked.ids) rows
+"""
+UPDATE = "UPDATE items SET version = version + 1 WHERE id = $1 RETURNING version"
+
+_LIMITS = Limits()
+# see `group_story`
+SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _LIMITS.head_timeout) * SECOND))
+# what an updater may say of a Redis in trouble; anything else is a fault
+_WARNINGS = re.compile(
+    r"refresh of \d+ keys of item failed \(and \d+ units before it\): "
+    r"(Redis|no node of the Redis Cluster|127\.0\.0\.1:\d+)"
+    r"|item: \d+ of \d+ values cannot be written now, will be tried again: "
+    r"|Redis does not answer: "
+    r"|removal of \d+ changed keys failed, will be tried again: "
+)
+
+
+def now():
+    """Whole microseconds of Unix time."""
+    return time.time_ns() // 1000
+
+
+def rounds_of(options, seconds):
+    """How many rounds of so many seconds: for a fifth of --group-seconds, which is 60, and one at least."""
+    return max(1, int(options.getoption("--group-seconds", default=SECONDS) / 5 / seconds))
+
+
+def name_of(number):
+    """With a hash tag, so that some slots of a cluster have many keys."""
+    return f"item:{{{number % TAGS}}}:{number}"
+
+
+class Strike(NamedTuple):
+    """Harm by which Redis may forget what it has acknowledged."""
+
+    keys: frozenset
+    began: int
+    forgets_until: int  # what is loaded later goes to the successor
+    over: int  # everybody has found the successor
+
+
+class Read(NamedTuple):
+    """What a reader saw; zeros where there was nothing."""
+
+    at: int
+    key: int
+    version: int
+    loaded: int
+    promised: int  # the version that had been announced, and acknowledged by Redis, when it asked
+
+
+class Application(threading.Thread):
+    """One thread of it, with a client of its own."""
+
+    def __init__(self, story):
+        super().__init__(daemon=True)
+        self._story = story
+        self._ended = threading.Event()
+        self.refused = Counter()
+
+    def end(self):
+        self._ended.set()
+        self.join(20)
+        assert not self.is_alive()
+
+
+class Reader(Application):
+    """Reads loud keys, or those that it is told to."""
+
+    def __init__(self, story):
+        super().__init__(story)
+        self.seen = []
+
+    def run(self):
+        draw = random.Random(2)
+        with self._story.client() as client:
+            while not self._ended.wait(READ_EVERY_S):
+                self.read(client, self._story.drawn(draw))
+
+    def read(self, client, number):
+        promised, asked = self._story.promised[number], now()
+        try:
+            value = client.get(name_of(number))
+        except TROUBLE as e:
+            self.refused[type(e).__name__] += 1
+            return
+        said = {"version": 0, "at": 0} if value is None else json.loads(value)
+        self.seen.append(Read(asked, number, said["version"], said["at"], promised))
+
+
+class Writer(Application):
+    """Changes rows, commits, invalidates; where Redis refuses, only the hint tells of it."""
+
+    def __init__(self, story):
+        super().__init__(story)
+        self.changes = []  # (microseconds, key)
+
+    def run(self):
+        draw, quiet = random.Random(1), iter(self._story.quiet)
+        with self._story.client() as client, Database(self._story.rows.url) as database:
+            while not self._ended.wait(CHANGE_EVERY_S):
+                self._change(client, database, self._story.drawn(draw))
+                if (number := next(quiet, None)) is not None:
+                    self._change(client, database, number)
+
+    def _change(self, client, database, number):
+        version = database.value(UPDATE, number)
+        self.changes.append((now(), number))
+        try:
+            client.invalidate(name_of(number))
+        except TROUBLE as e:
+            self.refused[type(e).__name__] += 1
+        else:
+            self._story.promised[number] = version
+
+
+class Verdict(NamedTuple):
+    """What went wrong, and of how much. `forgotten` is Redis' own, see above."""
+
+    lost: int  # hints that no load has followed
+    unserved: int  # hints whose key holds nothing that was loaded since
+    stale: int  # values
+    broken: int  # reads of what had been removed
+    forgotten: int  # values that are stale, or not there, or too old, because Redis lost newer ones
+    reread: int  # reads of what had been removed and came back so
+    hints: int
+    values: int
+
+    @property
+    def faults(self):
+        return {name: getattr(self, name) for name in self._fields[:4] if getattr(self, name)}
+
+
+class Story:
+    """One updater, one application, the keys of both. `with` lets the application work."""
+
+    def __init__(self, updaters, pg_url, world, *, loud, quiet, program=("-m", "cacheupdater")):
+        """`world` is the Redis of the test: its `url`, a `client(emit)`, and `fetch(names)` by a client that leaves no hints."""
+        self.world, self.loud, self.quiet = world, loud, quiet
+        self.promised = dict.fromkeys((*loud, *quiet), 0)
+        self.rows = group_rows.Rows(pg_url)
+        with Database(pg_url) as database:
+            database.execute(SLOWLY)
+        self.updater = updaters.start(self._settings(pg_url), program=program, environment=QUICK_START)
+        self.reader, self.writer, self.again = Reader(self), Writer(self), Reader(self)
+        self.strikes = []
+        self.took = 0.0
+
+    def _settings(self, pg_url):
+        source = {"url": pg_url, "budget": "5000/s", "statement_timeout": "1.8s", "pool_size": 5}
+        items = {
+            "key": "item:{tag}:{id:int}",
+            "load": {"source": "main", "sql": LOAD},
+            "value": group_rows.VALUE,
+            "ttl": "1h",
+        }
+        return config(self.world.url, {"main": source}, {"item": items}, every=f"{HOLD_S}s")
+
+    def drawn(self, draw):
+        """A loud key; every other time one of the first few."""
+        return draw.choice(self.loud[: draw.choice((LOUDEST, len(self.loud)))])
+
+    def client(self):
+        return self.world.client(self.updater.emit)
+
+    def __enter__(self):
+        """Returns when every key has its value."""
+        self.read_again()
+        names = list(map(name_of, self.promised))
+        eventually(lambda: None not in self.world.fetch(names))
+        self.took = -time.monotonic()
+        self.reader.start()
+        self.writer.start()
+        return self
+
+    def __exit__(self, *_):
+        self.took += time.monotonic()
+        self.reader.end()
+        self.writer.end()
+
+    def read_again(self):
+        """Every key once."""
+        with self.client() as client:
+            for number in self.promised:
+                self.again.read(client, number)
+
+    def rest(self):
+        """Until the updater has every hint, and nothing under way."""
+        cacheupdater_client.close(5)
+        sent = self.sent
+        assert sent["dropped"] == {}
+        assert sent["delivered"] == sent["emitted"]
+        eventually(
+            lambda: (
+                self.updater.metric("hints_total") >= sent["delivered"] and not self.updater.metric("pending")
+            ),
+            within=REST_S,
+            every=0.2,
+        )
+
+    @property
+    def sent(self):
+        """What the client says of its hints."""
+        return cacheupdater_client.stats()["targets"][self.updater.emit]
+
+    # --- judgement ----------------------------------------------------------------------------------------
+
+    @property
+    def reads(self):
+        return self.again.seen + self.reader.seen
+
+    def hints(self):
+        """The ledger of what the clients must have emitted."""
+        lines = [(read.key, TOUCH if read.version else MISS, read.at) for read in self.reads]
+        lines += [(number, CHANGE, at) for at, number in self.writer.changes]
+        return Hints(*np.array(lines, dtype=np.int64).T)
+
+    def verdict(self):
+        hints, loads, held = self.hints(), self.rows.loads(), self._values()
+        forgettable = self._forgettable(loads)
+        unserved, old = ledger.unserved(hints, held, SLACK), ledger.stale(held, self.rows.versions())
+        hint_forgotten, value_forgotten = (np.isin(each.keys, forgettable) for each in (hints, held))
+        broken = [read for read in self.reads if 0 < read.version < read.promised]
+        reread = sum(self._is_reread(read, loads) for read in broken)
+        return Verdict(
+            lost=int(ledger.lost(hints, loads, SLACK).sum()),
+            unserved=int((unserved & ~hint_forgotten).sum()),
+            stale=int((old & ~value_forgotten).sum()),
+            broken=len(broken) - reread,
+            forgotten=len({*hints.keys[unserved & hint_forgotten], *held.keys[old & value_forgotten]}),
+            reread=reread,
+            hints=len(hints.keys),
+            values=len(held.keys),
+        )
+
+    def _values(self):
+        said = zip(self.promised, self.world.fetch(list(map(name_of, self.promised))), strict=True)
+        found = [(number, json.loads(value)) for number, value in said if value is not None]
+        lines = [(number, each["version"], each["at"]) for number, each in found]
+        return Values(*np.array(lines, dtype=np.int64).reshape(-1, 3).T)
+
+    def _forgettable(self, loads):
+        """Keys whose last load Redis may have lost."""
+        return [
+            key
+            for key in self.promised
+            for each in self.strikes
+            if self._may_lose(each, key, loads) and _next(loads, key, each.forgets_until) == ledger.NEVER
+        ]
+
+    def _is_reread(self, read, loads):
+        """Nobody had refreshed the key since it was struck, or there was no time yet."""
+        return any(
+            read.at <= each.over + HEALED_S * SECOND
+            or (
+                self._may_lose(each, read.key, loads)
+                and read.at <= _next(loads, read.key, each.forgets_until) + LATE_S * SECOND
+            )
+            for each in self.strikes
+            if read.key in each.keys and each.began <= read.at
+        )
+
+    @staticmethod
+    def _may_lose(strike, key, loads):
+        """Whether a load of this key may have been written to where it was lost."""
+        since = strike.began - round(LATE_S * SECOND)
+        return key in strike.keys and _next(loads, key, since) <= strike.forgets_until
+
+    def silences(self):
+        """Of each strike, the seconds until a struck key was read with a value that was loaded after it."""
+        return [
+            (self._first_fresh(each.keys, since=each.forgets_until) - each.began) / SECOND
+            for each in self.strikes
+        ]
+
+    def _first_fresh(self, keys, *, since):
+        fresh = (read.at for read in self.reads if read.key in keys and read.loaded > since)
+        return min(fresh, default=float("inf"))
+
+    def figures(self):
+        results = {each.value: self.updater.metric("refreshes_total", result=each.value) for each in Result}
+        return (
+            f"{self.took:.1f} s, {len(self.reader.seen) / self.took:,.0f} reads/s, {len(self.writer.changes)} changes;"
+            f" refused to the application: reads {dict(self.reader.refused)}, changes {dict(self.writer.refused)};"
+            f" refreshes: { {name: int(count) for name, count in results.items() if count} };"
+            f" seconds until a struck key was fresh: {[round(each, 1) for each in self.silences()]}"
+        )
+
+    def assert_the_updater_is_well(self):
+        """It never ended, gave nothing up, and said nothing but that Redis was in trouble."""
+        assert self.updater.running
+        assert self.updater.metric("quarantined") == 0
+        assert self.updater.metric("dropped_total") == 0
+        assert self.updater.metric("errors_total", reason="faulty") == 0
+        assert "Traceback" not in self.updater.log
+        assert [each for each in self.updater.messages if not _WARNINGS.match(each)] == []
+
+
+def _next(loads, key, since):
+    """The first load of a key at or after a time."""
+    return int(loads.next_since(np.array([key]), np.array([since]))[0])
