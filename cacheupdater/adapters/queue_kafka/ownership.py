@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.queue_kafka import settings
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Observer
 
 log = logging.getLogger(__name__)
+
+TIMES = 3  # see Impostors
 
 
 class Ownership:
@@ -227,18 +230,20 @@ class Impostors:
     The group knows one member of a name: whoever joins last replaces the other, who learns it with its next heartbeat, joins
     again and replaces the first. aiokafka 0.14 repeats that for ever (its heartbeats carry no instance id, so that the
     broker says "unknown member" and never "fenced"), and each believes that it owns everything. A session that
-    ended by silence does not end twice within a session's length.
+    ended by silence does not end again within a session's length; a member that was held up through two rebalances is
+    forgotten twice, so it takes a third time.
     """
 
     def __init__(self, instance: str | None, session: float) -> None:
         self._instance = instance
         self._session = session
-        self._forgotten: float | None = None
+        self._forgotten: deque[float] = deque(maxlen=TIMES)
 
     def look(self, now: float) -> None:
-        """The group has forgotten us. Raises Misconfigured the second time."""
-        before, self._forgotten = self._forgotten, now
-        if self._instance is not None and before is not None and now - before < self._session:
+        """The group has forgotten us. Raises Misconfigured the third time within a session."""
+        self._forgotten.append(now)
+        often = len(self._forgotten) == TIMES and now - self._forgotten[0] < self._session
+        if self._instance is not None and often:
             raise Misconfigured(
                 f"another process is a member of this group as instance {self._instance!r}; "
                 "give each process an instance of its own"

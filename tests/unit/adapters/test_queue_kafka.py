@@ -217,12 +217,13 @@ def test_close_tells_those_that_wait():
 # --- twins ----------------------------------------------------------------------------------------------
 
 
-def test_being_forgotten_twice_within_a_session_means_that_somebody_uses_our_name():
+def test_being_forgotten_three_times_within_a_session_means_that_somebody_uses_our_name():
     impostors = Impostors("pod-1", 45.0)
     impostors.look(100.0)
-    impostors.look(145.0)  # a session that ended twice
+    impostors.look(130.0)  # held up through two rebalances
+    impostors.look(146.0)  # a session after the first
     with pytest.raises(Misconfigured, match="as instance 'pod-1'"):
-        impostors.look(146.0)
+        impostors.look(147.0)
 
 
 def test_a_member_without_a_name_has_no_impostor():
