@@ -88,7 +88,7 @@ def test_one_bad_record_in_ten_is_counted_and_skipped_and_the_others_are_served(
         for reason in ("garbage", "too_large", "unknown_version", "other")
     }
     assert counted == {reason: bad.count(reason) for reason in counted}
-    assert updater.metric("hints_total") == len(good)
+    eventually(lambda: updater.metric("hints_total") == len(good))  # reported every second
     assert group.behind == 0
     assert updater.running
 

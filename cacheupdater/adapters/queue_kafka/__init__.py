@@ -60,7 +60,7 @@ class KafkaQueue:
         self._impostors = Impostors(instance, session)
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[int, int] = {}  # the epochs that whoever follows us has heard of
-        self._ended = asyncio.Event()
+        self._news = asyncio.Event()  # of them
         self._closed = False
         self._silent_until = 0.0
 
@@ -101,14 +101,16 @@ class KafkaQueue:
             if isinstance(change, CacheUpdaterError):
                 raise change
             self._told |= {gained.partition: gained.epoch for gained in change.gained}
+            self._news.set()
+            self._news = asyncio.Event()
             yield change
 
     async def fetch(self, partition: int, limit: int) -> Sequence[Message]:
         """The next 1 to `limit` packs; waits for the first. Nothing once the queue is closed."""
-        lane, epoch = self._owned.lane(partition), self._told.get(partition)
-        while not (self._closed or (lane.unread and lane.epoch == epoch)):
-            # Whoever works for an older epoch than the lane's waits for its end: these packs are its successor's.
-            waits = lane.arrived if lane.epoch == epoch else self._ended
+        lane = self._owned.lane(partition)
+        while not (self._closed or (lane.unread and lane.epoch == self._told.get(partition))):
+            # Packs of an epoch that whoever follows us has not heard of yet are for a reader that does not exist yet.
+            waits = lane.arrived if lane.epoch == self._told.get(partition) else self._news
             await waits.wait()  # nothing is taken before it: cancelling loses none
         if self._closed:
             return ()
@@ -132,7 +134,7 @@ class KafkaQueue:
         if self._closed:
             return
         self._closed = True
-        self._ended.set()
+        self._news.set()
         self._owned.close()
         self._commits.close()
         for task in self._tasks:

@@ -15,7 +15,9 @@ import pytest
 from cacheupdater.demo.keys import Keys
 
 CHILD = textwrap.dedent("""
-    import fcntl, termios, time
+    import fcntl, signal, termios, time
+    # a shell's background job, such as a CI's, ignores Ctrl-C and so would its children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from cacheupdater.demo.keys import Keys
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
