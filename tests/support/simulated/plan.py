@@ -113,15 +113,15 @@ def draw(seed):
         ),
         lag=0.1 if lags else 0.0,
         hold_off_ms=150 if lags else 0,
-        # a fifth: its ticks cost ten times as much as the rest of a schedule
-        priced=pick((*[b""] * 8, b"b", b"ab")),
+        # a tenth: its ticks cost ten times as much as the rest of a schedule
+        priced=pick((*[b""] * 18, b"b", b"ab")),
         group=group,
     )
 
 
 def _draw_group(random, rates):
-    """In half of the schedules; adds what goes wrong with groups."""
-    if random.random() < 0.5:
+    """In four of five schedules; adds what goes wrong with groups."""
+    if random.random() < 0.2:
         return None
     rates |= draw_group_rates(random)
     # within the supervisor's time to hand over, which is not scaled; or far too short for it
