@@ -11,8 +11,10 @@ BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 # what is installed for development is enough for the demonstration
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
-# a worker per core; beyond eight they only wait for the servers that the tests start
-PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist worksteal
+# Many tests wait for servers, so one worker more than cores; beyond eight they only wait for each other.
+PYTEST := $(BIN)/pytest --maxprocesses 8 --dist worksteal
+CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)' 2>/dev/null || echo 2)
+MORE := $(shell expr $(CORES) + 1)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -32,8 +34,8 @@ demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while 
 	@$(BIN)/cacheupdater demo --kafka --duration $(DURATION)
 
 test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage
-	$(PYTEST) --cov -m "not campaign"
-	$(PYTEST) -m campaign
+	$(PYTEST) -n $(MORE) --cov -m "not campaign"
+	$(PYTEST) -n $(CORES) -m campaign
 
 lint: $(DEV) ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -120,8 +120,8 @@ def draw(seed):
 
 
 def _draw_group(random, rates):
-    """In four of five schedules; adds what goes wrong with groups."""
-    if random.random() < 0.2:
+    """In all schedules but one of twenty; adds what goes wrong with groups."""
+    if random.random() < 0.05:
         return None
     rates |= draw_group_rates(random)
     # within the supervisor's time to hand over, which is not scaled; or far too short for it
