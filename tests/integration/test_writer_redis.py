@@ -169,14 +169,18 @@ async def test_replica_is_unavailable_until_it_is_promoted(own_server):
 
 
 async def test_loading_server_is_unavailable_until_it_has_loaded(every_redis_server):
-    options = ["--key-load-delay", "300"]
+    # Redis 6 looks up every 2 MiB of what it loads. That must be well within the writer's half second on a busy machine too,
+    # or every call runs into its time and none hears why.
+    options = ["--key-load-delay", "100"]
     if not version(every_redis_server.executable).startswith("6."):
         options += ["--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024"]
     with RedisServer(every_redis_server.executable, options=options) as server:
         client = redis.Redis.from_url(server.url, socket_timeout=30)
         rng = random.Random(1)
-        for i in range(3000):  # 300 us each: loads for a second, and Redis 6 looks up every 2 MiB
-            client.set(b"filler:%d" % i, rng.randbytes(3_000))
+        with client.pipeline(transaction=False) as pipe:
+            for i in range(9_000):  # 100 us each: loads for a second
+                pipe.set(b"filler:%d" % i, rng.randbytes(3_000))
+            pipe.execute()
         writer = RedisWriter(server.url)
         await write_one(writer)
         reload = threading.Thread(target=client.execute_command, args=("DEBUG", "RELOAD"))
