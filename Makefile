@@ -13,8 +13,7 @@ DEV := $(VENV)/.dev
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
 # Many tests wait for servers, so one worker more than cores; beyond eight they only wait for each other.
 PYTEST := $(BIN)/pytest --maxprocesses 8 --dist worksteal
-CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)' 2>/dev/null || echo 2)
-MORE := $(shell expr $(CORES) + 1)
+WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>/dev/null || echo 3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -34,8 +33,7 @@ demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while 
 	@$(BIN)/cacheupdater demo --kafka --duration $(DURATION)
 
 test: lint ## everything that must hold: lint, types, layers, all tests, branch coverage
-	$(PYTEST) -n $(MORE) --cov -m "not campaign"
-	$(PYTEST) -n $(CORES) -m campaign
+	$(PYTEST) -n $(WORKERS) --cov
 
 lint: $(DEV) ## style, types and the direction of imports
 	$(BIN)/ruff check .

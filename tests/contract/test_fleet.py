@@ -10,6 +10,8 @@ from cacheupdater.core.price.shares import CLAIM_LIFE, YOUTH, Owner
 from cacheupdater.ports import Grant, Offer
 from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 BUDGET = 100.0
 
 

@@ -13,6 +13,8 @@ from cacheupdater.core.answers import DUPLICATE, TOO_OLD, UNCHANGED, WRITTEN, WR
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 HOUR_MS = 3_600_000
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.live
+
 SECONDS = 8  # the shortest with time for the kill in the middle
 
 

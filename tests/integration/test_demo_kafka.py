@@ -15,6 +15,8 @@ import pytest
 
 from cacheupdater.testing import kafka_jars
 
+pytestmark = pytest.mark.live
+
 SECONDS = 6  # the take-over, the start of the third updater and the rest come on top: 30 s on a busy machine
 # where a run forbids bytecode, each of a dozen processes would compile all that it imports
 QUICK_START = {

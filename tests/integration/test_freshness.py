@@ -94,7 +94,7 @@ def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
     assert status == 200
     [source] = json.loads(page)["sources"]
     [product] = source["namespaces"]
-    assert 0.3 < source["used"] < 1.5
+    assert 0.1 < source["used"] < 1.5  # the less the slower the machine reads
     assert source["price"] > 0.0
     assert 100.0 < product["reads"] < 700.0
     assert 0.0 < product["stale_estimated"] < 0.8

@@ -87,7 +87,7 @@ async def source(url):
 
 @pytest.fixture
 async def postgres(postgres_url):
-    source = SqlSource(postgres_url, statement_timeout=0.5)
+    source = SqlSource(postgres_url, statement_timeout=1.5)  # a busy machine may stop a test for a second
     yield source
     await source.close()
 
@@ -372,8 +372,8 @@ async def test_slow_postgres_statement_is_ended_by_the_server_and_keeps_its_conn
 
 
 async def test_busy_pool_is_unavailable(postgres_url):
-    source = SqlSource(postgres_url, statement_timeout=0.4, pool_size=1)
-    slow = SqlLoader(source, "SELECT id, pg_sleep(0.3) FROM products WHERE id IN :id", PRODUCT)
+    source = SqlSource(postgres_url, statement_timeout=1.5, pool_size=1)
+    slow = SqlLoader(source, "SELECT id, pg_sleep(0.6) FROM products WHERE id IN :id", PRODUCT)
     results = await asyncio.gather(*(slow.load([(1,)]) for _ in range(6)), return_exceptions=True)
     told = {type(result) for result in results}
     assert told == {dict, Unavailable}, results

@@ -32,7 +32,7 @@ RECONNECT_S = 1.2  # the second that is promised, and a fifth of one for a busy 
 ROWS = 100
 KEYS = [f"item:{n}" for n in range(1, ROWS + 1)]
 
-pytestmark = pytest.mark.timeout(120 + 3 * OUTAGE_S)
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120 + 3 * OUTAGE_S)]
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,20 @@ from cacheupdater.ports import Entry
 from cacheupdater_client import fence
 
 RESUMED_S = 10.0  # a death is noticed after one second, the vote takes another; the machine may be busy
+CHANGES = 50
 BOUND_S = 1.6  # what one call may take, whatever happens: looking for the nodes, and one exchange
 
 
 @pytest.fixture
-async def writer(redis_cluster):
+async def writer(patient, redis_cluster):
+    made = ClusterWriter(redis_cluster.url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def prompt_writer(redis_cluster):
+    """As the service has it."""
     made = ClusterWriter(redis_cluster.url)
     yield made
     await made.close()
@@ -257,7 +266,8 @@ class Shop:
 
     @property
     def is_open(self):
-        return time.monotonic() < self.ends
+        """For its seconds; longer where the machine was too busy for so many changes."""
+        return time.monotonic() < self.ends or self.changes < CHANGES
 
     async def refresh(self, writer):
         while self.is_open:
@@ -314,7 +324,6 @@ async def test_nothing_old_stays_while_slots_and_primaries_move(redis_cluster):
     await asyncio.gather(*map(shop.refresh, writers[:3]), shop.change(writers[3]), shop.reshape())
     assert shop.stale() == {}
     assert {"written", "too_old", "refused"} <= shop.said
-    assert shop.changes > 50
     for each in writers:
         await each.close()
 
@@ -361,7 +370,8 @@ async def test_death_of_a_primary_stops_only_its_keys_and_they_land_on_its_succe
     await writer.invalidate([*homes.values()])
 
 
-async def test_frozen_node_holds_nobody_for_long_and_the_others_not_at_all(redis_cluster, writer):
+async def test_frozen_node_holds_nobody_for_long_and_the_others_not_at_all(redis_cluster, prompt_writer):
+    writer = prompt_writer
     homes = one_of_each(redis_cluster)
     frozen = redis_cluster.primaries()[0]
     [replica] = redis_cluster.replicas(frozen)

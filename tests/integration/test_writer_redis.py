@@ -23,14 +23,14 @@ BOUND_S = 1.5  # what one call may take, whatever happens
 
 
 @pytest.fixture
-async def writer(every_redis_url):
+async def writer(patient, every_redis_url):
     made = RedisWriter(every_redis_url)
     yield made
     await made.close()
 
 
 @pytest.fixture
-def admin(every_redis_url):
+def admin(patient, every_redis_url):
     with redis.Redis.from_url(every_redis_url) as client:
         yield client
 

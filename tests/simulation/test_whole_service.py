@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine import apart
 from simulated import campaign
 from simulated.faults import KINDS
 
@@ -22,13 +23,13 @@ BLOCKS = 22
 LEAST = 500  # how often each kind of fault must have happened in all blocks together
 PLANTED_WITHIN = 1_000  # schedules
 
-pytestmark = pytest.mark.timeout(600)  # a block takes some 30 s of one core
+pytestmark = pytest.mark.timeout(600)  # a block takes some 30 s of one core, and waits for it
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_service_keeps_every_promise_under_every_fault(block, record_property):
-    report = campaign.run_block(range(block * BLOCK, (block + 1) * BLOCK))
+    report = apart(campaign.run_block, range(block * BLOCK, (block + 1) * BLOCK))
     record_property("figure: whole-service schedules", report.schedules)
     record_property("figure: of them with a consumer group", report.groups)
     for kind in KINDS:

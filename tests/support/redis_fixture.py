@@ -24,6 +24,21 @@ def session_redis_url():
         yield server.url
 
 
+BUSY_S = 5.0  # so long a machine that runs all tests at once may hold a call up
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Our calls to Redis may take longer than the service lets them: for tests of what is answered, not of when."""
+    from cacheupdater.adapters import fleet_redis
+    from cacheupdater.adapters.writer_redis import sessions, slots
+
+    for module in (sessions, slots, fleet_redis):
+        monkeypatch.setattr(module, "CALL_TIMEOUT_S", BUSY_S)
+    for module in (sessions, fleet_redis):
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", BUSY_S)
+
+
 def flushed(url: str) -> str:
     with redis.Redis.from_url(url) as client:
         client.flushdb()

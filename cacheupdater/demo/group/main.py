@@ -10,7 +10,6 @@ import signal
 import tempfile
 import time
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +22,12 @@ from cacheupdater.demo.group.member import Member, Places, shared
 from cacheupdater.demo.group.screen import screen
 from cacheupdater.demo.lanes import Application, Premises
 from cacheupdater.demo.ledger import Ledger
-from cacheupdater.demo.main import redis_server
-from cacheupdater.demo.shop import BackOffice, build
+from cacheupdater.demo.main import back_office, redis_server
+from cacheupdater.demo.shop import build
 from cacheupdater.errors import CacheUpdaterError, Misconfigured
 from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_jars import JAVA_MIN, find
 from cacheupdater.testing.kafka_server import KafkaServer
-from cacheupdater_client import Redis, close
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +76,7 @@ def _set(stack: ExitStack, seed: int) -> Stage:
         application.wait_ready()
     ledger, announced = Ledger(), Announced(places.redis_url, places.database)
     stack.callback(announced.close)
-    office = _office(stack, ledger, announced, premises=premises)
+    office = back_office(stack, premises, ledger=ledger, told=TOLD, follow=announced.offer)
     for application in applications:
         application.open(time.monotonic())
     office.start()
@@ -114,18 +112,3 @@ def _wait_shared(members: Sequence[Member]) -> None:
         time.sleep(shop.BATCH_S)
         for member in members:
             member.listen()
-
-
-def _office(stack: ExitStack, ledger: Ledger, announced: Announced, *, premises: Premises) -> BackOffice:
-    """The back office, which announces its changes to one of the applications' caches."""
-    stack.callback(partial(close, 0.1))
-    cache = stack.enter_context(Redis.from_url(premises.redis_url, emit=premises.emit))
-    office = BackOffice(
-        premises.database,
-        premises.seed,
-        committed=ledger.commit,
-        announce=lambda number: cache.invalidate(TOLD.key(number)),
-        follow=announced.offer,
-    )
-    stack.callback(office.stop)
-    return office

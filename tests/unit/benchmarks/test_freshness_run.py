@@ -9,6 +9,9 @@ import pytest
 from freshness import goals, ours, report, run, worlds
 from freshness.cells import OURS, UPDATED_AT, Cell, Job, measure
 from freshness.truth import judge
+from machine import apart
+
+pytestmark = pytest.mark.campaign
 
 TINY = worlds.SETTINGS["A"].scaled(keys=50, reads=50.0, changes=2.0, seconds=60.0, warm=20.0)
 
@@ -16,7 +19,7 @@ TINY = worlds.SETTINGS["A"].scaled(keys=50, reads=50.0, changes=2.0, seconds=60.
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
     nowhere = tmp_path_factory.mktemp("no-traces")
-    return [measure(Job(name, 8.0, 1, nowhere, quick=True)) for name in "AE"]
+    return [apart(measure, Job(name, 8.0, 1, nowhere, quick=True)) for name in "AE"]
 
 
 def test_the_shipped_policy_is_fresher_than_an_interval_and_keeps_its_budget(cells):

@@ -126,6 +126,7 @@ def test_buffer_drops_the_oldest_touch_when_full(buffer):
     assert (keys[0], keys[-1]) == (b"10", str(PLACES + 9).encode())
 
 
+@pytest.mark.campaign
 def test_buffer_drops_touches_before_misses_before_changes(buffer):
     for kind in (CHANGE, MISS, TOUCH):
         for number in range(PLACES // 3 + 1):
@@ -137,6 +138,7 @@ def test_buffer_drops_touches_before_misses_before_changes(buffer):
     assert buffer.dropped["full"] == 3 * (PLACES // 3 + 1)
 
 
+@pytest.mark.campaign
 def test_buffer_drops_a_touch_rather_than_a_stronger_hint(buffer):
     for number in range(PLACES):
         buffer.add(CHANGE, str(number))
@@ -146,6 +148,7 @@ def test_buffer_drops_a_touch_rather_than_a_stronger_hint(buffer):
     assert len(drained(buffer)[CHANGE]) == PLACES
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "key",
     ["x" * SHORT_KEY, "𝄞" * SHORT_KEY, "€" * (SHORT_KEY + 1), "x" * (UNIT_BYTES + 1), "x" * KEY_BYTES_MAX],
@@ -159,6 +162,7 @@ def test_buffer_stays_within_its_bytes(buffer, key):
     assert buffer.dropped["full"] >= 100
 
 
+@pytest.mark.campaign
 def test_buffer_is_as_large_as_before_after_long_keys_were_drained(buffer):
     for round_ in range(2):
         for number in range(PLACES // 2 + 10):

@@ -155,6 +155,7 @@ def test_short_bucket_saves_up_for_a_statement_worth_making():
     assert [len(names) for names in story.starts(work.wake)] == [100]
 
 
+@pytest.mark.campaign
 def test_no_window_sees_more_rows_than_rate_times_time_plus_burst():
     for seed in range(60):
         rng = Random(seed)

@@ -48,7 +48,7 @@ class Shelf:
         return "learned.old"
 
 
-async def life(shelf, *, partitions=2, keys=(), terms=PRICED, wall=1000.0):
+async def life(shelf, *, partitions=2, keys=(), terms=PRICED, wall=1000.0, seconds=0.05):
     """A process from its start to its drained end; what its policies knew at the beginning."""
     source = Source("db", plenty(), concurrency=5)
     spaces = [namespace("p", source=source, terms=terms)]
@@ -61,7 +61,7 @@ async def life(shelf, *, partitions=2, keys=(), terms=PRICED, wall=1000.0):
     for key in keys:
         policies[remembering.memory.partition_of(key, partitions)].on_hints([key], [1], now)
     running = asyncio.get_running_loop().create_task(pricing.run())
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(seconds)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await pricing.end()
@@ -80,7 +80,7 @@ async def test_a_restart_with_other_partitions_knows_every_key_where_it_belongs(
 async def test_what_is_learned_is_saved_now_and_then(monkeypatch):
     monkeypatch.setattr(remembering, "SAVE_EVERY", 0.01)
     shelf = Shelf()
-    await life(shelf, keys=KEYS)
+    await life(shelf, keys=KEYS, seconds=1.0)
 
     assert shelf.writes >= 2
 

@@ -94,6 +94,7 @@ def test_key_that_nobody_has_just_read_is_asked_for_when_its_next_reads_are_wort
     assert desk.policy.wake() == pytest.approx(end + 60.0, abs=0.05)
 
 
+@pytest.mark.campaign
 def test_budget_goes_to_keys_that_are_read_and_change():
     """Hot and changing, hot and static, cold and changing: a third of the keys gets nearly all the rows."""
     number = 90
@@ -107,6 +108,7 @@ def test_budget_goes_to_keys_that_are_read_and_change():
     assert cold < 0.15 * world.rows
 
 
+@pytest.mark.campaign
 def test_policy_is_fresher_than_one_interval_for_all_keys_at_the_same_rows():
     """N keys at B rows a second: an interval of N / B for everybody leaves 1 - (1 - e**-x) / x of the reads stale."""
     number, budget = 300, 15.0
@@ -209,6 +211,7 @@ def test_row_that_costs_more_than_a_full_bucket_is_still_loaded_now_and_then():
     assert [A] in asked
 
 
+@pytest.mark.campaign
 def test_no_value_that_is_read_gets_older_than_its_greatest_age_while_the_budget_allows():
     db = source(30.0)
     world = World(Desk(priced("p", at=db, max_age=20.0)), keys(200), np.full(200, 0.3), np.zeros(200))
@@ -218,6 +221,7 @@ def test_no_value_that_is_read_gets_older_than_its_greatest_age_while_the_budget
     assert world.desk.market.meter.total[AGED].sum() == 0.0
 
 
+@pytest.mark.campaign
 def test_reads_of_values_that_are_too_old_are_counted_where_the_budget_does_not_allow():
     db = source(2.0)
     world = World(Desk(priced("p", at=db, max_age=20.0)), keys(200), np.full(200, 0.3), np.zeros(200))
@@ -290,6 +294,7 @@ def test_full_table_makes_room_for_newcomers_and_keeps_whoever_is_read():
     assert desk.market.tracked == len(table)
 
 
+@pytest.mark.campaign
 def test_load_that_never_comes_is_asked_for_again():
     desk = Desk()
     end = teach(desk, A, changes=True)
@@ -358,6 +363,7 @@ def test_key_that_is_known_to_be_stale_is_not_asked_for_beside_the_automaton():
     assert [desk.tick(end + 5.0 + at * 0.02) for at in range(100)] == [[]] * 100
 
 
+@pytest.mark.campaign
 def test_key_whose_changes_are_all_announced_needs_no_loads_in_between():
     """Half a minute of hints, and budget goes where changes come in silence."""
     number = 60

@@ -64,6 +64,7 @@ def test_no_price_moves_a_share_by_more_than_a_step():
     assert small / large <= STEP_MAX**2 * (1 + 1e-9)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("elasticity", [0.5, 1.0, 2.0])
 def test_in_an_economy_prices_become_equal_and_stay_so(elasticity):
     """Real markets: each loads what is worth its price, as long as its bucket pays."""

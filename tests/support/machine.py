@@ -1,0 +1,46 @@
+"""A pytest plugin: how one run shares the machine, so that tests that take time do not disturb tests that measure it.
+
+- Live tests (whoever starts updaters, and what is marked so) come first in the list. xdist gives each worker a piece of
+  it and lets idle workers steal from the end of another's, so the live ones run one after the other.
+- Campaigns come next: without coverage, which would triple their time, and the long ones in a process of their own that
+  yields to everybody (`apart`).
+- What collecting has made is never collected again: a full collection of it stops a worker for half a second, in which
+  the 0.5 s that a call to Redis may take pass unseen.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+PATIENCE = 19  # the least urgent there is
+
+
+def pytest_collection_modifyitems(config, items):
+    items.sort(key=_turn)
+    measured = config.pluginmanager.hasplugin("pytest_cov")  # whose marker no_cover is
+    for item in items:
+        if measured and item.get_closest_marker("campaign"):
+            item.add_marker(pytest.mark.no_cover)
+
+
+def _turn(item):
+    if item.get_closest_marker("live") or "updaters" in item.fixturenames:
+        return 0
+    return 1 if item.get_closest_marker("campaign") else 2
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()
+
+
+def apart(work, *args):
+    """What `work(*args)` returns or raises, computed when nobody else needs the machine."""
+    fresh = get_context("spawn")  # a fork would copy threads' locks
+    with ProcessPoolExecutor(1, mp_context=fresh, initializer=os.nice, initargs=(PATIENCE,)) as pool:
+        return pool.submit(work, *args).result()
