@@ -11,9 +11,10 @@ BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 # what is installed for development is enough for the demonstration
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
-# Many tests wait for servers, so one worker more than cores; beyond eight they only wait for each other.
-PYTEST := $(BIN)/pytest --maxprocesses 8 --dist worksteal
-WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>/dev/null || echo 3)
+# Many tests wait for servers, so two workers more than cores; beyond eight they only wait for each other. They start
+# hundreds of processes: where the environment forbids bytecode, each would compile all that it imports.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --maxprocesses 8 --dist worksteal
+WORKERS := $(shell $(PYTHON) -c 'import os; print(2 + (os.cpu_count() or 1))' 2>/dev/null || echo 4)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -440,8 +440,8 @@ class Play:
                 )
             self.model.dropped(name, dropped.reason)
             self.given_up[name].append(self.now)
-            if name in self.excused:  # "starts at least gap (hand-over, eviction and failure excepted)"
-                self.last_start.pop(name, None)
+            # a dropped key leaves memory, and with it the time of its last start
+            self.last_start.pop(name, None)
             self.excused.add(name)
 
     def _check_backlog(self, dropped: Dropped) -> None:

@@ -2,8 +2,8 @@
 
 - Live tests (whoever starts updaters, and what is marked so) come first in the list. xdist gives each worker a piece of
   it and lets idle workers steal from the end of another's, so the live ones run one after the other.
-- Campaigns come next: without coverage, which would triple their time, and the long ones in a process of their own that
-  yields to everybody (`apart`).
+- Campaigns come last: without coverage, which would triple their time, and the long ones in a process of their own that
+  yields to everybody (`apart`). So one worker begins with them early and fills what the others leave idle.
 - What collecting has made is never collected again: a full collection of it stops a worker for half a second, in which
   the 0.5 s that a call to Redis may take pass unseen.
 """
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config, items):
 def _turn(item):
     if item.get_closest_marker("live") or "updaters" in item.fixturenames:
         return 0
-    return 1 if item.get_closest_marker("campaign") else 2
+    return 2 if item.get_closest_marker("campaign") else 1
 
 
 def pytest_collection_finish():

@@ -113,8 +113,8 @@ def draw(seed):
         ),
         lag=0.1 if lags else 0.0,
         hold_off_ms=150 if lags else 0,
-        # a tenth: its ticks cost ten times as much as the rest of a schedule
-        priced=pick((*[b""] * 18, b"b", b"ab")),
+        # a twentieth: its ticks cost thrice as much as the rest of a schedule
+        priced=pick((*[b""] * 38, b"b", b"ab")),
         group=group,
     )
 
