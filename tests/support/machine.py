@@ -2,8 +2,8 @@
 
 - Live tests (whoever starts updaters, and what is marked so) come first in the list. xdist gives each worker a piece of
   it and lets idle workers steal from the end of another's, so the live ones run one after the other.
-- Campaigns come last: without coverage, which would triple their time, and the long ones in a process of their own that
-  yields to everybody (`apart`). So one worker begins with them early and fills what the others leave idle.
+- Campaigns come last, and the long ones compute in a process of their own that yields to everybody (`apart`). So one
+  worker begins with them early and fills what the others leave idle.
 - What collecting has made is never collected again: a full collection of it stops a worker for half a second, in which
   the 0.5 s that a call to Redis may take pass unseen.
 """
@@ -15,17 +15,11 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-import pytest
-
 PATIENCE = 19  # the least urgent there is
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(items):
     items.sort(key=_turn)
-    measured = config.pluginmanager.hasplugin("pytest_cov")  # whose marker no_cover is
-    for item in items:
-        if measured and item.get_closest_marker("campaign"):
-            item.add_marker(pytest.mark.no_cover)
 
 
 def _turn(item):

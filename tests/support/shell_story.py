@@ -49,14 +49,14 @@ class Turns:
     """How often the loop has turned, to tell waiting from spinning."""
 
     def __init__(self):
-        selector = asyncio.get_running_loop()._selector
-        self.count, select = 0, selector.select
+        loop = asyncio.get_running_loop()
+        self.count, turn = 0, loop._run_once
 
-        def counting(timeout):
+        def counting():
             self.count += 1
-            return select(timeout)
+            turn()
 
-        selector.select = counting
+        loop._run_once = counting
 
 
 class Rows(DictLoader):

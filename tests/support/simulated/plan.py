@@ -120,8 +120,8 @@ def draw(seed):
 
 
 def _draw_group(random, rates):
-    """In all schedules but one of twenty; adds what goes wrong with groups."""
-    if random.random() < 0.05:
+    """In all schedules but one of 25; adds what goes wrong with groups."""
+    if random.random() < 0.04:
         return None
     rates |= draw_group_rates(random)
     # within the supervisor's time to hand over, which is not scaled; or far too short for it
