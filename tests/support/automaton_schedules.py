@@ -627,7 +627,7 @@ class Play:
 def play(seed: int, tell: Callable[..., None] | None = None) -> None:
     """One schedule; raises Violation, or whatever the engine raises."""
     story = Play(seed, tell)
-    for _ in range(story.rng.randint(2, 7)):
+    for _ in range(story.rng.randint(3, 9)):
         story.event()
     story.rest()
 
