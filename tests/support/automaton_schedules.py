@@ -1,89 +1,41 @@
 """Random schedules of one partition: the real engine and the model side by side, compared after every event.
 
 `play(seed)` draws a small world (namespaces, limits, budgets) and a short story (packs, answers, failures, late ends,
-hand-overs), lets everything come to rest and checks what design section 6 promises. All times are multiples of 1/32 s,
-so floats are exact and "just now" happens often. The same seed gives the same story; `play(seed, tell=print)` tells it.
+hand-overs), and lets everything come to rest. The world is drawn by `automaton_worlds`, `automaton_comparison` holds both sides
+against each other, `automaton_promises` checks the rest. The same seed gives the same story; `play(seed, tell=print)` tells it.
 """
 
 from __future__ import annotations
 
 import time
-from itertools import accumulate
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from automaton_comparison import compare, compare_counts
 from automaton_model import Key, Model, Violation, require
+from automaton_promises import check_ages, check_backlog, check_rest
+from automaton_taps import DropLog, LoggedCursor
+from automaton_worlds import GAP, TICK, draw_limits, draw_namespaces
 
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.cursors import Cursor, Origin
 from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Hints, Kind
-from cacheupdater.core.keyspace import Keyspace, Pattern
-from cacheupdater.core.limits import Limits
-from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.unit import Phase, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cacheupdater.core.budget import Bucket
     from cacheupdater.core.removals import Invalidation
-    from cacheupdater.core.schedule import Dropped, Schedule
-    from cacheupdater.core.unit import Claim, Tail
+    from cacheupdater.core.schedule import Dropped
 
 REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
-TICK = 1 / 32
-GAP = 4 * TICK
-PATTERNS = [Pattern.compile(f"{name}:{{id:int}}") for name in "abc"]
 FINE = (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE)
 BAD = (Result.REFUSED, Result.REFUSED, Result.TOO_OLD, Result.WRONG_TYPE, Result.FAILED, Result.BRAKED)
-GIVE_UP_ORDER = (2, 0, 1)  # urgencies: a full backlog drops touches, then misses, then changes
-
-
-class _Log(list):
-    """The schedule's list of drops, which also tells when each happened."""
-
-    def __init__(self, log: list[object], schedule: Schedule) -> None:
-        super().__init__()
-        self.log = log
-        self.schedule = schedule
-
-    def append(self, dropped: Dropped) -> None:
-        self.log.append(dropped)
-        super().append(dropped)
-        if dropped.reason == "backlog":
-            self._check_order(dropped)
-
-    def _check_order(self, dropped: Dropped) -> None:
-        """ "oldest touch dropped first" """
-        theirs = _worth(dropped.claim)
-        for queue in self.schedule._lanes[dropped.namespace].queues:
-            for unit in queue:
-                mine = _worth(unit.claim)
-                require(
-                    mine >= theirs or not unit.live(self.schedule._seats),
-                    unit,
-                    "should have been dropped first",
-                )
-
-
-def _worth(claim: Claim) -> tuple[int, float]:
-    return GIVE_UP_ORDER.index(claim.urgency), claim.since
-
-
-class _Cursor(Cursor):
-    """A cursor that tells when a pack was read."""
-
-    def __init__(self, offset: int, log: list[object]) -> None:
-        super().__init__(offset)
-        self.log = log
-
-    def read(self, offset: int) -> Origin:
-        self.log.append(offset)
-        return super().read(offset)
 
 
 class Running(NamedTuple):
@@ -102,52 +54,6 @@ class Hinted(NamedTuple):
     kind: Kind
     at: float
     said: str
-
-
-def draw_limits(rng: Random) -> Limits:
-    pick = rng.choice
-    return Limits(
-        gap=GAP,
-        head_timeout=24 * TICK,
-        unit_keys=pick((1, 2, 3, 200)),
-        gather=pick((0.0, 0.0, TICK)),
-        gather_touches=pick((0.0, 2 * TICK)),
-        pace=pick((0.0, 8 * TICK)),
-        max_attempts=pick((2, 3)),
-        backoff=4 * TICK,
-        backoff_max=16 * TICK,
-        backlog_age=pick((64 * TICK, 30.0)),
-        quarantined=pick((1, 1000)),
-        quarantine_for=32 * TICK,
-        absent=1000,
-        prune=8 * TICK,
-    )
-
-
-def draw_namespaces(rng: Random, now: float) -> list[Namespace]:
-    pick = rng.choice
-    limited = rng.random() < 0.3
-    source = Source("db", _limited(rng, now) if limited else _plenty(now), concurrency=pick((1, 2, 100, 100)))
-    return [
-        Namespace(
-            pattern.text[0],
-            pattern,
-            source,
-            every=pick((0.0, 2 * TICK, 16 * TICK)),
-            missing_ttl=pick((0.0, 16 * TICK)),
-            max_backlog=pick((2, 10_000, 10_000)),
-            quota=_limited(rng, now) if rng.random() < 0.15 else None,
-        )
-        for pattern in PATTERNS[: pick((1, 1, 2, 3))]
-    ]
-
-
-def _limited(rng: Random, now: float) -> Bucket:
-    return Bucket(rng.choice((4.0, 16.0)), rng.choice((1.0, 3.0)), now=now)
-
-
-def _plenty(now: float) -> Bucket:
-    return Bucket(2.0**30, 2.0**30, now=now - 1.0)
 
 
 class Play:
@@ -193,8 +99,8 @@ class Play:
 
     def _engine(self, offset: int) -> Engine:
         engine = Engine(self.keyspace, Fixed(), limits=self.limits, random=self.rng.random, offset=offset)
-        engine.cursor = _Cursor(offset, self.log)
-        engine._dedup.schedule.dropped = _Log(self.log, engine._dedup.schedule)
+        engine.cursor = LoggedCursor(offset, self.log)
+        engine._dedup.schedule.dropped = DropLog(self.log, engine._dedup.schedule)
         return engine
 
     # --- events -----------------------------------------------------------------------------------------
@@ -254,8 +160,8 @@ class Play:
                     self.given_up[name].append(self.now)
                 if remember:
                     self.hinted.append(Hinted(name, kind, self.now, said))
-        self._compare_counts(repeated=any(len(set(p.keys)) < len(p.keys) for p in batch))
-        self.compare()
+        compare_counts(self.engine, self.model, repeated=any(len(set(p.keys)) < len(p.keys) for p in batch))
+        compare(self.engine, self.model, self.now)
 
     def end(self, running: Running) -> None:
         """A unit's load and write came to an end, one way or another; perhaps too late."""
@@ -326,8 +232,8 @@ class Play:
         for name in delayed:
             if name not in dropped and self.model.keys[name].head:
                 self._take_delay(name)
-        self._compare_counts()
-        self.compare()
+        compare_counts(self.engine, self.model)
+        compare(self.engine, self.model, self.now)
 
     def acknowledge(self, asked: Asked, *, done: bool) -> None:
         if self.tell:
@@ -378,9 +284,9 @@ class Play:
                 require(origin.offset in self.model.keys[name].removals, name, "is removed for no reason")
         self.wake = work.wake
         require(work.wake > self.now, "the engine asks to be woken at once, at", work.wake)
-        self._compare_counts()
-        self.compare()
-        self._check_ages()
+        compare_counts(self.engine, self.model)
+        compare(self.engine, self.model, self.now)
+        check_ages(self)
 
     def _started(self, unit: Unit) -> None:
         names, namespace = list(unit.keys), unit.namespace
@@ -431,7 +337,7 @@ class Play:
         if self.tell:
             self.tell(f"{self.now:.5f}   drops", dropped.keys, dropped.reason)
         if dropped.reason == "backlog" and dropped.keys:
-            self._check_backlog(dropped)
+            check_backlog(self, dropped)
         for name in dropped.keys:
             key = self.model.keys[name]
             if dropped.reason == "aged":
@@ -440,118 +346,15 @@ class Play:
                 )
             self.model.dropped(name, dropped.reason)
             self.given_up[name].append(self.now)
-            # a dropped key leaves memory, and with it the time of its last start
-            self.last_start.pop(name, None)
+            if dropped.claim.not_before > self.now:
+                # it waited for its gap; a dropped key leaves memory, and with it the time of its last start
+                self.last_start.pop(name, None)
             self.excused.add(name)
-
-    def _check_backlog(self, dropped: Dropped) -> None:
-        """Only what is too much."""
-        most = dropped.namespace.max_backlog
-        waiting = self._waiting(dropped.namespace)
-        require(len(waiting) - len(dropped.keys) >= most, "dropped", dropped.keys, "of", len(waiting))
-
-    def _waiting(self, namespace: Namespace) -> dict[bytes, Key]:
-        return {n: k for n, k in self.model.keys.items() if k.due and k.namespace == namespace.name}
-
-    def _check_ages(self) -> None:
-        """ "no cursor waits longer than the age": a hint that waits is given up soon after."""
-        most = self.limits.backlog_age + self.limits.prune
-        for name, key in self.model.keys.items():
-            if key.due:
-                require(self.now - key.head.since < most, name, "waits since", key.head.since)
 
     def _take_delay(self, name: bytes) -> None:
         unit = self.engine._dedup.seats.get(name)
         require(unit is not None and unit.phase is Phase.DUE, name, "should be due again")
         self.model.delay(name, unit.claim.not_before, self.now)
-
-    # --- comparison -------------------------------------------------------------------------------------
-
-    def compare(self) -> None:
-        dedup, model = self.engine._dedup, self.model
-        seats, tails = dedup.seats, dedup.tails
-        seated = heads = waiting = removals = 0
-        for name, key in model.keys.items():
-            if key.removals:
-                removals += len(key.removals)
-            unit = seats.get(name)
-            if unit is None and key.head is None and not key.seated:
-                continue
-            seated += 1
-            heads += key.head is not None
-            waiting += key.tail is not None
-            mine, theirs = self._model_says(key), self._engine_says(name, unit, tails.get(name))
-            if mine != theirs:
-                raise Violation(f"{name!r} should be {mine} but is {theirs}")
-        if not len(seats) == seated == self.engine.tracked:
-            raise Violation(f"seats of nobody: {seats}")
-        if len(tails) != waiting:
-            raise Violation(f"tails of nobody: {tails}")
-        self._compare_marks()
-        self._compare_pending(heads + waiting, removals)
-
-    def _model_says(self, key: Key) -> tuple[object, ...]:
-        head, tail = key.head, key.tail
-        if head is None:
-            return ("held", key.began) if key.seated else ("idle",)
-        wants = (head.kind, head.urgency, head.offset, head.since)
-        if not key.ticket:
-            return ("due", max(head.not_before, self.now), *wants)
-        waits = (tail.kind, tail.offset, tail.since) if tail else ()
-        return ("runs", key.ticket, key.began, *wants, *waits)
-
-    def _engine_says(self, name: bytes, unit: Unit | None, tail: Tail | None) -> tuple[object, ...]:
-        if unit is None:
-            return ("idle",)
-        if unit.phase is Phase.HELD:
-            return "held", unit.began
-        due = unit.phase is Phase.DUE
-        claim = unit.claim if due else next(claim for claim, part in unit.parts if name in part)
-        wants = (claim.kind, claim.urgency, claim.origin.offset, claim.since)
-        if due:
-            return ("due", max(claim.not_before, self.now), *wants)
-        waits = (tail.kind, tail.origin.offset, tail.since) if tail else ()
-        return ("runs", unit, unit.began, *wants, *waits)
-
-    def _compare_marks(self) -> None:
-        engine, model, now = self.engine, self.model, self.now
-        if not engine._dedup.schedule.dropped:  # else the next step will tidy up
-            mine = {name: key.faults for name, key in model.keys.items() if key.faults}
-            theirs = {
-                name: trouble.faults for name, trouble in engine._troubles._troubles.items() if trouble.faults
-            }
-            require(mine == theirs, "faults should be", mine, "but are", theirs)
-        absent = {name for name, key in model.keys.items() if now < key.absent_until}
-        if absent or engine._marks.keys:
-            marked = {name for name in model.keys if name in engine._marks}
-            require(absent == marked == engine._marks.keys, "absent are", absent, "but marked", marked)
-        if engine.quarantine.keys or model.quarantine:
-            require(
-                list(engine.quarantine.keys) == list(model.quarantine), "quarantine", engine.quarantine.keys
-            )
-
-    def _compare_pending(self, live: int, removals: int) -> None:
-        engine, model = self.engine, self.model
-        lost, expected = 0, model.done()
-        for _, names, claim, _ in engine._dedup.schedule.dropped:  # the next step will account for them
-            lost += len(names) if claim.kind is Kind.CHANGE else 0
-            expected = min(expected, claim.origin.offset)
-        require(engine._removals.open + lost == removals, "invalidations", engine._removals.open, removals)
-        require(engine.pending == live + engine._removals.open, "pending", engine.pending, live)
-        before, done = engine.cursor.done, engine.cursor.advance()
-        require(before <= done == expected, "done is", done, "after", before, "and should be", expected)
-
-    def _compare_counts(self, *, repeated: bool = False) -> None:
-        """Each decision is counted once, by its name."""
-        counts: dict[str, int] = {}
-        for (metric, _, reason), amount in self.engine.tally.drain().items():
-            if metric in {"decisions", "dropped"}:
-                counts[reason] = counts.get(reason, 0) + amount
-        expected, self.model.counts = self.model.counts, {}
-        for reason in ("aged", "backlog"):  # counted by the step after
-            expected.pop(reason, None)
-            counts.pop(reason, None)
-        require(repeated or counts == expected, "counted", counts, "instead of", expected)
 
     # --- the end ----------------------------------------------------------------------------------------
 
@@ -571,57 +374,7 @@ class Play:
                 self.now = self.wake
         else:
             raise Violation("never comes to rest")
-        self._check_idle()
-        self._check_promises()
-        self._check_budgets()
-
-    def _check_idle(self) -> None:
-        """I1: every key ends idle."""
-        engine = self.engine
-        dedup, schedule = engine._dedup, engine._dedup.schedule
-        left = (dedup.seats, dedup.tails, dedup._timers, dedup._running, schedule._delayed, schedule.dropped)
-        require(not any(left), "left behind:", left)
-        require(
-            engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off"
-        )
-        require(not engine._troubles, "troubles are left")
-        require(not engine._removals._next.keys, "an invalidation is left")
-        for lane in schedule._lanes.values():
-            require(not (lane.ready or lane.waiting), "a lane counts keys that are gone")
-        require(
-            engine.cursor.advance() == self.model.scan == engine.cursor.scan, "the cursor does not catch up"
-        )
-        engine.step(self.now + 32 * TICK)
-        require(not engine._marks.keys, "absent marks are left")
-
-    def _check_promises(self) -> None:
-        """L1, hint by hint."""
-        for name, kind, at, said in self.hinted:
-            key = self.model.keys[name]
-            if key.namespace is None or not key.parses or said == "absent":
-                continue
-            if kind is Kind.CHANGE:
-                kept = any(began >= at for began, _ in self.finished[name]) or any(
-                    t >= at for t in self.removed[name]
-                )
-            else:
-                kept = any(t >= at for t in self.given_up[name]) or any(
-                    ended > at - GAP if kind is Kind.MISS else began >= at or began > at - key.hold
-                    for began, ended in self.finished[name]
-                )
-            require(kept, f"L1: the {kind.name.lower()} of {name!r} at {at} is lost")
-
-    def _check_budgets(self) -> None:
-        """Q1: in any window at most rate * t + burst, and nothing at first."""
-        for bucket, starts in self.rows.items():
-            sums = list(accumulate((rows for _, rows in starts), initial=0))
-            for first, (begin, _) in enumerate(starts):
-                for last in range(first, len(starts)):
-                    spent = sums[last + 1] - sums[first]
-                    allowed = bucket.rate * (starts[last][0] - begin) + bucket.burst
-                    require(spent <= allowed + 1e-6, "Q1:", spent, "rows where", allowed, "are allowed")
-            for last, (at, _) in enumerate(starts):
-                require(sums[last + 1] <= bucket.rate * (at - self.start) + 1e-6, "Q1: a bucket began full")
+        check_rest(self)
 
 
 def play(seed: int, tell: Callable[..., None] | None = None) -> None:

@@ -1,0 +1,106 @@
+"""The real engine of a partition and its model, held against each other: what each says of every key must be the same.
+
+`automaton_schedules` compares after every event. It looks inside the engine, for outside much of this is seen too late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from automaton_model import Key, Model, Violation, require
+
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.unit import Phase, Unit
+
+if TYPE_CHECKING:
+    from cacheupdater.core.engine import Engine
+    from cacheupdater.core.unit import Tail
+
+
+def compare(engine: Engine, model: Model, now: float) -> None:
+    """Every key, every mark, every count."""
+    dedup = engine._dedup
+    seats, tails = dedup.seats, dedup.tails
+    seated = heads = waiting = removals = 0
+    for name, key in model.keys.items():
+        if key.removals:
+            removals += len(key.removals)
+        unit = seats.get(name)
+        if unit is None and key.head is None and not key.seated:
+            continue
+        seated += 1
+        heads += key.head is not None
+        waiting += key.tail is not None
+        mine, theirs = _model_says(key, now), _engine_says(name, unit, tails.get(name), now)
+        if mine != theirs:
+            raise Violation(f"{name!r} should be {mine} but is {theirs}")
+    if not len(seats) == seated == engine.tracked:
+        raise Violation(f"seats of nobody: {seats}")
+    if len(tails) != waiting:
+        raise Violation(f"tails of nobody: {tails}")
+    _compare_marks(engine, model, now)
+    _compare_pending(engine, model, heads + waiting, removals)
+
+
+def _model_says(key: Key, now: float) -> tuple[object, ...]:
+    head, tail = key.head, key.tail
+    if head is None:
+        return ("held", key.began) if key.seated else ("idle",)
+    wants = (head.kind, head.urgency, head.offset, head.since)
+    if not key.ticket:
+        return ("due", max(head.not_before, now), *wants)
+    waits = (tail.kind, tail.offset, tail.since) if tail else ()
+    return ("runs", key.ticket, key.began, *wants, *waits)
+
+
+def _engine_says(name: bytes, unit: Unit | None, tail: Tail | None, now: float) -> tuple[object, ...]:
+    if unit is None:
+        return ("idle",)
+    if unit.phase is Phase.HELD:
+        return "held", unit.began
+    due = unit.phase is Phase.DUE
+    claim = unit.claim if due else next(claim for claim, part in unit.parts if name in part)
+    wants = (claim.kind, claim.urgency, claim.origin.offset, claim.since)
+    if due:
+        return ("due", max(claim.not_before, now), *wants)
+    waits = (tail.kind, tail.origin.offset, tail.since) if tail else ()
+    return ("runs", unit, unit.began, *wants, *waits)
+
+
+def _compare_marks(engine: Engine, model: Model, now: float) -> None:
+    if not engine._dedup.schedule.dropped:  # else the next step will tidy up
+        mine = {name: key.faults for name, key in model.keys.items() if key.faults}
+        theirs = {
+            name: trouble.faults for name, trouble in engine._troubles._troubles.items() if trouble.faults
+        }
+        require(mine == theirs, "faults should be", mine, "but are", theirs)
+    absent = {name for name, key in model.keys.items() if now < key.absent_until}
+    if absent or engine._marks.keys:
+        marked = {name for name in model.keys if name in engine._marks}
+        require(absent == marked == engine._marks.keys, "absent are", absent, "but marked", marked)
+    if engine.quarantine.keys or model.quarantine:
+        require(list(engine.quarantine.keys) == list(model.quarantine), "quarantine", engine.quarantine.keys)
+
+
+def _compare_pending(engine: Engine, model: Model, live: int, removals: int) -> None:
+    lost, expected = 0, model.done()
+    for _, names, claim, _ in engine._dedup.schedule.dropped:  # the next step will account for them
+        lost += len(names) if claim.kind is Kind.CHANGE else 0
+        expected = min(expected, claim.origin.offset)
+    require(engine._removals.open + lost == removals, "invalidations", engine._removals.open, removals)
+    require(engine.pending == live + engine._removals.open, "pending", engine.pending, live)
+    before, done = engine.cursor.done, engine.cursor.advance()
+    require(before <= done == expected, "done is", done, "after", before, "and should be", expected)
+
+
+def compare_counts(engine: Engine, model: Model, *, repeated: bool = False) -> None:
+    """Each decision is counted once, by its name."""
+    counts: dict[str, int] = {}
+    for (metric, _, reason), amount in engine.tally.drain().items():
+        if metric in {"decisions", "dropped"}:
+            counts[reason] = counts.get(reason, 0) + amount
+    expected, model.counts = model.counts, {}
+    for reason in ("aged", "backlog"):  # counted by the step after
+        expected.pop(reason, None)
+        counts.pop(reason, None)
+    require(repeated or counts == expected, "counted", counts, "instead of", expected)

@@ -1,0 +1,58 @@
+"""Where a story listens inside the engine: what was dropped and when, and when each pack was read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from automaton_model import require
+
+from cacheupdater.core.cursors import Cursor, Origin
+
+if TYPE_CHECKING:
+    from cacheupdater.core.schedule import Dropped, Schedule
+    from cacheupdater.core.unit import Claim
+
+GIVE_UP_ORDER = (2, 0, 1)  # urgencies: a full backlog drops touches, then misses, then changes
+
+
+class DropLog(list):
+    """The schedule's list of drops, which also tells when each happened."""
+
+    def __init__(self, log: list[object], schedule: Schedule) -> None:
+        super().__init__()
+        self.log = log
+        self.schedule = schedule
+
+    def append(self, dropped: Dropped) -> None:
+        self.log.append(dropped)
+        super().append(dropped)
+        if dropped.reason == "backlog":
+            self._check_order(dropped)
+
+    def _check_order(self, dropped: Dropped) -> None:
+        """ "oldest touch dropped first" """
+        theirs = _worth(dropped.claim)
+        for queue in self.schedule._lanes[dropped.namespace].queues:
+            for unit in queue:
+                mine = _worth(unit.claim)
+                require(
+                    mine >= theirs or not unit.live(self.schedule._seats),
+                    unit,
+                    "should have been dropped first",
+                )
+
+
+def _worth(claim: Claim) -> tuple[int, float]:
+    return GIVE_UP_ORDER.index(claim.urgency), claim.since
+
+
+class LoggedCursor(Cursor):
+    """A cursor that tells when a pack was read."""
+
+    def __init__(self, offset: int, log: list[object]) -> None:
+        super().__init__(offset)
+        self.log = log
+
+    def read(self, offset: int) -> Origin:
+        self.log.append(offset)
+        return super().read(offset)
