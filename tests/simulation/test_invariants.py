@@ -26,6 +26,7 @@ from simulated.history import (
     Seen,
 )
 from simulated.plan import draw
+from simulated.served import Served
 
 from cacheupdater.core.answers import Result
 from cacheupdater_client.wire import CHANGE, MISS, TOUCH
@@ -68,7 +69,7 @@ def rows(seen, *commits):
 
 
 def l1(seen):
-    return invariants.l1_no_hint_is_lost(seen, invariants.Served(seen, PLAN))
+    return invariants.l1_no_hint_is_lost(seen, Served(seen, PLAN))
 
 
 # --- L1 -------------------------------------------------------------------------------------------------
@@ -269,7 +270,7 @@ def test_s3_sees_a_deleted_row_come_back(seen):
 
 
 def k1(seen):
-    return invariants.k1_done_passes_only_what_is_finished(seen, invariants.Served(seen, PLAN))
+    return invariants.k1_done_passes_only_what_is_finished(seen, Served(seen, PLAN))
 
 
 def test_k1_sees_a_commit_past_what_is_not_finished(seen):
@@ -326,6 +327,19 @@ def test_h1_wants_everything_finished_to_be_said_before_a_hand_over(seen):
     assert not invariants.h1_hand_over_says_what_is_finished(seen)
     seen.hand_overs.append(HandOver(1.0, OWNER, done=3, said=2))
     assert invariants.h1_hand_over_says_what_is_finished(seen)
+
+
+# --- O1 -------------------------------------------------------------------------------------------------
+
+
+def test_o1_wants_each_pack_once_and_in_order(seen):
+    for offset, owner in ((3, OWNER), (5, OWNER), (4, OTHER)):
+        seen.intakes.append(Intake(1.0, owner, Hint(0.5, 0, offset, TOUCH, (KEY,))))
+    assert not invariants.o1_each_pack_once_and_in_order(seen)
+    seen.intakes.append(Intake(1.0, OWNER, Hint(0.5, 0, 0, TOUCH, (KEY,), topic=1)))
+    assert not invariants.o1_each_pack_once_and_in_order(seen)
+    seen.intakes.append(Intake(1.0, OTHER, Hint(0.5, 0, 4, TOUCH, (KEY,))))
+    assert len(invariants.o1_each_pack_once_and_in_order(seen)) == 1
 
 
 # --- Q1 -------------------------------------------------------------------------------------------------

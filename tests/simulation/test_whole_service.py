@@ -61,7 +61,7 @@ def test_service_keeps_every_promise_under_every_fault(block, record_property):
         ("a static member starts from scan", "K1"),
         ("new partitions are read from their end", "L1"),
         ("what retention took is not counted", "L1"),
-        ("packs of an older epoch are delivered", "K1"),
+        ("packs of an older epoch are delivered", "O1"),
         ("hand-over does not commit", "H1"),
         ("commit after settled", "H1"),
     ],
