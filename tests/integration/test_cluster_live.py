@@ -95,7 +95,8 @@ class Harm:
     def kill_while_slots_move(self, dead):
         """One round: the death, and in the midst of it moves between the others. The dead comes back in the end."""
         [heir] = self.cluster.replicas(dead)
-        slot = next(slot for slot in self._slots if self._homes[slot] is not dead)
+        # if all of them lie there, one leaves it first
+        slot = min(self._slots, key=lambda each: self._homes[each] is dead)
         self.move(slot, besides=dead)
         keys = frozenset(key for key in self._story.promised if self.cluster.owner(name_of(key)) is dead)
         began = now()

@@ -31,7 +31,7 @@ def results(servers):
     """Of price, fixed and TTL, at one budget and before the same traffic."""
     from freshness_live.lane import POLICIES, Lane, measure
 
-    lanes = [Lane(policy, BUDGET, traffic(20.0)) for policy in POLICIES]
+    lanes = [Lane(policy, BUDGET, traffic(30.0)) for policy in POLICIES]
     found = {lane.policy: measure(lane, servers, look=12.0, tell=_tell_nobody) for lane in lanes}
     for each in found.values():
         print(each)
@@ -45,9 +45,9 @@ def _tell_nobody(text):
 def test_price_is_fresher_than_fixed_and_ttl_for_the_same_rows(results):
     price, fixed, ttl = results["price"], results["fixed"], results["ttl"]
     assert max(price.rows, fixed.rows) < BUDGET * 1.1
-    # `make freshness-live` has the goal 0.55; here most of the time goes into learning: 0.58 and 0.76 on a quiet machine
+    # `make freshness-live` has the goal 0.55; here much of the time goes into learning
     assert price.stale < 0.75 * fixed.stale
-    assert price.stale < 0.9 * ttl.stale
+    assert price.stale < 0.75 * ttl.stale
 
 
 def test_reads_of_price_never_wait(results):

@@ -15,11 +15,9 @@ import redis
 from cacheupdater.testing.memory_redis import MemoryRedis, Other
 from cacheupdater_client import fence
 
-STEPS = 800
+STEPS = 1500
 SECOND = 10**9  # of a token
-NEAR = (
-    3 * SECOND // 2
-)  # far more than one step takes, even on a busy machine; less than what tells any two cases of the program apart
+NEAR = 3 * SECOND // 2  # far more than a step takes on a busy machine; less than what tells two cases apart
 KEYS = [b"a", b"{b}c", b"d{}", b"\xff"]
 STRINGS = [b"", b"x", b"y"]
 HASHES = [{b"f": b"1"}, {b"f": b"2"}, {b"f": b"1", b"g": b"2"}]

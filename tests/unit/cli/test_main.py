@@ -12,7 +12,7 @@ import pytest
 from cacheupdater import __version__
 from cacheupdater.cli import main
 
-_HELP_BUDGET_S = 0.3  # what feels instant in a shell
+_HELP_BUDGET = 3.0  # times an interpreter that does nothing but parse and log; 1.8 measured: 0.07 s
 _HEAVY = ["sqlalchemy", "redis", "pydantic", "ruamel", "asyncio", "uvloop", "prometheus_client", "rich"]
 
 _CONFIG = """\
@@ -25,9 +25,12 @@ namespaces:
 """
 
 
+def python(*args):
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=60, check=False)
+
+
 def cacheupdater(*args, options=()):
-    command = [sys.executable, *options, "-m", "cacheupdater", *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return python(*options, "-m", "cacheupdater", *args)
 
 
 @pytest.fixture
@@ -38,14 +41,17 @@ def config(tmp_path):
 
 
 def test_help_answers_at_once():
-    times = []
-    for _ in range(7):
+    ours, least = [], []
+    for _ in range(9):
         start = time.perf_counter()
+        python("-c", "import argparse, logging, typing")
+        between = time.perf_counter()
         done = cacheupdater("--help")
-        times.append(time.perf_counter() - start)
+        ours.append(time.perf_counter() - between)
+        least.append(between - start)
     assert done.returncode == 0
     assert all(command in done.stdout for command in ("run", "check", "freshness", "record", "plan", "demo"))
-    assert min(times) < _HELP_BUDGET_S
+    assert min(ours) < _HELP_BUDGET * min(least)
 
 
 @pytest.mark.parametrize(

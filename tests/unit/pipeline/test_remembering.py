@@ -27,7 +27,7 @@ class Shelf:
         self.data = data
         self.aside = None
         self.errors = {}
-        self.writes = 0
+        self.writes = 0  # tried
 
     def _maybe(self, what):
         if what in self.errors:
@@ -38,9 +38,9 @@ class Shelf:
         return self.data
 
     def write(self, pieces):
+        self.writes += 1
         self._maybe("write")
         self.data = b"".join(pieces)
-        self.writes += 1
 
     def set_aside(self):
         self._maybe("set_aside")
@@ -48,7 +48,7 @@ class Shelf:
         return "learned.old"
 
 
-async def life(shelf, *, partitions=2, keys=(), terms=PRICED, wall=1000.0, seconds=0.05):
+async def life(shelf, *, partitions=2, keys=(), terms=PRICED, wall=1000.0, until=lambda: True):
     """A process from its start to its drained end; what its policies knew at the beginning."""
     source = Source("db", plenty(), concurrency=5)
     spaces = [namespace("p", source=source, terms=terms)]
@@ -61,7 +61,9 @@ async def life(shelf, *, partitions=2, keys=(), terms=PRICED, wall=1000.0, secon
     for key in keys:
         policies[remembering.memory.partition_of(key, partitions)].on_hints([key], [1], now)
     running = asyncio.get_running_loop().create_task(pricing.run())
-    await asyncio.sleep(seconds)
+    async with asyncio.timeout(10):
+        while not until():  # noqa: ASYNC110  files are written by threads
+            await asyncio.sleep(0.001)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await pricing.end()
@@ -80,9 +82,7 @@ async def test_a_restart_with_other_partitions_knows_every_key_where_it_belongs(
 async def test_what_is_learned_is_saved_now_and_then(monkeypatch):
     monkeypatch.setattr(remembering, "SAVE_EVERY", 0.01)
     shelf = Shelf()
-    await life(shelf, keys=KEYS, seconds=1.0)
-
-    assert shelf.writes >= 2
+    await life(shelf, keys=KEYS, until=lambda: shelf.writes >= 2)
 
 
 async def test_a_file_that_cannot_be_read_costs_one_warning_and_is_kept(caplog):
@@ -113,7 +113,7 @@ async def test_a_full_disk_is_said_once_and_stops_nothing(monkeypatch, caplog):
     monkeypatch.setattr(remembering, "SAVE_EVERY", 0.005)
     shelf = Shelf()
     shelf.errors = {"write": Unavailable("No space left on device")}
-    await life(shelf, keys=KEYS)
+    await life(shelf, keys=KEYS, until=lambda: shelf.writes >= 3)
 
     (said,) = warnings(caplog)
     assert "No space left" in said
