@@ -176,18 +176,21 @@ class Keyspace(Generic[T]):
         """Groups a batch by what its keys belong to, keeping their order; the second list belongs to nobody."""
         if not keys:
             return {}, []
-        node = self._nodes[bisect_right(self._sorted, keys[0])]
-        # all of one namespace: often
-        if node.closed and all(map(bytes.startswith, keys, repeat(node.prefix))):
-            return {node.candidates[0][1]: list(keys)}, []
+        # Often all are of one namespace: they are if the first and the last in order are, for what lies between two keys
+        # begins as both do, and finds its place between theirs.
+        first, last = min(keys), max(keys)
+        at = bisect_right(self._sorted, first)
+        prefix = self._closed[at]
+        if first.startswith(prefix) and last.startswith(prefix) and bisect_right(self._sorted, last) == at:
+            return {self._nodes[at].candidates[0][1]: list(keys)}, []
         groups: dict[int, list[bytes]] = {}  # by node, for keys that their prefix alone decides
         known: dict[T, list[bytes]] = {}
         unknown: list[bytes] = []
-        prefix: bytes | tuple[bytes, ...] = _NEVER
-        last, add = -1, unknown.append
+        prefix = _NEVER
+        before, add = -1, unknown.append
         for key, at in zip(keys, map(bisect_right, repeat(self._sorted), keys), strict=True):
-            if at != last:  # keys come in runs of one namespace
-                last, prefix = at, self._closed[at]
+            if at != before:  # keys come in runs of one namespace
+                before, prefix = at, self._closed[at]
                 group = groups.get(at)
                 if group is None:
                     group = groups[at] = []
@@ -203,8 +206,14 @@ class Keyspace(Generic[T]):
         for at, group in groups.items():
             if group:
                 value = self._nodes[at].candidates[0][1]
-                known[value] = known[value] + group if value in known else group
+                known[value] = _merged(keys, known[value], group) if value in known else group
         return known, unknown
+
+
+def _merged(keys: Sequence[bytes], some: list[bytes], others: list[bytes]) -> list[bytes]:
+    """In the order in which they came."""
+    wanted = {*some, *others}
+    return [key for key in keys if key in wanted]
 
 
 _NEVER: tuple[bytes, ...] = ()  # what no key begins with, whatever its bytes

@@ -212,7 +212,12 @@ def test_keyspace_of_nothing_knows_nobody():
 
 @given(
     st.lists(
-        st.one_of(st.binary(max_size=12), st.text("pqab:07z\0", max_size=8).map(str.encode)), max_size=60
+        st.one_of(
+            st.binary(max_size=12),
+            st.text("pqab:07z\0", max_size=8).map(str.encode),
+            st.sampled_from([b"p:7", b"p:a7", b"p:aa", b"p:ab:7", b"p:b", b"q:7", b"q:7:7", b"ab7"]),
+        ),
+        max_size=60,
     )
 )
 def test_keyspace_groups_a_batch_as_it_resolves_each_key(keys):
@@ -222,6 +227,12 @@ def test_keyspace_groups_a_batch_as_it_resolves_each_key(keys):
     for owner, group in known.items():
         assert group == [key for key in keys if space.resolve(key) == owner]
     assert sum(map(len, known.values())) + len(unknown) == len(keys)
+
+
+def test_longer_prefix_wins_in_a_batch_that_begins_with_keys_of_the_shorter_one():
+    space = _space("p:{id:int}", "p:ab:{id:int}")
+    known, unknown = space.resolve_many([b"p:1", b"p:ab:1", b"p:2"])
+    assert (known, unknown) == ({"p:{id:int}": [b"p:1", b"p:2"], "p:ab:{id:int}": [b"p:ab:1"]}, [])
 
 
 def test_keyspace_finds_the_owner_among_thousands():
