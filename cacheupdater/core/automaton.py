@@ -20,6 +20,8 @@ from types import MappingProxyType
 class State(Enum):
     """Where a key stands."""
 
+    __hash__ = object.__hash__  # members are single; Enum would hash their names, in Python, for each hint
+
     INIT = "Init"
     DUE = "Process, due"
     PROCESS = "Process, running"
@@ -29,6 +31,8 @@ class State(Enum):
 
 class Event(Enum):
     """What happens to a key."""
+
+    __hash__ = object.__hash__
 
     TOUCH = "touch after the hold"
     TOUCH_HELD = "touch within the hold"
@@ -66,6 +70,7 @@ TABLE = MappingProxyType(
     {
         (_S.INIT, _E.TOUCH): (_S.DUE, _A.ACCEPT),
         (_S.INIT, _E.MISS): (_S.DUE, _A.ACCEPT),
+        (_S.INIT, _E.MISS_SOON): (_S.INIT, _A.DECLINE),
         (_S.INIT, _E.MISS_ABSENT): (_S.INIT, _A.ABSENT),
         (_S.INIT, _E.CHANGE): (_S.DUE, _A.ACCEPT),
         (_S.DUE, _E.TOUCH): (_S.DUE, _A.MERGE),

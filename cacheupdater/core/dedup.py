@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.automaton import TABLE, Action, Event, State
+from cacheupdater.core.ends import Ends
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.unit import URGENCY, Claim, Phase, Tail, Unit
@@ -41,6 +42,7 @@ class Dedup:
         self.running_keys = 0
         self._limits = limits
         self._marks = marks
+        self._ends = Ends(limits.gap)
         self._running: dict[Unit, None] = {}
         self._late = 0  # units with seats whose hold is over: their touches need a look
         self._timers: list[tuple[float, int, Unit]] = []  # (end of hold or seat, order, unit)
@@ -49,7 +51,7 @@ class Dedup:
 
     # --- hints ------------------------------------------------------------------------------------------
 
-    def touches(self, keys: Sequence[bytes], now: float) -> tuple[list[bytes], list[bytes]]:
+    def touches(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Of these touched keys, those that need a seat, and those whose hold is over while their head runs.
 
         All others are merged into a due head or held: nothing is left to do for them.
@@ -58,17 +60,11 @@ class Dedup:
         if not self._late:
             return [key for key in keys if key not in seats], []
         fresh, over = [], []
-        spaced = now - self._limits.gap
         for key, unit in zip(keys, map(seats.get, keys), strict=True):
             if unit is None:
                 fresh.append(key)
             elif unit.late:
-                if unit.phase is Phase.HELD and unit.began <= spaced:
-                    unit.gone += 1  # _vacate, written out: with short holds most heads begin here
-                    del seats[key]
-                    fresh.append(key)
-                else:
-                    over.append(key)
+                over.append(key)
         return fresh, over
 
     def hint(self, key: bytes, kind: Kind, origin: Origin, now: float) -> Action | None:
@@ -80,6 +76,7 @@ class Dedup:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
             self._vacate(unit, key)
+            self._ends.put((key,), unit.ended, now)
             spaced = unit.began + self._limits.gap
             if spaced <= now:
                 return None
@@ -150,7 +147,8 @@ class Dedup:
             return Event.TOUCH_HELD if held else Event.TOUCH
         if unit is not None and unit.phase is not Phase.HELD:
             return Event.MISS
-        if unit is not None and now < unit.ended + self._limits.gap:
+        soon = self._ends.soon(key, now) if unit is None else now < unit.ended + self._limits.gap
+        if soon:
             return Event.MISS_SOON
         return Event.MISS_ABSENT if key in self._marks else Event.MISS
 
@@ -178,13 +176,14 @@ class Dedup:
             claim.origin.open -= len(keys)
         self._ended(unit)
         unit.phase, unit.ended = Phase.HELD, now
-        if self.tails:
-            for key in [key for key in unit.live(self.seats) if key in self.tails]:
+        tails = self.tails
+        if tails and not tails.keys().isdisjoint(unit.keys):
+            for key in [key for key in unit.live(self.seats) if key in tails]:
                 self._promote(unit, key, now)
         if unit.gone == len(unit.keys):
             self._over(unit)
         elif unit.late:
-            self._hold_on(unit)
+            self._leave(unit, now)
 
     def _promote(self, unit: Unit, key: bytes, now: float) -> None:
         tail = self.tails.pop(key)
@@ -233,24 +232,26 @@ class Dedup:
             if unit.phase is Phase.RUNNING:
                 self._set_late(unit)
             elif unit.phase is Phase.HELD:
-                if unit.ended + self._limits.gap <= now:
-                    self._forget(unit)
-                else:
-                    self._hold_on(unit)
+                self._leave(unit, now)
+        self._ends.turn(now)
 
     def wake(self) -> float:
         """When the next hold, seat or head is over."""
-        times = [self.schedule.wake]
+        times = [self.schedule.wake, self._ends.wake]
         if self._timers:
             times.append(self._timers[0][0])
         if self._running:
             times.append(next(iter(self._running)).began + self._limits.head_timeout)
         return min(times)
 
-    def _hold_on(self, unit: Unit) -> None:
-        """The hold is over, the gap after the end is not: misses are still declined."""
-        self._set_late(unit)
-        self._remind(unit.ended + self._limits.gap, unit)
+    def _leave(self, unit: Unit, now: float) -> None:
+        """The hold is over: its seats are given up, or kept until the next heads may start."""
+        spaced = unit.began + self._limits.gap
+        if spaced <= now:
+            self._forget(unit, now)
+        else:
+            self._set_late(unit)
+            self._remind(spaced, unit)
 
     def _remind(self, at: float, unit: Unit) -> None:
         """Long holds must not keep what has ended: the heap follows the units that are left."""
@@ -271,14 +272,10 @@ class Dedup:
         self.running_keys -= len(unit.keys)
         unit.parts = unit.captures = ()
 
-    def _forget(self, unit: Unit) -> None:
-        seats = self.seats
-        if not unit.gone:
-            deque(map(seats.__delitem__, unit.keys), maxlen=0)
-        else:
-            for key, seat in zip(unit.keys, map(seats.get, unit.keys), strict=True):
-                if seat is unit:
-                    del seats[key]
+    def _forget(self, unit: Unit, now: float) -> None:
+        keys = unit.live(self.seats)
+        deque(map(self.seats.__delitem__, keys), maxlen=0)
+        self._ends.put(keys, unit.ended, now)
         self._over(unit)
 
     def _over(self, unit: Unit) -> None:

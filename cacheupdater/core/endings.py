@@ -178,15 +178,17 @@ class Endings:
 
     def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
         """How many are plain successes: for almost every unit all of them, told without a look at each."""
-        written, unchanged = answers.count(WRITTEN), answers.count(UNCHANGED)
-        name = unit.namespace.name
-        self._tally.add("refreshes", written, name, reason=Result.WRITTEN.value)
-        self._tally.add("refreshes", unchanged, name, reason=Result.UNCHANGED.value)
-        if written + unchanged < len(answers):
+        name, plain = unit.namespace.name, 0
+        for usual in (WRITTEN, UNCHANGED) if answers[0] is WRITTEN else (UNCHANGED, WRITTEN):
+            if plain < len(answers):
+                alike = answers.count(usual)
+                self._tally.add("refreshes", alike, name, reason=usual.result.value)
+                plain += alike
+        if plain < len(answers):
             for answer in answers:
                 if answer.result not in (Result.WRITTEN, Result.UNCHANGED):
                     self._tally.add("refreshes", 1, name, reason=answer.result.value)
-        return written + unchanged
+        return plain
 
     def _report_ages(self, unit: Unit, now: float) -> None:
         """One age per claim: its keys came together. Bounded, for nobody may come to take them."""

@@ -207,7 +207,7 @@ class Engine:
         self._dedup.expire(now)
 
     def _touches(self, keys: Sequence[bytes], origin: Origin, now: float) -> None:
-        fresh, over = self._dedup.touches(keys, now)
+        fresh, over = self._dedup.touches(keys)
         self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
         fresh += [key for key in over if self._decide(key, Kind.TOUCH, origin, now)]
         self._accept(fresh, Kind.TOUCH, origin, now)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
     from cacheupdater.core.limits import Limits
 
@@ -88,8 +88,9 @@ class Troubles:
         full: float = min(self._limits.backoff * 2.0 ** (tries - 1), self._limits.backoff_max)
         return full * (0.5 + 0.5 * self._random())
 
-    def over(self, keys: Iterable[bytes]) -> None:
+    def over(self, keys: Collection[bytes]) -> None:
         """These keys succeeded, or were given up."""
-        if self._troubles:
+        troubles = self._troubles
+        if troubles and not troubles.keys().isdisjoint(keys):
             for key in keys:
-                self._troubles.pop(key, None)
+                troubles.pop(key, None)

@@ -63,9 +63,9 @@ class Key:
     head: Wanted | None = None
     tail: Wanted | None = None
     ticket: object = None  # of the running head
-    seated: bool = False  # a head has begun and is not forgotten: began and ended mean something
+    seated: bool = False  # a head has begun and is not forgotten: began means something
     began: float = -inf
-    ended: float = -inf
+    kept: float = -inf  # the last end that kept its seat
     faults: int = 0
     absent_until: float = -inf
     # offsets of changes that wait for Redis to forget the key
@@ -115,7 +115,7 @@ class Model:
         if kind is Kind.MISS:
             if key.ticket:
                 return "decline"  # "miss ... while it runs, or within gap after an end that kept its seat -> Decline"
-            if key.seated and now < key.ended + self.limits.gap:
+            if now < key.kept + self.limits.gap:
                 return "decline"
             if now < key.absent_until:
                 return "absent"  # "A row known to be absent: the mark ... declines misses only"
@@ -181,12 +181,15 @@ class Model:
     def _finished(self, key: Key, now: float, *, absent: bool) -> None:
         """ "Only written, unchanged and duplicate finish a head's hints and keep its seat." """
         key.faults = 0
-        key.ticket, key.head, key.ended = None, None, now
+        key.ticket, key.head = None, None
         if key.tail:  # "Head ends: Block -> the tail becomes head"
             key.head, key.tail = key.tail, None
             key.head.not_before = key.began + self.limits.gap
             key.seated = False
-        elif absent:  # "set only by an accepted absent write"; a tail is a change or touch that came since
+            return
+        key.kept = now
+        self._expire(key, now)
+        if absent:  # "set only by an accepted absent write"; a tail is a change or touch that came since
             key.absent_until = now + key.missing_ttl
 
     def _again(self, key: Key, not_before: float) -> None:
@@ -255,10 +258,13 @@ class Model:
     # --- time and what can be seen ----------------------------------------------------------------------
 
     def expire(self, now: float) -> None:
-        """ "a key leaves memory when its hold (and the gap after its end) is over" """
         for key in self.keys.values():
             if key.seated and not key.ticket:
-                key.seated = now < max(key.began + key.hold, key.ended + self.limits.gap)
+                self._expire(key, now)
+
+    def _expire(self, key: Key, now: float) -> None:
+        """A key leaves its seat when its hold, and the gap after its start, is over."""
+        key.seated = now < key.began + max(key.hold, self.limits.gap)
 
     def done(self) -> int:
         """Everything before it is finished: "done never passes an unfinished hint"."""

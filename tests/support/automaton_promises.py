@@ -52,7 +52,15 @@ def _check_idle(play: Play) -> None:
     """I1: every key ends idle."""
     engine = play.engine
     dedup, schedule = engine._dedup, engine._dedup.schedule
-    left = (dedup.seats, dedup.tails, dedup._timers, dedup._running, schedule._delayed, schedule.dropped)
+    left = (
+        dedup.seats,
+        dedup.tails,
+        dedup._timers,
+        dedup._running,
+        dedup._ends,
+        schedule._delayed,
+        schedule.dropped,
+    )
     require(not any(left), "left behind:", left)
     require(engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off")
     require(not engine._troubles, "troubles are left")

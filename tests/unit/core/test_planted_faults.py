@@ -17,6 +17,7 @@ from cacheupdater.core.budget import Bucket
 from cacheupdater.core.cursors import Cursor
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.endings import Endings
+from cacheupdater.core.ends import Ends
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.removals import Removals
@@ -124,7 +125,7 @@ def touch_tail_swallows_a_change(patch):
 
 
 def key_freed_by_a_unit_that_it_has_left(patch):
-    def forget_all(self, unit):
+    def forget_all(self, unit, now):
         for key in unit.keys:
             self.seats.pop(key, None)
         self._over(unit)
@@ -146,6 +147,15 @@ def late_misses_load_again(patch):
                 unit.ended = ended
 
     patch(Dedup, "_event", never_soon)
+
+
+def misses_load_again_once_the_hold_is_over(patch):
+    patch(Ends, "soon", lambda self, key, now: False)
+
+
+def misses_are_declined_for_two_gaps(patch):
+    put = Ends.put
+    patch(Ends, "put", lambda self, keys, ended, now: put(self, keys, ended + self._gap, now))
 
 
 def merged_hint_keeps_the_weaker_kind(patch):
@@ -282,6 +292,8 @@ FAULTS = [
     touch_tail_swallows_a_change,
     key_freed_by_a_unit_that_it_has_left,
     late_misses_load_again,
+    misses_load_again_once_the_hold_is_over,
+    misses_are_declined_for_two_gaps,
     merged_hint_keeps_the_weaker_kind,
     merged_head_queues_where_it_was,
     head_starts_within_the_gap,
