@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy.engine import make_url
 
+from cacheupdater.adapters import loader_sql
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.core.keyspace import Pattern
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
@@ -317,7 +318,8 @@ async def test_missing_sqlite_file_is_unavailable_and_not_created(tmp_path):
     await source.close()
 
 
-async def test_locked_sqlite_is_unavailable_until_it_is_free(sqlite_url):
+async def test_locked_sqlite_is_unavailable_until_it_is_free(sqlite_url, monkeypatch):
+    monkeypatch.setattr(loader_sql, "GRACE_S", 5.0)  # SQLite says so itself, however late we are told
     source = SqlSource(sqlite_url, statement_timeout=0.1)
     loader = SqlLoader(source, "SELECT id, name FROM products WHERE id IN :id", PRODUCT)
     writer = sqlite3.connect(sqlite_url.partition(":///")[2], isolation_level=None)
