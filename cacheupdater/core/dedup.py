@@ -3,7 +3,8 @@
 One dict holds a key's seat, the unit that it waits, runs or is held in; so starting, ending and expiring a unit
 touch one object, and the path of a touch whose key has a seat is one membership test (a dict of floats with side
 tables was measured twice as slow and larger). Tails stand in a dict of live ones only. A heap of units, not of
-keys, tells when holds are over; units that run are kept in the order of their starts, for eviction.
+keys, tells when holds are over; units that run are kept in the order of their starts, for eviction. A key leaves its seat with
+the hold, for most touches come just then; that a miss may still come too soon after its end is remembered in `ends`.
 
 One per engine. Nothing here awaits, so promotion, decline, ending and eviction are atomic in their event loop.
 """
@@ -52,7 +53,7 @@ class Dedup:
     # --- hints ------------------------------------------------------------------------------------------
 
     def touches(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Of these touched keys, those that need a seat, and those whose hold is over while their head runs.
+        """Of these touched keys, those that need a seat, and those that have one although its hold is over.
 
         All others are merged into a due head or held: nothing is left to do for them.
         """

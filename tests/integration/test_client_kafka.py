@@ -126,7 +126,7 @@ def led_by_a_broker_that_knows(buffer, sender):
     """A broker can be the last to hear that it leads a new partition; acks=0 does not hear what it says to that."""
     for key in names("first"):
         buffer.add(CHANGE, key)
-    sender.close(10)
+    sender.close(30)
     assert sender.stats()["delivered"] == 100
 
 

@@ -14,6 +14,7 @@ import pytest
 from group_options import SECONDS
 from group_rows import Rows
 from group_story import PARTITIONS, PLANTED, Group
+from updater_process import eventually
 
 KILL_EVERY_S = 10.0
 RATE = 20_000
@@ -76,9 +77,9 @@ def test_updaters_that_are_killed_under_load_lose_nothing(group, seconds, record
 
 def test_an_updater_that_commits_ahead_of_its_work_does_not_pass(group):
     """The control: should it pass, the judgement proves nothing."""
-    group.start(1, program=(PLANTED,), budget="1500/s")
+    group.start(1, program=(PLANTED,), budget="700/s")
     with group.generator(seconds=5, rate=4_000) as generator:
-        time.sleep(3)
+        eventually(lambda: group.metric("pending") > 500)  # they are committed, and not begun
         group.members[0].kill()
         group.members[0].start()
         emitted = generator.end()
