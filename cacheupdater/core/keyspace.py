@@ -176,17 +176,14 @@ class Keyspace(Generic[T]):
         """Groups a batch by what its keys belong to, keeping their order; the second list belongs to nobody."""
         if not keys:
             return {}, []
-        # Often all are of one namespace: they are if the first and the last in order are, for what lies between two keys
-        # begins as both do, and finds its place between theirs.
-        first, last = min(keys), max(keys)
-        at = bisect_right(self._sorted, first)
-        prefix = self._closed[at]
-        if first.startswith(prefix) and last.startswith(prefix) and bisect_right(self._sorted, last) == at:
+        # often all are of one namespace; two of them tell most batches of several
+        at = bisect_right(self._sorted, keys[0])
+        if bisect_right(self._sorted, keys[-1]) == at and self._holds(at, min(keys), max(keys)):
             return {self._nodes[at].candidates[0][1]: list(keys)}, []
         groups: dict[int, list[bytes]] = {}  # by node, for keys that their prefix alone decides
         known: dict[T, list[bytes]] = {}
         unknown: list[bytes] = []
-        prefix = _NEVER
+        prefix: bytes | tuple[bytes, ...] = _NEVER
         before, add = -1, unknown.append
         for key, at in zip(keys, map(bisect_right, repeat(self._sorted), keys), strict=True):
             if at != before:  # keys come in runs of one namespace
@@ -208,6 +205,12 @@ class Keyspace(Generic[T]):
                 value = self._nodes[at].candidates[0][1]
                 known[value] = _merged(keys, known[value], group) if value in known else group
         return known, unknown
+
+    def _holds(self, at: int, first: bytes, last: bytes) -> bool:
+        """Whether this node alone decides on these keys and all between them: they begin as both do, and lie between their places."""
+        prefix = self._closed[at]
+        both = first.startswith(prefix) and last.startswith(prefix)
+        return both and bisect_right(self._sorted, first) == at == bisect_right(self._sorted, last)
 
 
 def _merged(keys: Sequence[bytes], some: list[bytes], others: list[bytes]) -> list[bytes]:
