@@ -26,7 +26,7 @@ def take_in(engine: Engine, messages: Sequence[Message], now: float, *, observer
 
 
 def _decoded(engine: Engine, messages: Sequence[Message], observer: Observer) -> Iterator[Hints]:
-    """One at a time: keys that were just decoded are still in the processor's cache when they are looked up, a tenth of the cost."""
+    """One at a time: keys that were just decoded are still in the processor's cache when the engine looks them up."""
     for message in messages:
         try:
             pack = wire.decode_pack(message.payload)

@@ -114,7 +114,7 @@ class Target:
         self._outbox, self._link = Outbox(self._only), self._make_link()
 
     def stats(self) -> TargetStats:
-        """The ledger: nothing is in none of its columns, and nothing in two."""
+        """The ledger: nothing is in two of its columns. What a turn is just carrying over is in none, for some milliseconds."""
         buffers, outbox = list(self._buffers.values()), self._outbox
         # copies, because other threads add reasons while `sum` walks through them
         dropped = sum((buffer.dropped.copy() for buffer in buffers), outbox.dropped.copy())

@@ -23,7 +23,7 @@ from cacheupdater_client.asyncio import RedisCluster as AsyncRedisCluster
 from cacheupdater_client.fence import floor_name
 from cacheupdater_client.wire import CHANGE, MISS, TOUCH
 
-KEYS = [f"k:{number}" for number in range(12)]  # on every node
+KEYS = [f"k:{number}" for number in range(12)]  # on every node, as long as no test has moved their slots
 
 
 @pytest.fixture

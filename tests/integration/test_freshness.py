@@ -74,10 +74,17 @@ def change(shop, seconds):
         time.sleep(0.3)
 
 
-def learned(updater):
-    """As its page says."""
-    [source] = json.loads(updater.page("/freshness")[1])["sources"]
-    return source["learned"]
+def told(updater):
+    """What its page says of its source."""
+    status, page = updater.page("/freshness")
+    assert status == 200
+    [source] = json.loads(page)["sources"]
+    return source
+
+
+def busy(source):
+    """It, where so much of the budget is spent; the slower the machine reads, the later."""
+    return source if source["used"] > 0.3 else None
 
 
 def cacheupdater(*args):
@@ -89,20 +96,17 @@ def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
     updater = updaters.start(settings(redis_url, pg_url, refresh={"max_age": "30s"}))
     with load(redis_url, updater.emit, shop):
         change(shop, 9.0)
-        eventually(lambda: updater.metric("budget_used", source="main") > 0.3, within=20)
+        source = eventually(lambda: busy(told(updater)), within=20)
         printed = cacheupdater("freshness", "-c", updater._file)
-        status, page = updater.page("/freshness")
         eventually(lambda: updater.metric("stale_measured_high", namespace="product"))
-    eventually(lambda: updater.metric("learned", source="main") == learned(updater))
+    eventually(lambda: updater.metric("learned", source="main") == told(updater)["learned"])
 
     print(printed.stdout)
     assert (printed.returncode, printed.stderr) == (0, "")
     assert re.search(r"^main +100/s +\d+", printed.stdout, re.MULTILINE)
     assert re.search(r"^  product +\d+ .*%", printed.stdout, re.MULTILINE)
-    assert status == 200
-    [source] = json.loads(page)["sources"]
     [product] = source["namespaces"]
-    assert 0.3 < source["used"] < 1.5
+    assert source["used"] < 1.5
     assert source["price"] > 0.0
     assert 100.0 < product["reads"] < 700.0
     assert 0.0 < product["stale_estimated"] < 0.8
