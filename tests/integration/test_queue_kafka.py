@@ -14,7 +14,8 @@ pytest.importorskip("aiokafka")
 
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import CorruptRecordException
+from aiokafka.errors import CorruptRecordException, GroupCoordinatorNotAvailableError
+from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import JoinGroupRequest
 from kafka_world import KafkaWorld
 
@@ -445,6 +446,39 @@ async def test_a_member_that_the_group_forgot_cannot_commit_and_joins_again(worl
     assert await owner.read(0, 1) == [b"a"], "it was not committed, so it comes again"
 
 
+async def test_a_commit_that_a_rebalance_overtakes_sets_nobody_back(world, owner, monkeypatch):
+    """As of an updater that was frozen: its coordinator is taken for dead, and is found when the partitions belong to others."""
+    monkeypatch.setattr(settings, "COMMIT_WITHIN", SOON)
+    tried = unreachable(world.queue, monkeypatch)
+    await world.send(0, b"a")
+    (message,) = await asyncio.wait_for(world.queue.fetch(0, 1), SOON)
+    old = owner.gained[0]
+    committing = asyncio.ensure_future(world.queue.commit(0, epoch=old.epoch, done=message.offset + 1))
+    await asyncio.wait_for(tried.wait(), SOON)
+    await world.move(1)
+    await until(lambda: owner.gained.get(0, old).epoch > old.epoch)
+    monkeypatch.undo()
+    await asyncio.wait_for(committing, SOON)
+    assert await world.queue._member.committed([0]) == {}
+    assert world.observer.total("commit_failures", reason="rebalance") == 1
+
+
+def unreachable(queue, monkeypatch):
+    """No commit reaches the coordinator; set once one was tried."""
+    tried = asyncio.Event()
+    coordinator = queue._member._consumer._coordinator
+    send = coordinator._send_req
+
+    async def failing(request):
+        if isinstance(request, OffsetCommitRequest):
+            tried.set()
+            raise GroupCoordinatorNotAvailableError
+        return await send(request)
+
+    monkeypatch.setattr(coordinator, "_send_req", failing)
+    return tried
+
+
 async def test_nothing_is_fetched_while_a_partition_is_handed_over(world):
     assignments = world.queue.assignments()
     gained = await asyncio.wait_for(anext(assignments), SOON)
@@ -522,13 +556,13 @@ async def test_plain_records_of_a_foreign_producer_are_touches(world, owner):
 
 async def test_commits_of_all_partitions_go_in_few_requests(world, owner, monkeypatch):
     sent = []
-    commit = GroupCoordinator.commit_offsets
+    commit = GroupCoordinator._do_commit_offsets
 
     async def counted(self, assignment, offsets):
         sent.append(len(offsets))
         await commit(self, assignment, offsets)
 
-    monkeypatch.setattr(GroupCoordinator, "commit_offsets", counted)
+    monkeypatch.setattr(GroupCoordinator, "_do_commit_offsets", counted)
     for n in range(10):
         for partition in range(3):
             await world.send(partition, b"%d" % n)

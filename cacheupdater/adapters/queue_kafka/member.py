@@ -2,8 +2,8 @@
 
 The queue makes one and keeps it for life. Here its exceptions become ours, its waits get bounds (aiokafka tries a
 commit or an offset for ever while a broker is away), and here stand the few places where we read what aiokafka 0.14 does not
-publish: whether the group has forgotten us, that we want to join anew, offsets of many partitions at once, and the
-topics of a cluster without asking a broker to create ours. It decides nothing.
+publish: the group's generation, that we want to join anew, offsets of many partitions at once, and the topics of a
+cluster without asking a broker to create ours. It decides nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka import errors as kafka
+from aiokafka.structs import OffsetAndMetadata
 
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.errors import Misconfigured, Unavailable
@@ -105,8 +106,13 @@ class Member:
     @property
     def forgotten(self) -> bool:
         """The group has put us out: our session had ended, or somebody has joined in our name."""
+        return self._generation < 0
+
+    @property
+    def _generation(self) -> int:
+        """Which round of the group we are in; negative: in none."""
         generation: int = self._consumer._coordinator.generation  # noqa: SLF001  aiokafka issue 1040: not published
-        return generation < 0
+        return generation
 
     def rejoin(self) -> None:
         """Ask the group for a rebalance."""
@@ -185,16 +191,35 @@ class Member:
         return {at.partition: records for at, records in found.items()}
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """Raises MovedOn, Denied or Unavailable."""
+        """In the group's generation of this moment, or not at all. Raises MovedOn, Denied or Unavailable."""
+        places = {self._at(partition): OffsetAndMetadata(offset, "") for partition, offset in offsets.items()}
         try:
             async with asyncio.timeout(settings.COMMIT_WITHIN):
-                await self._consumer.commit({self._at(p): offset for p, offset in offsets.items()})
+                await self._put(places, self._generation)
         except MOVED_ON as e:
             raise MovedOn(_said(e)) from e
         except DENIED as e:
             raise Denied(_said(e)) from e
         except (kafka.KafkaError, TimeoutError) as e:
             raise Unavailable(_said(e)) from e
+
+    async def _put(self, places: Mapping[TopicPartition, OffsetAndMetadata], generation: int) -> None:
+        """Again and again, but only in this generation.
+
+        aiokafka's own `commit` goes on in whatever generation there is by then: an updater that was frozen, and has joined again,
+        would set partitions back that others own. Nothing awaits between the question and the request.
+        """
+        coordinator = self._consumer._coordinator  # noqa: SLF001  see above
+        while self._generation == generation >= 0:
+            try:
+                await coordinator._do_commit_offsets(None, places)  # noqa: SLF001  one request, in this generation
+            except kafka.KafkaError as e:
+                if not e.retriable:
+                    raise
+                await asyncio.sleep(settings.RETRY)
+            else:
+                return
+        raise kafka.IllegalGenerationError
 
     def _at(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition)
