@@ -101,6 +101,14 @@ TABLE = MappingProxyType(
 )
 
 
+_WORDS = (
+    "- *Head*: the refresh of a key that is due or runs. *Tail*: the one that waits behind it.",
+    "- *Hold*: so long after a head's start touches are declined: `refresh.every` with a fixed interval, the gap with `price`.",
+    "- *Gap*: 100 ms, the least time between two starts.",
+    "- *Tokens taken*: the budget has paid, and the head runs. *Evicted*: given up 3 s after its start.",
+)
+
+
 def _page() -> str:
     """The committed page: a state diagram and the table, both from TABLE."""
     rows = [(s, e, t, a) for (s, e), (t, a) in TABLE.items()]
@@ -113,6 +121,8 @@ def _page() -> str:
             "# The Block/Decline automaton",
             "",
             "Drawn from `cacheupdater/core/automaton.py` by `make diagram`; a test fails when this page is older.",
+            "",
+            *_WORDS,
             "",
             "```mermaid",
             "stateDiagram-v2",

@@ -10,7 +10,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from cacheupdater.adapters.observer_prometheus import DECLARED, PrometheusObserver, reference_page
+from cacheupdater.adapters.observer_prometheus import PrometheusObserver
+from cacheupdater.adapters.observer_prometheus.declared import DECLARED
+from cacheupdater.adapters.observer_prometheus.page import reference_page
 from cacheupdater.core.metrics import Metric
 
 ROOT = Path(__file__).parents[3]
@@ -170,7 +172,7 @@ def test_every_reason_that_the_code_reports_is_declared():
     said = re.compile(r'\.(?:add|count)\(\s*"(\w+)",[^\n]*?reason="(\w+)"')
     folders = [ROOT / "cacheupdater" / name for name in ("core", "pipeline", "adapters")]
     found = [
-        pair for folder in folders for file in folder.glob("*.py") for pair in said.findall(file.read_text())
+        pair for folder in folders for file in folder.rglob("*.py") for pair in said.findall(file.read_text())
     ]
     assert found
     assert [(metric, reason) for metric, reason in found if reason not in DECLARED[metric].reasons] == []
@@ -179,6 +181,5 @@ def test_every_reason_that_the_code_reports_is_declared():
 def test_the_reference_page_is_current():
     page = ROOT / "docs" / "reference" / "metrics.md"
     assert page.read_text() == reference_page(), (
-        "write it anew: python -c 'from cacheupdater.adapters import observer_prometheus as o;"
-        f'print(o.reference_page(), end="")\' > {page.relative_to(ROOT)}'
+        f"write it anew: python -m cacheupdater.adapters.observer_prometheus.page > {page.relative_to(ROOT)}"
     )

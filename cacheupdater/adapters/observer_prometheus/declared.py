@@ -1,0 +1,164 @@
+"""Every metric that we show, its labels, what these may say and what that means.
+
+The observer makes its registry from this table, and the reference page (`docs/reference/metrics.md`) is made from it. The sets
+of labels are closed: a Prometheus series costs over 600 bytes for ever, so a label that a sender could invent would be a leak.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from cacheupdater.core.answers import Result
+from cacheupdater.core.automaton import Action
+from cacheupdater.core.hints import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cacheupdater.core.metrics import Metric
+
+_IO_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_AGE_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+_UNIT_KEYS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)  # a unit never holds more than 200
+
+# What a label may say, and what it means.
+KINDS = {
+    Kind.TOUCH.name.lower(): "read, and found",
+    Kind.MISS.name.lower(): "read, and not there",
+    Kind.CHANGE.name.lower(): "changed, deleted or invalidated by the application",
+}
+_DECIDED = (
+    Action.ACCEPT,
+    Action.MERGE,
+    Action.BLOCK,
+    Action.COVER,
+    Action.HOLD,
+    Action.DECLINE,
+    Action.ABSENT,
+)
+_DECISIONS = {
+    **{action.name.lower(): action.value for action in _DECIDED},
+    "policy": "declined: not worth a load just now",
+}
+_RESULTS = {
+    Result.WRITTEN.value: "a new value, or a removal, is in Redis",
+    Result.UNCHANGED.value: "the same bytes were there, and live for another ttl",
+    Result.DUPLICATE.value: "this very load had been written already",
+    Result.REFUSED.value: "something newer has happened since the load began; it is loaded again",
+    Result.TOO_OLD.value: "the load took too long, or Redis' clock has moved; it is loaded again",
+    Result.WRONG_TYPE.value: "the key holds another type of Redis value, which is left alone",
+    Result.FAILED.value: "Redis refused this key, or its value could not be encoded",
+    Result.UNAVAILABLE.value: "this key's server cannot take it now",
+    Result.BRAKED.value: "too many rows vanished at once to be believed; nothing was deleted",
+    "evicted": "given up after 3 s; what it stood for is due again",
+    "error": "its load failed, or Redis could not be reached; it is tried again",
+    "late": "came back after it had been given up",
+}
+_DROPS = {
+    "unknown": "no pattern takes the key",
+    "backlog": "more keys waited than `max_backlog`",
+    "aged": "waited for 30 s without being paid for",
+    "quarantined": "failed by itself too often, and is left alone for a minute",
+}
+_ERRORS = {
+    "unavailable": "the server did not answer, or not in time",
+    "faulty": "it answered that the statement, the rows or the values are at fault",
+}
+_REJECTS = {
+    "garbage": "no pack of hints",
+    "too_large": "a pack of more than 256 KiB",
+    "unknown_version": "a pack of a version that is newer than this updater",
+    "frame_out_of_range": "a frame whose length cannot be; its sender is cut off",
+    "partition_out_of_range": "a frame for a partition that is not there; its sender is cut off",
+    "cut_short": "a connection that ended within a frame",
+    "stalled": "a connection that neither finished a frame nor read its answers, and was ended",
+    "too_many_peers": "a connection beyond the limit",
+    "closed": "a pack that came while this process was ending",
+}
+_LOST = {
+    "retention": "the topic kept them for too short a time",
+    "reset": "the topic was made anew, or an election cut its log",
+}
+_COMMIT_FAILURES = {
+    "rebalance": "the partitions belong to others by now, who read the rest again",
+    "unavailable": "the broker did not take it; it is tried again",
+    "denied": "a right is missing",
+}
+
+
+class Declared(NamedTuple):
+    """One metric: `label` and `reason` are the label names that those two arguments of the port become."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    label: Literal["", "kind", "namespace", "partition", "source"] = ""
+    reason: str = ""
+    reasons: Mapping[str, str] = MappingProxyType({})  # each with its meaning
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.label, self.reason) if name)
+
+
+DECLARED: dict[Metric, Declared] = {
+    "hints": Declared("counter", "Hints that reached the engine, repeated ones counted.", "kind"),
+    "decisions": Declared(
+        "counter", "What the automaton decided about hints.", "namespace", "decision", _DECISIONS
+    ),
+    "refreshes": Declared("counter", "How the refreshes of keys ended.", "namespace", "result", _RESULTS),
+    "dropped": Declared("counter", "Hints that were given up.", "namespace", "reason", _DROPS),
+    "rows": Declared("counter", "Keys asked from the source; each costs a row of the budget.", "namespace"),
+    "statements": Declared("counter", "Statements sent to the source.", "namespace"),
+    "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),
+    "invalidations": Declared(
+        "counter", "Keys removed because their change could not be served.", "namespace"
+    ),
+    "intake_rejected": Declared(
+        "counter",
+        "Packs, frames and connections that were refused.",
+        reason="reason",
+        reasons=_REJECTS,
+    ),
+    "peers": Declared("gauge", "Hint senders that are connected."),
+    "load_seconds": Declared("histogram", "Time of one load.", "namespace", buckets=_IO_SECONDS),
+    "write_seconds": Declared("histogram", "Time of one fenced write.", "namespace", buckets=_IO_SECONDS),
+    "unit_keys": Declared("histogram", "Keys that were loaded together.", "namespace", buckets=_UNIT_KEYS),
+    "age_seconds": Declared(
+        "histogram", "From a hint's arrival to its written value.", "namespace", buckets=_AGE_SECONDS
+    ),
+    "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
+    "budget_used": Declared("gauge", "Share of the budget that is spent, lately.", "source"),
+    "learned": Declared("gauge", "Keys whose reads and changes are being learned.", "source"),
+    "starved": Declared("gauge", "Keys that are not worth a load at this price.", "source"),
+    "stale_estimated": Declared("gauge", "Share of reads that were stale, as expected, lately.", "namespace"),
+    "stale_measured": Declared(
+        "gauge", "Share of reads that were stale, as drawn in 10 minutes.", "namespace"
+    ),
+    "stale_measured_low": Declared("gauge", "With 95 % confidence it is at least this.", "namespace"),
+    "stale_measured_high": Declared("gauge", "With 95 % confidence it is at most this.", "namespace"),
+    "over_age": Declared("counter", "Reads of values older than `max_age`.", "namespace"),
+    "pending": Declared("gauge", "Keys with a refresh that waits or runs.", "partition"),
+    "tracked": Declared("gauge", "Keys that have a seat.", "partition"),
+    "scan_offset": Declared("gauge", "Packs before this offset were read.", "partition"),
+    "done_offset": Declared("gauge", "Packs before this offset are finished.", "partition"),
+    "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
+    "partitions": Declared("gauge", "Partitions of the topic; it grows when some are added."),
+    "lag": Declared(
+        "gauge", "Packs on the queue that are not finished, where this process owns them.", "partition"
+    ),
+    "rebalances": Declared("counter", "How often the group has shared out the partitions."),
+    "lost_packs": Declared(
+        "counter",
+        "Packs that were gone from the queue before they were read; a topic that was made anew counts as one at least.",
+        reason="reason",
+        reasons=_LOST,
+    ),
+    "commit_failures": Declared(
+        "counter",
+        "Commits that came to nothing; after a rebalance that is harmless.",
+        reason="reason",
+        reasons=_COMMIT_FAILURES,
+    ),
+}

@@ -1,0 +1,55 @@
+"""The reference page of the metrics, made from `declared`: what operators read, `docs/reference/metrics.md`.
+
+Run as `python -m cacheupdater.adapters.observer_prometheus.page`; a test holds the committed page against it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.observer_prometheus.declared import DECLARED, KINDS, Declared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cacheupdater.core.metrics import Metric
+
+_HEAD = """\
+# Metrics
+
+Generated from `cacheupdater/adapters/observer_prometheus/declared.py`; a test compares. All names begin with `cacheupdater_`.
+Labels take their values from the configuration and from the lists below, never from a key; anything else is `other`.
+
+| metric | kind | labels | what |
+| --- | --- | --- | --- |
+"""
+_BUILD = "| `build_info` | gauge | `version`, `python` | What runs here. |\n"
+_WORKERS = "| `worker_restarts_total` | counter | `worker` | With `run --workers`: how often it was started again. All others get the label `worker` then, too. |\n"
+_AUTOMATON = "Decisions and results are in the words of [the automaton](../automaton.md).\n"
+_TAIL = "\nBeside these stand the usual `process_*` metrics of this process.\n"
+
+
+def reference_page() -> str:
+    """For people."""
+    rows = "".join(_row(metric, declared) for metric, declared in DECLARED.items())
+    closed = [(metric, row.reason, row.reasons) for metric, row in DECLARED.items() if row.reason]
+    values = "".join(
+        _values(metric, name, meanings) for metric, name, meanings in [("hints", "kind", KINDS), *closed]
+    )
+    return f"{_HEAD}{rows}{_BUILD}{_WORKERS}\n## Label values\n\n{_AUTOMATON}{values}{_TAIL}"
+
+
+def _row(metric: Metric, row: Declared) -> str:
+    name = f"{metric}_total" if row.kind == "counter" else metric
+    labels = ", ".join(f"`{label}`" for label in row.label_names)
+    buckets = f" Buckets: {', '.join(f'{bound:g}' for bound in row.buckets)}." if row.buckets else ""
+    return f"| `{name}` | {row.kind} | {labels} | {row.help}{buckets} |\n"
+
+
+def _values(metric: str, label: str, meanings: Mapping[str, str]) -> str:
+    rows = "".join(f"| `{value}` | {meaning} |\n" for value, meaning in meanings.items())
+    return f"\n| `{metric}_total`, `{label}` | |\n| --- | --- |\n{rows}"
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")  # noqa: T201  the page is this module's output when it is run
