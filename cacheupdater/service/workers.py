@@ -37,6 +37,8 @@ AGAIN_MOST_S = 15.0
 STEADY_S = 60.0  # a worker that has lived so long did not die of what killed the last one
 PROBE_EVERY = 1.0  # seconds between two looks at whether the workers are ready
 SIGNALLED = 128  # beyond it a shell tells which signal has ended a process
+CHUNK_BYTES = 64 * 1024  # of a worker's output, read at once
+LINE_BYTES = 1024  # of one line; the one that we wait for has less
 CONFIG_EXIT = 78  # what a worker says when starting it again cannot help
 
 
@@ -170,15 +172,23 @@ class Worker:
         if stop.is_set():  # it came while we were starting
             self.tell(signal.SIGTERM)
         try:
-            async for line in self._process.stdout:
-                if line.startswith(b"ready"):
-                    self.where = line.decode().removeprefix("ready").strip()
-                    self.ready.set()
+            await self._listen(self._process.stdout)
             return await self._process.wait()
         finally:
             self.serves = False
             if self._process.returncode is None:
                 self._process.kill()
+
+    async def _listen(self, said: asyncio.StreamReader) -> None:
+        """Until its end. A loader may print what it likes: of a line only the beginning is kept."""
+        rest = b""
+        while chunk := await said.read(CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.startswith(b"ready"):
+                    self.where = line.decode(errors="replace").removeprefix("ready").strip()
+                    self.ready.set()
+            rest = rest[:LINE_BYTES]
 
     def tell(self, number: signal.Signals) -> None:
         """A signal, if it lives."""

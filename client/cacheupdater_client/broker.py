@@ -11,6 +11,7 @@ aiokafka is imported by whoever uses `connection`, never by parsing.
 
 from __future__ import annotations
 
+import errno
 import re
 import ssl
 from pathlib import Path
@@ -147,6 +148,9 @@ def _tokens(path: str) -> object:
 
     class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
         async def token(self) -> str:
-            return _secret(path)
+            try:
+                return _secret(path)
+            except ValueError as e:  # empty for a moment: aiokafka tries an OSError again, and ends its own task with any other
+                raise OSError(errno.EINVAL, str(e), path) from e
 
     return FileTokens()

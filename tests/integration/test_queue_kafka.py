@@ -14,8 +14,13 @@ pytest.importorskip("aiokafka")
 
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import CorruptRecordException, GroupCoordinatorNotAvailableError
-from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.errors import (
+    CorruptRecordException,
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+)
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import JoinGroupRequest
 from kafka_world import KafkaWorld
 
@@ -234,6 +239,26 @@ async def test_an_end_that_goes_back_is_a_new_epoch_where_the_commits_are_gone_w
     world.queue._owned.lanes[0].end = 50  # so long it was when we last asked
     await until(lambda: owner.gained.get(0, old).epoch > old.epoch)
     assert await owner.read(0, 2) == [b"a", b"b"]
+
+
+async def test_a_topic_made_anew_under_a_full_lane_is_read(world, owner, monkeypatch):
+    monkeypatch.setattr(lanes, "LANE_PACKS_MAX", 2)
+    for n in range(4):
+        await world.send(0, b"%d" % n)
+    lane, old = world.queue._owned.lanes[0], owner.gained[0]
+    await until(lambda: lane.held)
+    lane.end = 50  # so long it was when we last asked
+    await until(lambda: owner.gained.get(0, old).epoch > old.epoch)
+    assert await owner.read(0, 4) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_partition_without_a_leader_blinds_nobody_for_the_others(world, owner, monkeypatch):
+    cluster = world.queue._member._consumer._client.cluster
+    leader = cluster.leader_for_partition
+    monkeypatch.setattr(cluster, "leader_for_partition", lambda at: -1 if at.partition == 0 else leader(at))
+    await world.send(1, b"a")
+    await until(lambda: world.observer.levels.get(("lag", "1")) == 1)
+    assert set(await world.queue._watch._places()) == {1, 2}
 
 
 async def test_an_end_that_goes_back_means_nothing_where_commits_still_stand(world, owner):
@@ -477,6 +502,49 @@ def unreachable(queue, monkeypatch):
 
     monkeypatch.setattr(coordinator, "_send_req", failing)
     return tried
+
+
+async def test_a_coordinator_that_still_loads_the_group_has_not_forgotten_it(world, owner, monkeypatch):
+    for n in range(3):
+        await world.send(0, b"%d" % n)
+    await owner.read(0, 3)
+    old = owner.gained[0]
+    coordinator = world.queue._member._consumer._coordinator
+    send, loaded, asked = coordinator._send_req, asyncio.Event(), asyncio.Event()
+
+    async def failing(request):
+        if isinstance(request, OffsetFetchRequest) and not loaded.is_set():
+            asked.set()
+            return SimpleNamespace(topics=[], error_code=GroupLoadInProgressError.errno)
+        return await send(request)
+
+    monkeypatch.setattr(coordinator, "_send_req", failing)
+    await world.move(1)
+    await asyncio.wait_for(asked.wait(), SOON)
+    await asyncio.sleep(2 * settings.AGAIN)
+    loaded.set()
+    await until(lambda: owner.gained.get(0, old).epoch > old.epoch)
+    assert owner.gained[0].offset == 3
+    assert not world.observer.total("lost_packs")
+
+
+async def test_a_right_that_was_gone_for_one_heartbeat_costs_a_rebalance_and_no_more(
+    world, owner, monkeypatch
+):
+    coordinator = world.queue._member._consumer._coordinator
+    beat, denied = coordinator._do_heartbeat, asyncio.Event()
+
+    async def failing():
+        if denied.is_set():
+            return await beat()
+        denied.set()
+        raise GroupAuthorizationFailedError(world.group)
+
+    monkeypatch.setattr(coordinator, "_do_heartbeat", failing)
+    await asyncio.wait_for(denied.wait(), SOON)
+    await until(lambda: owner.rounds == 1 and len(owner.gained) == 3)
+    await world.send(0, b"a")
+    assert await owner.read(0, 1) == [b"a"]
 
 
 async def test_nothing_is_fetched_while_a_partition_is_handed_over(world):

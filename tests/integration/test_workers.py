@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import sys
 from contextlib import suppress
 
 import psutil
@@ -14,6 +16,7 @@ from group_rows import Rows
 from group_story import PARTITIONS, QUICK_START, Group
 from updater_process import DRAINED_S, eventually
 
+from cacheupdater.service.workers import Worker
 from cacheupdater_client import Redis
 
 TWO = ("--workers", "2")
@@ -160,3 +163,19 @@ def test_a_configuration_that_only_a_worker_finds_bad_ends_all_with_78(group, up
     parent.launch()
     assert parent.wait(WITHIN_S) == 78
     assert "nobody" in parent.log
+
+
+CHATTY = """
+print("x" * 300_000)
+print("ready tcp://127.0.0.1:1", flush=True)
+print("y" * 300_000)
+raise SystemExit(3)
+"""
+
+
+async def test_a_worker_whose_loader_prints_long_lines_is_heard_all_the_same(tmp_path):
+    worker = Worker(0, tmp_path)
+    async with asyncio.timeout(WITHIN_S):
+        assert await worker.live([sys.executable, "-c", CHATTY], asyncio.Event()) == 3
+    assert worker.ready.is_set()
+    assert worker.where == "tcp://127.0.0.1:1"

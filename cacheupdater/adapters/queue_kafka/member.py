@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka import errors as kafka
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from cacheupdater.adapters.queue_kafka import settings
@@ -106,13 +107,13 @@ class Member:
     @property
     def forgotten(self) -> bool:
         """The group has put us out: our session had ended, or somebody has joined in our name."""
-        return self._generation < 0
+        return self._membership[0] < 0
 
     @property
-    def _generation(self) -> int:
-        """Which round of the group we are in; negative: in none."""
-        generation: int = self._consumer._coordinator.generation  # noqa: SLF001  aiokafka issue 1040: not published
-        return generation
+    def _membership(self) -> tuple[int, str]:
+        """In which generation of the group we are who; its number is negative where we are nobody."""
+        coordinator = self._consumer._coordinator  # noqa: SLF001  aiokafka issue 1040: not published
+        return coordinator.generation, coordinator.member_id
 
     def rejoin(self) -> None:
         """Ask the group for a rebalance."""
@@ -145,9 +146,31 @@ class Member:
 
     async def committed(self, partitions: Iterable[int]) -> dict[int, int]:
         """Without those that nobody has committed."""
-        wanted = [self._at(partition) for partition in partitions]
-        found = await self._ask(self._consumer._coordinator.fetch_committed_offsets(wanted))  # noqa: SLF001  one request, not one each
-        return {at.partition: place.offset for at, place in found.items() if place.offset >= 0}
+        found: dict[int, int] = await self._ask(self._committed(list(partitions)))
+        return found
+
+    async def _committed(self, partitions: Sequence[int]) -> dict[int, int]:
+        """One request for all, and none of its errors passed over.
+
+        aiokafka 0.14 does not read the error of a whole answer: it takes a coordinator that has just got the group, and is still
+        loading it, for a group that has committed nothing. All that the topic keeps would be read anew, and commits be set back.
+        """
+        coordinator = self._consumer._coordinator  # noqa: SLF001  see above
+        await coordinator.ensure_coordinator_known()
+        request = OffsetFetchRequest(coordinator.group_id, [(self._topic, partitions)])
+        answer = await coordinator._send_req(request)  # noqa: SLF001  as aiokafka sends it
+        rows = [row for _, rows in answer.topics for row in rows]
+        for code in (getattr(answer, "error_code", 0), *(code for _, _, _, code in rows)):
+            if code == kafka.NotCoordinatorForGroupError.errno:
+                coordinator.coordinator_dead()
+            if code:
+                raise kafka.for_code(code)
+        return {partition: offset for partition, offset, _, _ in rows if offset >= 0}
+
+    def led(self, partitions: Iterable[int]) -> list[int]:
+        """Without those that no broker leads just now: a question about one of them holds up the answers for all."""
+        leader = self._consumer._client.cluster.leader_for_partition  # noqa: SLF001  not published
+        return [partition for partition in partitions if leader(self._at(partition)) not in {None, -1}]
 
     async def firsts(self, partitions: Iterable[int]) -> dict[int, int]:
         found = await self._ask(self._consumer.beginning_offsets([self._at(each) for each in partitions]))
@@ -185,17 +208,25 @@ class Member:
         except kafka.NoOffsetForPartitionError as e:
             raise OutOfRange([e.args[0].partition]) from e
         except DENIED as e:
+            self._revive()
             raise Denied(_said(e)) from e
         except kafka.KafkaError as e:
+            self._revive()
             raise Unavailable(_said(e)) from e
         return {at.partition: records for at, records in found.items()}
 
+    def _revive(self) -> None:
+        """An error that has ended the heartbeats (a right that was taken away for a moment) aiokafka tells at every poll, for ever."""
+        beating = self._consumer._coordinator._heartbeat_task  # noqa: SLF001  see above
+        if beating is not None and beating.done():
+            self.rejoin()
+
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """In the group's generation of this moment, or not at all. Raises MovedOn, Denied or Unavailable."""
+        """As the member that we are at this moment, or not at all. Raises MovedOn, Denied or Unavailable."""
         places = {self._at(partition): OffsetAndMetadata(offset, "") for partition, offset in offsets.items()}
         try:
             async with asyncio.timeout(settings.COMMIT_WITHIN):
-                await self._put(places, self._generation)
+                await self._put(places, self._membership)
         except MOVED_ON as e:
             raise MovedOn(_said(e)) from e
         except DENIED as e:
@@ -203,16 +234,19 @@ class Member:
         except (kafka.KafkaError, TimeoutError) as e:
             raise Unavailable(_said(e)) from e
 
-    async def _put(self, places: Mapping[TopicPartition, OffsetAndMetadata], generation: int) -> None:
-        """Again and again, but only in this generation.
+    async def _put(self, places: Mapping[TopicPartition, OffsetAndMetadata], ours: tuple[int, str]) -> None:
+        """Again and again, but only as this member of this generation.
 
-        aiokafka's own `commit` goes on in whatever generation there is by then: an updater that was frozen, and has joined again,
-        would set partitions back that others own. Nothing awaits between the question and the request.
+        aiokafka's own `commit` goes on as whatever we are by then: an updater that was frozen, and has joined again, would set
+        partitions back that others own. Nothing awaits between the question and the request.
         """
         coordinator = self._consumer._coordinator  # noqa: SLF001  see above
-        while self._generation == generation >= 0:
+        while not self.forgotten:
+            await coordinator.ensure_coordinator_known()  # nobody else looks for it while we hand over
+            if self._membership != ours:
+                break
             try:
-                await coordinator._do_commit_offsets(None, places)  # noqa: SLF001  one request, in this generation
+                await coordinator._do_commit_offsets(None, places)  # noqa: SLF001  one request
             except kafka.KafkaError as e:
                 if not e.retriable:
                     raise

@@ -106,7 +106,7 @@ class Ownership:
         if self._unplaced:
             await self._place()
         if self._begun_anew:
-            await self.find(tuple(self._begun_anew))
+            await self.find(self._member.led(self._begun_anew))
 
     def deliver(self, polled: Mapping[int, Sequence[Any]]) -> None:
         """Records from the consumer."""
@@ -174,6 +174,9 @@ class Ownership:
             lane = self.lane(partition)
             lane.begin(committed or 0, known=committed is not None)
             self._member.seek(partition, lane.next)
+            self._member.resume(
+                partition
+            )  # as after a rebalance, also where a topic was made anew under a full lane
             gained.append(Gained(partition, lane.epoch, lane.next))
         self.changes.put_nowait(Assignment(gained=tuple(gained), lost=(), settled=_nothing_to_settle))
 

@@ -19,10 +19,13 @@ SESSION = (
 HEARTBEATS = (
     15  # per session; one lost packet, or a loop that is blocked for a while, must not cost the partitions
 )
+# Seconds between two heartbeats, however long the session: with one of them a member hears of a rebalance, and must then hand
+# over within what REBALANCE leaves.
+HEARTBEAT_MOST = 3.0
 # Seconds that a hand-over may take: the supervisor's 5 s for the work and 1 s for tasks that resist, and the commit.
 SETTLE = 8.0
 # Seconds that the group waits for a member before it goes on without it. It hears of a rebalance with its next
-# heartbeat (3 s at the most) and then hands over.
+# heartbeat and then hands over.
 REBALANCE = 15.0
 # Seconds. A join is answered when all have joined or REBALANCE is over, so it must be more; and well below a session,
 # so that a connection which has died silently is noticed and renewed before the session ends.
@@ -59,7 +62,7 @@ def consumer(session: float) -> dict[str, Any]:
         # We start at the earliest ourselves (`placing`): aiokafka would do so silently, and what was lost be counted by nobody.
         "auto_offset_reset": "none",
         "session_timeout_ms": ms(session),
-        "heartbeat_interval_ms": ms(session / HEARTBEATS),
+        "heartbeat_interval_ms": ms(min(session / HEARTBEATS, HEARTBEAT_MOST)),
         "rebalance_timeout_ms": ms(REBALANCE),
         # Never. It is for programs that work between two polls; ours does not, and is right to wait for a broker that is away.
         # aiokafka would leave the group then, and not join again before the next poll. A broken poller is seen by the watch.

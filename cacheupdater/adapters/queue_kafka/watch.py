@@ -85,7 +85,7 @@ class Watch:
     async def _places(self) -> dict[int, Place]:
         """And the lags, by the way."""
         places = {}
-        for partition, end in (await self._member.ends(self._owned.open)).items():
+        for partition, end in (await self._member.ends(self._member.led(self._owned.open))).items():
             lane = self._owned.lanes[partition]
             if not lane.open:
                 continue  # taken from us meanwhile

@@ -236,7 +236,7 @@ def test_a_member_without_a_name_has_no_impostor():
 
 
 def test_the_waits_fit_into_one_another():
-    for session in (6.0, settings.SESSION):
+    for session in (6.0, settings.SESSION, 300.0, 1800.0):
         given = settings.consumer(session)
         assert given["heartbeat_interval_ms"] * 3 <= given["session_timeout_ms"]
         notice = given["heartbeat_interval_ms"] / 1000

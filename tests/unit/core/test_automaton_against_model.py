@@ -15,6 +15,8 @@ from machine import apart
 BLOCKS = 40
 PER_BLOCK = 5_000
 
+pytestmark = pytest.mark.timeout(600)  # a block takes some 15 s of one core, and waits for it
+
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("block", range(BLOCKS))
