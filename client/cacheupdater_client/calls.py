@@ -5,6 +5,8 @@ Plain functions without I/O, so that the sync and the asyncio client differ in n
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cacheupdater_client.buffer import KeyEncoder
+    from cacheupdater_client.observe import Emitting
 
 TEXT, SHA = fence.INVALIDATE
 TIME = "return redis.call('TIME')"  # as a script it has a key, so that it finds the key's owner wherever its slot goes
@@ -29,6 +32,25 @@ def hints_for(encoder: KeyEncoder, emit: str | None, only: Sequence[str | bytes]
     prefixes = prefixes_of(only)
     url = target_of(emit)
     return NOWHERE if url is None else sender.target(url, prefixes).buffer(encoder)
+
+
+_told_later: ContextVar[type | None] = ContextVar("told_later", default=None)
+
+
+@contextmanager
+def told_later(cls: type) -> Iterator[None]:
+    """redis-py makes a client of `cls` and cannot hand `emit` on: whoever asked for it says then where hints go."""
+    before = _told_later.set(cls)
+    try:
+        yield
+    finally:
+        _told_later.reset(before)
+
+
+def tell(client: Emitting, emit: str | None, only: Sequence[str | bytes] | None) -> None:
+    """A client that was just made learns where its hints go, unless it will be told later: "auto" may be no target."""
+    if _told_later.get() is not type(client):
+        client.emit_to(hints_for(client.get_encoder(), emit, only))
 
 
 def names_of(encoder: KeyEncoder, keys: Iterable[object]) -> list[bytes]:

@@ -7,7 +7,7 @@ with each such answer. A write leaves a change, whatever its answer: a DEL that 
 the row has changed.
 
 Not in the table: what tells about a key and not about its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the
-ttl anyway), streams, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS).
+ttl anyway), streams, arrays, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS).
 Entries follow `COMMAND GETKEYS` of the server; a test compares them.
 """
 
@@ -29,13 +29,25 @@ class Rule(NamedTuple):
     numkeys: int = 0
     absent: _Absent | None = None  # None: no answer shows it
     each: bool = False  # one answer for each key
+    options: int = 0  # from this word on STORE turns the read into a write of the key behind it
 
     def keys_of(self, words: Sequence[object]) -> Sequence[object]:
         """The keys among the words of one command, its name included."""
+        if self.writes and self.options:
+            return _stored(words, self.options)
         if not self.numkeys:
             return words[self.keys]
-        first = self.numkeys + 1
-        return words[first : first + int(str(words[self.numkeys]))]
+        first, step = self.numkeys + 1, self.keys.step or 1
+        return words[first : first + step * int(str(words[self.numkeys])) : step]
+
+
+def _stored(words: Sequence[object], options: int) -> Sequence[object]:
+    places = range(options, len(words) - 1)
+    return [words[at + 1] for at in places if _text(words[at]) in {"STORE", "STOREDIST"}]
+
+
+def _text(word: object) -> str:
+    return (word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)).upper()
 
 
 def _is_none(reply: object) -> bool:
@@ -61,7 +73,7 @@ def _writes(names: str, keys: slice = _ONE, *, numkeys: int = 0) -> None:
     COMMANDS.update(dict.fromkeys(names.split(), Rule(writes=True, keys=keys, numkeys=numkeys)))
 
 
-_reads("GET GETEX", absent=_is_none)
+_reads("GET GETEX DIGEST", absent=_is_none)
 _reads("STRLEN HLEN LLEN SCARD ZCARD HGETALL HKEYS HVALS SMEMBERS", absent=_is_empty)
 _reads("HGET HMGET HGETEX HSTRLEN HRANDFIELD SRANDMEMBER ZRANDMEMBER")
 _reads("GETRANGE SUBSTR LINDEX LRANGE ZRANGE ZREVRANGE")
@@ -73,16 +85,21 @@ COMMANDS["MGET"] = Rule(writes=False, keys=_ALL, absent=_is_none, each=True)
 _reads("EXISTS", _ALL, absent=_is_empty)
 _reads("PFCOUNT SDIFF SINTER SUNION", _ALL)
 _reads("LCS", _TWO)
-_reads("SINTERCARD ZDIFF ZINTER ZUNION ZINTERCARD", numkeys=1)
+_reads("SINTERCARD SDIFFCARD SUNIONCARD ZDIFF ZINTER ZUNION ZINTERCARD", numkeys=1)
+COMMANDS["SORT"] = Rule(writes=False, keys=_ONE, options=2)
+COMMANDS["GEORADIUS"] = Rule(writes=False, keys=_ONE, options=6)
+COMMANDS["GEORADIUSBYMEMBER"] = Rule(writes=False, keys=_ONE, options=5)
 
-_writes("SET SETEX PSETEX SETNX GETSET GETDEL APPEND SETRANGE SETBIT BITFIELD")
-_writes("INCR INCRBY INCRBYFLOAT DECR DECRBY")
+_writes("SET SETEX PSETEX SETNX GETSET GETDEL DELEX APPEND SETRANGE SETBIT BITFIELD")
+_writes("INCR INCRBY INCRBYFLOAT INCREX DECR DECRBY")
 _writes("DEL UNLINK", _ALL)
 _writes("MSET MSETNX", _PAIRS)
-_writes("RENAME RENAMENX SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE", _TWO)
+_writes("MSETEX", _PAIRS, numkeys=1)
+_writes("RENAME RENAMENX SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE LMOVEM BLMOVEM", _TWO)
 _writes("COPY BITOP", _SECOND)
 _writes("RESTORE MOVE")
 _writes("HSET HMSET HSETNX HSETEX HINCRBY HINCRBYFLOAT HDEL HGETDEL")
+COMMANDS["HIMPORT SET"] = COMMANDS["HSET"]  # one word to redis-py
 _writes("LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LSET LREM LTRIM LINSERT")
 _writes("BLPOP BRPOP BZPOPMIN BZPOPMAX", _BUT_LAST)
 _writes("LMPOP ZMPOP", numkeys=1)
@@ -92,18 +109,17 @@ _writes("ZADD ZINCRBY ZREM ZREMRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYLEX ZPOPM
 _writes("ZRANGESTORE ZDIFFSTORE ZINTERSTORE ZUNIONSTORE GEOADD GEOSEARCHSTORE PFADD PFMERGE")
 
 
-def rule_of(name: object) -> Rule | None:
+def rule_of(words: Sequence[object]) -> Rule | None:
     """The rule of a command, however its name was written; None for a command that leaves no hints."""
-    rule = COMMANDS.get(name)
-    if rule is None:
-        text = name.decode("ascii", "replace") if isinstance(name, bytes) else str(name)
-        rule = COMMANDS.get(text.upper())
+    rule = COMMANDS.get(words[0]) or COMMANDS.get(_text(words[0]))
+    if rule is not None and rule.options and _stored(words, rule.options):
+        return rule._replace(writes=True)
     return rule
 
 
 def hints_of(words: Sequence[object], reply: object) -> Iterator[tuple[int, Sequence[object]]]:
     """Kind and keys of the hints that a command leaves which has returned `reply`."""
-    rule = rule_of(words[0])
+    rule = rule_of(words)
     if rule is None:
         return
     keys = rule.keys_of(words)

@@ -25,7 +25,7 @@ log = logging.getLogger("cacheupdater_client")
 
 Words: TypeAlias = "Sequence[object]"
 
-NOTHING_DONE = (WatchError, CrossSlotTransactionError)  # a transaction that ends so has changed nothing
+LOST_RACE = "Watched variable changed."  # redis-py's words for an EXEC that Redis has answered with nil
 
 
 class Hints(Protocol):
@@ -95,9 +95,21 @@ class EmittingPipeline:
             if at < len(replies):
                 returned(self._hints, words, replies[at])
 
-    def _may_be_done(self, queued: dict[int, Words]) -> None:
-        for words in queued.values():
-            interrupted(self._hints, words)
+    def _failed(self, queued: dict[int, Words], error: BaseException) -> None:
+        if not _nothing_done(error):
+            for words in queued.values():
+                interrupted(self._hints, words)
+
+
+def _nothing_done(error: BaseException) -> bool:
+    """Whether the transaction that ended so has surely changed nothing.
+
+    redis-py raises WatchError also where the connection was lost, perhaps after EXEC had run. Only the words differ;
+    should they change, too much is announced and not too little.
+    """
+    if isinstance(error, WatchError):
+        return str(error) == LOST_RACE
+    return isinstance(error, CrossSlotTransactionError)
 
 
 @cache
@@ -134,7 +146,7 @@ def returned(hints: Hints, words: Words, reply: object) -> None:
 def interrupted(hints: Hints, words: Words) -> None:
     """Redis may or may not have done it: what it would have written counts as changed."""
     try:
-        rule = rule_of(words[0])
+        rule = rule_of(words)
         if rule is not None and rule.writes:
             hints.add_all(CHANGE, rule.keys_of(words))
     except Exception:

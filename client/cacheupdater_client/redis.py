@@ -20,7 +20,6 @@ from redis.exceptions import NoScriptError, ResponseError
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
 from cacheupdater_client.observe import (
-    NOTHING_DONE,
     Emitting,
     EmittingPipeline,
     Words,
@@ -69,10 +68,8 @@ class ObservedQueue(EmittingPipeline):
         queued = self._taken()
         try:
             replies = plain.execute(*args, **options)
-        except NOTHING_DONE:
-            raise
-        except BaseException:  # some of it may have been done
-            self._may_be_done(queued)
+        except BaseException as e:  # some of it may have been done
+            self._failed(queued, e)
             raise
         self._done(queued, replies)
         return replies
@@ -143,7 +140,8 @@ class Observed(ObservedCommands, redis.Redis):
 
     def client(self) -> Any:
         """As redis-py's: a client of one connection; its hints go where these go."""
-        single: Any = super().client()
+        with calls.told_later(type(self)):
+            single: Any = super().client()
         single.emit_to(self._hints)
         return single
 
@@ -159,7 +157,7 @@ class Redis(Observed):
         self, *args: Any, emit: str | None = "auto", only: Sequence[str | bytes] | None = None, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        self.emit_to(calls.hints_for(self.get_encoder(), emit, only))
+        calls.tell(self, emit, only)
 
     @classmethod
     def from_url(
@@ -171,7 +169,8 @@ class Redis(Observed):
         **options: Any,
     ) -> Any:
         """As redis-py's."""
-        client: Any = super().from_url(url, **options)
+        with calls.told_later(cls):
+            client: Any = super().from_url(url, **options)
         client.emit_to(calls.hints_for(client.get_encoder(), emit, only))
         return client
 

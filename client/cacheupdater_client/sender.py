@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 from cacheupdater_client.buffer import Buffer, KeyEncoder
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.transports import Link, link_to
+from cacheupdater_client.wire import mailboxes_reborn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,6 +142,7 @@ class Sender:
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._hurried = False
         self._starting = _thread.allocate_lock()
+        self._naming = threading.RLock()  # a signal handler or a finalizer may make a client amid another's
         self._closing = threading.RLock()
         self._running = False
         self.stopping = False
@@ -153,7 +155,9 @@ class Sender:
         """The target of this URL, shared by all clients that name it. ValueError if it cannot be one."""
         found = self._known.get((url, only))
         if found is None:
-            found = self._known[url, only] = Target(url, only, self)
+            made = Target(url, only, self)  # outside the lock: it may have to import a transport
+            with self._naming:  # of those that were made at the same time all get the first
+                found = self._known.setdefault((url, only), made)
         return found
 
     def attend(self, target: Target) -> bool:
@@ -254,6 +258,7 @@ class Sender:
         """In a forked child: no thread, no lock in an unknown state, no hint of the parent."""
         targets = list(self._known.values())
         self._reset()
+        mailboxes_reborn()
         for target in targets:
             target.reborn()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from redis import sentinel
 
-from cacheupdater_client.calls import hints_for
+from cacheupdater_client import calls
 from cacheupdater_client.observe import Emitting
 from cacheupdater_client.redis import Redis
 
@@ -51,9 +51,11 @@ class EmittingSentinel:
         self, make: Any, service_name: str, redis_class: type | None, *args: Any, **options: Any
     ) -> Any:
         emit, only = options.pop("emit", self._emit), options.pop("only", self._only)
-        client = make(service_name, redis_class or self._clients, *args, **options)
+        cls = redis_class or self._clients
+        with calls.told_later(cls):
+            client = make(service_name, cls, *args, **options)
         if isinstance(client, Emitting):
-            client.emit_to(hints_for(client.get_encoder(), emit, only))
+            client.emit_to(calls.hints_for(client.get_encoder(), emit, only))
         return client
 
 

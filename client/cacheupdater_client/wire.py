@@ -237,6 +237,10 @@ class Mailbox:
         """The updater takes nothing more."""
         self.hello = None
 
+    def reborn(self) -> None:
+        """In a forked child: whoever takes frames does so in the parent."""
+        self.hello, self._frames = None, deque()
+
     def put(self, partition: int, pack: bytes) -> bool:
         """False if the mailbox is full or closed: try again later."""
         if self.hello is None or len(self._frames) >= MAILBOX_FRAMES:
@@ -269,3 +273,9 @@ _mailboxes: dict[str, Mailbox] = {}
 def mailbox(name: str) -> Mailbox:
     """The mailbox of this name. A process names few of them, in its configuration."""
     return _mailboxes.setdefault(name, Mailbox())
+
+
+def mailboxes_reborn() -> None:
+    """In a forked child: none has a reader."""
+    for box in _mailboxes.values():
+        box.reborn()

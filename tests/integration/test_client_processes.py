@@ -155,6 +155,30 @@ def test_fork_in_the_middle_delivers_parents_and_childs_hints_once(ear, redis_ur
     heard(ear, names("parent", "child0", "child1", "child2", "child3"))
 
 
+def test_fork_leaves_the_updater_of_the_parents_memory_to_the_parent(redis_url):
+    run(
+        """
+        from cacheupdater_client.wire import Hello, mailbox
+        box = mailbox('shop')
+        box.open(Hello(1, []))
+        r = Redis.from_url(redis_url, emit=emit)
+        r.get('p:parent')
+        cu.close()
+        pid = os.fork()
+        if not pid:
+            assert box.take() == []
+            r.get('p:child')
+            cu.close()
+            stats = cu.stats()
+            assert (stats['delivered'], stats['dropped']) == (0, {'closed': 1}), stats
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert cu.stats()['delivered'] == len(box.take()) == 1
+        """,
+        redis_url, "memory://shop",
+    )  # fmt: skip
+
+
 def test_fork_of_a_fork_delivers(ear, redis_url):
     run(
         """

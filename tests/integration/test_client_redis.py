@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 import redis.asyncio
 from client_story import Both, Ear, outcome
+from lossy_redis import LossyRedis
 from redis.exceptions import DataError, ResponseError, WatchError
 
 from cacheupdater_client import Redis, wrap
 from cacheupdater_client.asyncio import Redis as AsyncRedis
-from cacheupdater_client.commands import COMMANDS
+from cacheupdater_client.commands import COMMANDS, hints_of
 from cacheupdater_client.fence import floor_name
 from cacheupdater_client.wire import CHANGE, MISS, TOUCH
 
@@ -202,6 +204,22 @@ def test_reads_after_watch_leave_hints_at_once_and_a_lost_race_none(r, ear, redi
     other.close()
 
 
+@pytest.mark.parametrize("kind", [Redis, AsyncRedis])
+async def test_transaction_whose_answer_was_lost_after_watch_leaves_changes(kind, redis_url, ear):
+    with LossyRedis(redis_url, loses=b"EXEC") as lossy:
+        client = Both(kind.from_url(lossy.url, emit=ear.url))
+        pipe = client.pipeline()
+        await pipe.watch("w")
+        pipe.client.multi()
+        await pipe.set("w", 2)
+        with pytest.raises(WatchError):
+            await pipe.execute()
+        await client.aclose() if kind is AsyncRedis else client.client.close()
+    with redis.Redis.from_url(redis_url) as other:
+        assert other.get("w") == b"2"  # Redis had done it
+    assert ear.heard() == {(CHANGE, b"w"): 1}
+
+
 async def test_asyncio_reads_after_watch_leave_hints_at_once(ar, ear):
     async with ar.pipeline() as pipe:
         await pipe.watch("w")
@@ -382,6 +400,36 @@ def test_client_that_emits_nothing_is_plain(redis_url, ear, monkeypatch):
     assert ear.heard() == {}
 
 
+@pytest.mark.parametrize("cls", [Redis, AsyncRedis])
+async def test_environment_that_makes_no_sense_does_not_matter_to_a_client_that_is_told_where(
+    cls, ear, redis_url, monkeypatch
+):
+    monkeypatch.setenv("CACHEUPDATER_EMIT", "nonsense")
+    for emit in (ear.url, "none"):
+        client = cls.from_url(redis_url, emit=emit)
+        single = client.client()
+        await Both(single).get("a")
+        for each in (single, client):
+            await each.aclose() if cls is AsyncRedis else each.close()
+    assert ear.heard() == {(MISS, b"a"): 1}
+    with pytest.raises(ValueError, match="nonsense"):
+        cls.from_url(redis_url)
+
+
+def test_client_that_a_class_makes_for_itself_leaves_hints_too(ear, monkeypatch, redis_url):
+    class Pair(Redis):
+        def __init__(self, **options):
+            self.other = Redis(port=urlsplit(redis_url).port)
+            super().__init__(**options)
+
+    monkeypatch.setenv("CACHEUPDATER_EMIT", ear.url)
+    with Pair.from_url(redis_url, emit="none") as client:
+        client.get("a")
+        client.other.get("b")
+        client.other.close()
+    assert ear.heard() == {(MISS, b"b"): 1}
+
+
 def test_topic_that_is_no_address_is_refused_when_the_client_is_made():
     with pytest.raises(ValueError, match=r"kafka://host:9092"):
         Redis(emit="kafka://h/t")
@@ -491,7 +539,8 @@ async def test_random_program_gets_the_replies_of_redis_py(seed, redis_url, ear)
 EXAMPLES = {
     "BITFIELD": "k GET u8 0", "BITFIELD_RO": "k GET u8 0", "BITOP": "AND d a b", "BLMOVE": "a b LEFT RIGHT 1", "BLMPOP": "1 2 a b LEFT",
     "BLPOP": "a b 1", "BRPOP": "a b 1", "BZPOPMIN": "a b 1", "BZPOPMAX": "a b 1", "BRPOPLPUSH": "a b 1", "BZMPOP": "1 2 a b MIN",
-    "COPY": "a d", "EXISTS": "a b", "GEOADD": "k 1 1 m", "GEOSEARCH": "k FROMMEMBER m BYRADIUS 1 m", "GEORADIUS_RO": "k 1 1 1 m",
+    "COPY": "a d", "EXISTS": "a b", "GEOADD": "k 1 1 m", "GEOSEARCH": "k FROMMEMBER m BYRADIUS 1 m", "GEORADIUS_RO": "k 1 1 1 m", "GEORADIUS": "k 1 1 1 m", "MSETEX": "2 a 1 b 2",
+    "GEORADIUSBYMEMBER": "k m 1 m", "LMOVEM": "a b LEFT RIGHT", "BLMOVEM": "a b LEFT RIGHT 1", "SDIFFCARD": "2 a b", "SUNIONCARD": "2 a b",
     "GEORADIUSBYMEMBER_RO": "k m 1 m", "GEOSEARCHSTORE": "d a FROMMEMBER m BYRADIUS 1 m", "GEODIST": "k a b", "LCS": "a b", "LINSERT": "k BEFORE a b",
     "LMOVE": "a b LEFT RIGHT", "LMPOP": "2 a b LEFT", "MGET": "a b", "MSET": "a 1 b 2", "MSETNX": "a 1 b 2", "PFMERGE": "d a", "PFCOUNT": "a b",
     "RENAME": "a b", "RENAMENX": "a b", "RPOPLPUSH": "a b", "SDIFF": "a b", "SDIFFSTORE": "d a b", "SINTER": "a b", "SINTERCARD": "2 a b",
@@ -526,3 +575,41 @@ def test_commands_have_their_keys_where_the_server_sees_them(every_redis_url):
                 assert keys == expected, words
             compared += 1
     assert compared > 120
+
+
+STORING = [
+    "SORT k BY nosort STORE d",
+    "GEORADIUS k 1 1 1 m STORE d",
+    "GEORADIUS k 1 1 1 m COUNT 1 STOREDIST d",
+    "GEORADIUSBYMEMBER k store 1 m STORE d",
+]
+
+
+@pytest.mark.parametrize("command", STORING)
+def test_commands_that_may_store_write_only_where_the_server_sees_it(command, every_redis_url):
+    words = command.split()
+    assert [*hints_of(words, 0)] == [(CHANGE, ["d"])]
+    with redis.Redis.from_url(every_redis_url, decode_responses=True) as client:
+        assert client.execute_command("COMMAND GETKEYS", *words) == ["k", "d"]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "keys"),
+    [
+        ("delex", ["a"], "a"),
+        ("increx", ["a"], "a"),
+        ("msetex", [{"a": 1, "b": 2}], "ab"),
+        ("lmovem", ["a", "b"], "ab"),
+        ("blmovem", ["a", "b", 1], "ab"),
+        ("himport_set", ["a", "fields", [1]], "a"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Call to experimental")
+def test_write_that_newer_redis_knows_leaves_its_changes(method, arguments, keys, ear):
+    """No Redis here knows them all: the connection is lost, so each may have been done."""
+    client = Redis(port=1, emit=ear.url, retry=None)
+    if not hasattr(client, method):
+        pytest.skip(f"this redis-py has no {method}")
+    with pytest.raises(redis.ConnectionError):
+        getattr(client, method)(*arguments)
+    assert ear.heard() == {(CHANGE, key.encode()): 1 for key in keys}

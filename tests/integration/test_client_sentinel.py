@@ -75,6 +75,15 @@ async def test_emit_and_only_may_be_given_for_one_client(sentinel, ear, redis_se
         sentinel.master_for(redis_sentinels.name, only="p:")
 
 
+async def test_environment_that_makes_no_sense_does_not_matter_where_emit_is_given(
+    sentinel, redis_sentinels, monkeypatch
+):
+    monkeypatch.setenv("CACHEUPDATER_EMIT", "nonsense")
+    assert sentinel.master_for(redis_sentinels.name) is not None
+    with pytest.raises(ValueError, match="nonsense"):
+        sentinel.master_for(redis_sentinels.name, emit="auto")
+
+
 async def test_other_class_that_is_asked_for_is_what_one_gets(sentinel, ear, redis_sentinels):
     plain = redis.asyncio.Redis if isinstance(sentinel, AsyncSentinel) else redis.Redis
     client = sentinel.master_for(redis_sentinels.name, plain, decode_responses=True)

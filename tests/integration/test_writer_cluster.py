@@ -8,6 +8,7 @@ import random
 import time
 
 import pytest
+import redis
 import redis.asyncio
 from cluster_story import TTL_MS, entries, floor_of, keys_of, one_of_each, results, write
 from redis.crc import key_slot
@@ -24,6 +25,7 @@ from cacheupdater.core.answers import (
 )
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Entry
+from cacheupdater.testing.redis_server import RedisServer, version
 from cacheupdater_client import fence
 
 RESUMED_S = 10.0  # a death is noticed after one second, the vote takes another; the machine may be busy
@@ -405,6 +407,52 @@ async def test_one_seed_that_answers_is_enough(redis_cluster):
     keys = [*one_of_each(redis_cluster).values()]
     assert await write(writer, keys) == [WRITTEN] * 3
     await writer.close()
+
+
+@pytest.fixture
+def nameless(every_redis_server):
+    """A cluster of one node, which says "?" where it shall tell its name."""
+    if int(version(every_redis_server.executable).split(".")[0]) < 7:
+        pytest.skip("this Redis always tells its address")
+    options = ["--cluster-enabled", "yes", "--cluster-preferred-endpoint-type", "hostname"]
+    with RedisServer(every_redis_server.executable, options=options) as node:
+        with redis.Redis.from_url(node.url) as client:
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
+                time.sleep(0.01)
+        yield node
+
+
+async def test_a_node_without_a_name_is_found_where_it_was_asked(patient, nameless):
+    writer = writer_for(f"redis+cluster://127.0.0.1:{nameless.port}")
+    assert await results(writer, [b"k"]) == ["written"]
+    await writer.close()
+
+
+async def test_url_that_wants_text_for_others_does_not_matter(redis_cluster, patient):
+    writer = writer_for(f"{redis_cluster.url}?decode_responses=true")
+    assert await results(writer, [b"k"]) == ["written"]
+    await writer.invalidate([b"k"])
+    await writer.close()
+
+
+async def test_tokens_share_what_is_known_while_nothing_changes(writer):
+    """A cluster in trouble is asked four times a second, for as long as it lasts."""
+    for _ in range(5):
+        writer._slots.doubt()
+        writer._slots._again = 0.0
+        await writer.token()
+    assert len(writer._issued) == 5
+    assert len({id(each.view.owners) for each in writer._issued.values()}) == 1
+
+
+async def test_tokens_are_forgotten_when_every_fence_would_refuse_them(writer, monkeypatch):
+    loop = asyncio.get_running_loop()
+    old = await writer.token()
+    monkeypatch.setattr(loop, "time", lambda now=loop.time: now() + fence.LOAD_AGE_S)
+    new = await writer.token()
+    assert list(writer._issued) == [new]
+    assert await writer.write(old, entries([b"k"], b"v")) == [TOO_OLD]
 
 
 async def test_what_is_no_cluster_is_unavailable_and_says_why(redis_url):

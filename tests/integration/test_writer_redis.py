@@ -302,6 +302,13 @@ async def test_tls_url_speaks_tls_to_the_server(own_server):
     await writer.close()
 
 
+async def test_url_that_wants_text_for_others_does_not_matter(patient, every_redis_url):
+    writer = RedisWriter(f"{every_redis_url}?decode_responses=true")
+    assert await writer.write(await writer.token(), [Entry(b"k", b"v", 1000)]) == [WRITTEN]
+    await writer.invalidate([b"k"])
+    await writer.close()
+
+
 async def test_closed_writer_is_unavailable(writer):
     token = await writer.token()
     await writer.close()

@@ -128,6 +128,12 @@ async def test_user_and_password_are_for_the_primary_and_not_for_the_sentinels(p
     redis_sentinels.tell(primary, "ACL", "DELUSER", "updater")
 
 
+async def test_url_that_wants_text_for_others_does_not_matter(patient, redis_sentinels):
+    writer = writer_for(f"{redis_sentinels.url}?decode_responses=true")
+    assert await results(writer, [b"k"]) == ["written"]
+    await writer.close()
+
+
 @pytest.mark.parametrize(
     "url", ["redis+sentinel://x", "redis+sentinel://x/main/one", "redis+sentinel://x/m?no=1"]
 )

@@ -48,6 +48,7 @@ class Issued(NamedTuple):
     view: View
     tokens: Mapping[Member, int]
     refusals: Mapping[Member, str]  # nodes that gave none, and why
+    until: float  # then it is too old for every fence
 
     def way(self, entry: Entry) -> _Way | Answer:
         """Where this entry may be written, or why nowhere. A node that has the key no more will say so itself."""
@@ -90,10 +91,17 @@ class ClusterWriter:
         token = max(tokens.values())
         while token in self._issued:
             token += 1000
-        self._issued[token] = Issued(view, tokens, refusals)
-        if len(self._issued) > TOKENS_MAX:
-            del self._issued[next(iter(self._issued))]
+        self._forget(now := asyncio.get_running_loop().time())
+        self._issued[token] = Issued(view, tokens, refusals, now + fence.LOAD_AGE_S)
         return token
+
+    def _forget(self, now: float) -> None:
+        """What is too old, for each may keep a view of its own; and the oldest where there are too many."""
+        while self._issued:
+            oldest = next(iter(self._issued))
+            if self._issued[oldest].until > now and len(self._issued) < TOKENS_MAX:
+                break
+            del self._issued[oldest]
 
     async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:
         """One answer per entry. Too old is what the token is not, or no longer, good for."""

@@ -48,6 +48,7 @@ def connector(url: str) -> Callable[[], Any]:
         pool: Any = ConnectionPool.from_url(
             url, protocol=2, socket_timeout=None, socket_connect_timeout=CONNECT_TIMEOUT_S
         )
+        pool.connection_kwargs["decode_responses"] = False  # whatever the URL says: we read bytes
         pool.make_connection()
     except (ValueError, TypeError, redis_errors.RedisError) as e:
         raise Misconfigured(f"the Redis URL cannot be used: {e}") from e

@@ -118,9 +118,11 @@ class Slots:
         """A slot has another owner. Known at once for this slot; the rest is asked for."""
         place = self._place(error, said_by)
         self._aside.pop(key, None)
-        owners = self._owners.copy()
-        owners[error.slot_id] = self._member(place)
-        self._owners, self._hint, self._doubted = owners, place, True
+        member = self._member(place)
+        if self._owners[error.slot_id] is not member:
+            self._owners = self._owners.copy()
+            self._owners[error.slot_id] = member
+        self._hint, self._doubted = place, True
 
     def gone_ahead(self, key: bytes, error: redis_errors.AskError, said_by: Member) -> None:
         """This key is looked for elsewhere, while its slot is on the way there."""
@@ -186,9 +188,8 @@ class Slots:
         if isinstance(said, Exception):
             self._why = str(said)
             return []
-        # a node that does not know its own name leaves it out
         return [
-            (int(first), int(last), ((owner[0] or b"").decode() or place[0], int(owner[1])))
+            (int(first), int(last), (_named((owner[0] or b"").decode(), place), int(owner[1])))
             for first, last, owner, *_ in said
         ]
 
@@ -196,7 +197,9 @@ class Slots:
         owners: list[Member | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, place in ranges:
             owners[first : last + 1] = [self._member(place)] * (last + 1 - first)
-        self._owners, self._doubted = owners, None in owners
+        if owners != self._owners:  # tokens keep their lists, of 131 KB each: no new one for what is known
+            self._owners = owners
+        self._doubted = None in owners
         staying = View(owners, {key: member for key, (member, _) in self._aside.items()}).homes()
         for member in [each for each in self._members.values() if each not in staying]:
             del self._members[member.place]
@@ -212,8 +215,7 @@ class Slots:
 
     @staticmethod
     def _place(error: redis_errors.AskError, said_by: Member) -> Place:
-        """A node that does not know the other's name means: the same host as mine."""
-        return (error.host if error.host not in {"", "?"} else said_by.place[0]), error.port
+        return _named(error.host, said_by.place), error.port
 
     def _expire(self) -> None:
         now = self._now()
@@ -223,6 +225,11 @@ class Slots:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _named(host: str, said_by: Place) -> str:
+    """A node that does not know a name leaves it out or says "?": the same host as mine."""
+    return said_by[0] if host in {"", "?"} else host
 
 
 def _known(ranges: Sequence[tuple[int, int, Place]]) -> int:

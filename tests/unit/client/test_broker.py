@@ -59,6 +59,7 @@ def test_connection_without_options_is_plain():
 
 async def test_a_token_file_that_is_empty_for_a_moment_is_an_error_that_is_tried_again(tmp_path):
     """aiokafka ends its own task for metadata, silently and for ever, with anything but an OSError."""
+    pytest.importorskip("aiokafka")
     file = tmp_path / "token"
     file.write_text("first")
     wanted = broker.connection(broker.parse(f"{GOOD}?sasl=OAUTHBEARER&tls=true&token_file={file}"))

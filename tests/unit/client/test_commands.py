@@ -89,3 +89,13 @@ def test_write_of_several_keys_changes_each():
     assert hints("RENAME", "a", "b") == {(CHANGE, "a"), (CHANGE, "b")}
     assert hints("BITOP", "AND", "d", "a", "b") == {(CHANGE, "d")}
     assert hints("LMPOP", 2, "a", "b", "LEFT") == {(CHANGE, "a"), (CHANGE, "b")}
+    assert hints("MSETEX", 2, "a", 1, "b", 2, "EX", 5) == {(CHANGE, "a"), (CHANGE, "b")}
+
+
+@pytest.mark.parametrize(
+    "read", [("SORT", "k"), ("GEORADIUS", "k", 1, 1, 5, "km"), ("GEORADIUSBYMEMBER", "k", "store", 5, "km")]
+)
+def test_command_that_may_store_reads_its_key_or_writes_another(read):
+    assert hints(*read, reply=[]) == {(TOUCH, "k")}
+    assert hints(*read, b"store", "d", reply=0) == {(CHANGE, "d")}
+    assert hints(*read, "STORE", "store", reply=0) == {(CHANGE, "store")}

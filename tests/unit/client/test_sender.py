@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
 import redis
 from hint_server import HintServer
 
+from cacheupdater_client import transports
 from cacheupdater_client.sender import DRAIN_S, Sender
 from cacheupdater_client.wire import CHANGE, MISS, Hello, mailbox
 
@@ -87,6 +89,30 @@ def test_sender_has_one_thread_for_all_targets(buffer_to, tmp_path):
 def test_sender_shares_a_buffer_among_clients_of_one_target(buffer_to):
     assert buffer_to("memory://shared") is buffer_to("memory://shared")
     assert buffer_to("memory://shared") is not buffer_to("memory://shared", (b"p:",))
+
+
+def test_sender_has_one_target_for_clients_that_are_made_at_the_same_time(buffer_to, sender, monkeypatch):
+    amid = threading.Barrier(2)
+
+    class SlowLink(transports.MemoryLink):
+        def __init__(self, name):
+            amid.wait(5)  # both threads have found no target
+            super().__init__(name)
+
+    monkeypatch.setattr(transports, "MemoryLink", SlowLink)
+    with ThreadPoolExecutor(2) as pool:
+        buffers = list(pool.map(buffer_to, ["memory://nobody"] * 2))
+    for buffer in buffers:
+        buffer.touch("p:1")
+    assert sender.stats()["targets"]["memory://nobody"]["emitted"] == 2
+    assert buffer_to("memory://nobody") is buffers[0] is buffers[1]
+
+
+def test_sender_makes_targets_in_a_child_that_was_forked_while_another_thread_made_one(buffer_to, sender):
+    with ThreadPoolExecutor(1) as parent, ThreadPoolExecutor(1) as child:
+        parent.submit(sender._naming.acquire).result()
+        sender.reborn()
+        assert child.submit(buffer_to, "memory://nobody").result(5) is not None
 
 
 def test_sender_goes_on_when_one_target_is_down(buffer_to, tmp_path):

@@ -23,6 +23,12 @@ def test_auto_is_the_conventional_socket_where_it_exists(tmp_path):
     assert settings.target_of("auto") == f"unix://{tmp_path}/hints.sock"
 
 
+def test_auto_is_nothing_where_the_sockets_directory_cannot_be_looked_into(tmp_path, monkeypatch):
+    """A name that is too long stands for a closed directory, for nothing is closed to root: both are an OSError."""
+    monkeypatch.setattr(settings, "CONVENTIONAL_SOCKET", tmp_path / ("x" * 5000))
+    assert settings.target_of("auto") is None
+
+
 def test_auto_is_the_environments_choice_before_the_socket(tmp_path, monkeypatch):
     (tmp_path / "hints.sock").touch()
     monkeypatch.setenv("CACHEUPDATER_EMIT", "tcp://h:1")
