@@ -49,9 +49,9 @@ class PythonLoader:
         if not keys:
             return {}
         wanted = [key[0] for key in keys] if self._single else list(keys)
+        owners: dict[object, Captures] = dict(zip(wanted, keys, strict=True))  # now: the function may sort its list
         try:
-            answer = await self._in_time(wanted)
-            return self._checked(answer, dict(zip(wanted, keys, strict=True)))
+            return self._checked(await self._in_time(wanted), owners)
         except CacheUpdaterError:
             raise
         except Exception as e:  # noqa: BLE001  a user's function may raise anything
@@ -71,6 +71,8 @@ class PythonLoader:
             if not call.done():
                 call.add_done_callback(_forgotten)
                 call.cancel()
+        if call.cancelled():  # from within: to us that would look like the end of our own task
+            raise Faulty(f"{self._target} was cancelled by something that it waited for")
         if call.done():
             return call.result()
         raise Unavailable(f"{self._target} gave no answer within {self._deadline:.3g} s{busy}")

@@ -90,7 +90,9 @@ class Endings:
         self._report_ages(unit, now)
         if learned:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
-            self._teach(unit, dict(zip(learned, answers, strict=True)), now, stamps=said, absent=absent)
+            by_key = dict(zip(learned, answers, strict=True))
+            gone = [key for key in absent if by_key[key].result in FINISHING]  # not what the brake has kept
+            self._teach(unit, by_key, now, stamps=said, absent=gone)
         self._finish(unit, absent, now)
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:

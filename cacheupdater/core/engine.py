@@ -196,9 +196,15 @@ class Engine:
         """Redis has acknowledged these removals, or they must be asked for again."""
         self._removals.answered(invalidation, done=done)
 
+    def on_refused(self, invalidation: Invalidation) -> None:
+        """Redis answers, and does not want to remove one of these keys."""
+        given_up = self._removals.refused(invalidation)
+        self.tally.add("dropped", given_up, reason="quarantined")
+
     def leave(self) -> None:
         """The partition goes to another owner; nothing is asked afterwards."""
         self._policy.leave()
+        self._dedup.schedule.end()
 
     # --- hints ------------------------------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
 """Keys that must leave Redis because a change of theirs was dropped or quarantined: dropping never leaves an old value.
 
 The engine collects them, the partition asks Redis for them, and their packs are not done before Redis has
-acknowledged. Lives as long as its engine.
+acknowledged. A key that Redis itself refuses to remove (its floor holds another type) is given up, with a count. Lives as long as its engine.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,18 @@ if TYPE_CHECKING:
     from cacheupdater.core.cursors import Origin
 
 
+REFUSALS_MAX = (
+    5  # of one key, half a second apart: as often as a key may fail by itself before it is set aside
+)
+
+
 @dataclass(slots=True)
 class Invalidation:
     """One request to Redis; the origins are parallel to the keys and stay open meanwhile."""
 
     keys: list[bytes] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
+    refusals: int = 0  # of a single key
 
 
 class Removals:
@@ -29,6 +36,7 @@ class Removals:
     def __init__(self) -> None:
         self.open = 0  # keys that Redis has not acknowledged
         self._next = Invalidation()
+        self._apart: deque[Invalidation] = deque()  # what Redis has refused, in parts
 
     def ask(self, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
         """These shall go with the next request. Their origins are open already."""
@@ -38,6 +46,8 @@ class Removals:
 
     def take(self) -> Invalidation | None:
         """The next request, if there is anything in it."""
+        if self._apart:
+            return self._apart.popleft()
         if not self._next.keys:
             return None
         taken, self._next = self._next, Invalidation()
@@ -49,6 +59,24 @@ class Removals:
             self._next.keys += invalidation.keys
             self._next.origins += invalidation.origins
             return
+        self._close(invalidation)
+
+    def refused(self, invalidation: Invalidation) -> int:
+        """One key at least is at fault: its neighbours go apart. How many are given up, for none may pin the cursor."""
+        middle = len(invalidation.keys) // 2
+        if middle:
+            keys, origins = invalidation.keys, invalidation.origins
+            self._apart.append(Invalidation(keys[:middle], origins[:middle]))
+            self._apart.append(Invalidation(keys[middle:], origins[middle:]))
+            return 0
+        invalidation.refusals += 1
+        if invalidation.refusals < REFUSALS_MAX:
+            self._apart.append(invalidation)
+            return 0
+        self._close(invalidation)
+        return 1
+
+    def _close(self, invalidation: Invalidation) -> None:
         self.open -= len(invalidation.keys)
         for origin in invalidation.origins:
             origin.open -= 1

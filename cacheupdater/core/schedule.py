@@ -43,7 +43,7 @@ class Dropped(NamedTuple):
 class Lane:
     """The due keys of one namespace."""
 
-    __slots__ = ("namespace", "next_partial", "patient", "queues", "ready", "waiting")
+    __slots__ = ("claims", "namespace", "next_partial", "patient", "queues", "ready", "waiting")
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
@@ -51,6 +51,7 @@ class Lane:
         self.ready = 0  # live keys in the queues
         self.patient = 0  # those of them in the last one
         self.waiting = 0  # those and the delayed ones
+        self.claims = 0  # those of them that are a claim on the budget
         self.next_partial = 0.0
 
     @property
@@ -72,6 +73,7 @@ class Schedule:
         self._active: dict[Lane, None] = {}  # lanes with something ready, in the order of their turns
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
+        self._over = False
 
     def add(self, unit: Unit, now: float) -> None:
         """These keys are due from now on, or from their claim's `not_before`."""
@@ -101,6 +103,13 @@ class Schedule:
         self._count(lane, unit.claim, -1)
         if unit.ready:
             _count_ready(lane, unit.claim, -1)
+
+    def end(self) -> None:
+        """Another owner will read all of it again: what waits here is no claim on a budget that outlives us."""
+        self._over = True
+        for lane in self._lanes.values():
+            lane.namespace.cost.wait(-lane.claims)
+            lane.claims = 0
 
     def start(self, now: float) -> list[Unit]:
         """Every unit that can be paid for now, its seats taken over, not yet marked as running."""
@@ -156,7 +165,8 @@ class Schedule:
         """So many more keys are due (fewer, if negative). The patient are no claim on the budget."""
         lane.waiting += keys
         self.waiting += keys
-        if claim.urgency != PATIENT:
+        if claim.urgency != PATIENT and not self._over:
+            lane.claims += keys
             lane.namespace.cost.wait(keys)
 
     def _payable(self, lane: Lane, now: float) -> int:

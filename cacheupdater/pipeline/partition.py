@@ -228,8 +228,13 @@ class Partition:
             if self._may_say("", "removal"):
                 what = "removal of %d changed keys failed, will be tried again: %s"
                 log.warning(what, len(invalidation.keys), e)
-            await asyncio.sleep(INVALIDATE_AGAIN)
-            self.engine.on_invalidated(invalidation, done=False)
+            refused = isinstance(e, Faulty)
+            if not refused or len(invalidation.keys) == 1:
+                await asyncio.sleep(INVALIDATE_AGAIN)
+            if refused:
+                self.engine.on_refused(invalidation)
+            else:
+                self.engine.on_invalidated(invalidation, done=False)
         else:
             self._count_removals(invalidation.keys)
             self.engine.on_invalidated(invalidation, done=True)

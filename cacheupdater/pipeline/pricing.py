@@ -102,10 +102,10 @@ class Pricing:
         return policy
 
     def change(self, name: str, rate: float, burst: float, *, now: float) -> None:
-        """Another budget for this source."""
+        """Another budget for this source; one that no namespace uses has none to change."""
         if name in self._sharings:
             self._sharings[name].change(rate, burst, now=now)
-        else:
+        elif name in self._sources:
             self._portions.change(self._sources[name], rate, burst, now=now)
 
     async def run(self) -> None:

@@ -39,6 +39,7 @@ PROBE_EVERY = 1.0  # seconds between two looks at whether the workers are ready
 SIGNALLED = 128  # beyond it a shell tells which signal has ended a process
 CHUNK_BYTES = 64 * 1024  # of a worker's output, read at once
 LINE_BYTES = 1024  # of one line; the one that we wait for has less
+FAILED_EXIT = 70
 CONFIG_EXIT = 78  # what a worker says when starting it again cannot help
 
 
@@ -94,7 +95,11 @@ class Workers:
         clock, wait = asyncio.get_running_loop().time, AGAIN_FIRST_S
         while True:
             began = clock()
-            code = await worker.live(self._command, self._stop)
+            try:
+                code = await worker.live(self._command, self._stop)
+            except OSError as e:  # no room for another process just now: those that live shall live on
+                log.error("worker %d could not be started: %s", worker.number, e)  # noqa: TRY400  the message is the news
+                code = FAILED_EXIT
             if self._stop.is_set():
                 # one that our signal reached before it could hear signals had nothing to drain
                 return 0 if code == -signal.SIGTERM else code

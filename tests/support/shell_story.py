@@ -19,6 +19,7 @@ from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.policy import Fixed
+from cacheupdater.errors import Faulty
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.ports import Assignment, Gained
@@ -83,6 +84,7 @@ class Writer(MemoryWriter):
         super().__init__(server)
         self.tokens = 0
         self.invalidation_errors = []
+        self.refuses = None  # a key that it will not remove
         self.away = set()  # keys of a node that is not there
 
     async def write(self, token, entries):
@@ -98,6 +100,8 @@ class Writer(MemoryWriter):
     async def invalidate(self, keys):
         if self.invalidation_errors:
             raise self.invalidation_errors.pop(0)
+        if self.refuses in keys:
+            raise Faulty("Redis could not invalidate a key: WRONGTYPE")
         await super().invalidate(keys)
 
 

@@ -245,6 +245,9 @@ class SimMember:
         await self._ask()
         return {partition: self._group.starts[partition] for partition in partitions}
 
+    def led(self, partitions):
+        return list(partitions)
+
     async def ends(self, partitions):
         await self._ask()
         return {partition: len(self._group.logs[partition]) for partition in partitions}

@@ -198,3 +198,24 @@ async def test_load_of_nothing_calls_nobody(shop):
 def test_target_that_names_no_function_is_refused_with_the_reason(target, why):
     with pytest.raises(Misconfigured, match=why):
         PythonLoader(target, PRODUCT)
+
+
+@pytest.mark.parametrize("meddle", [list.sort, list.reverse, list.clear])
+async def test_function_that_changes_its_list_changes_no_owner(shop, meddle):
+    def load(ids):
+        asked = list(ids)
+        meddle(ids)
+        return {each: f"row {each}" for each in asked}
+
+    rows = await _loader(shop, load).load([(9,), (7,), (8,)])
+    assert rows == {(7,): "row 7", (8,): "row 8", (9,): "row 9"}
+
+
+async def test_function_that_is_cancelled_from_within_has_failed_like_any_other(shop):
+    async def load(ids):
+        shared = asyncio.get_running_loop().create_future()
+        shared.cancel()
+        return await shared
+
+    with pytest.raises(Faulty, match="cancelled by something that it waited for"):
+        await _loader(shop, load).load([(7,)])

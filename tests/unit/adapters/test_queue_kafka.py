@@ -21,7 +21,7 @@ from cacheupdater.adapters.queue_kafka.placing import Start, start
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.ports import Message
 from cacheupdater.testing.virtual_loop import run
-from cacheupdater_client import wire
+from cacheupdater_client import broker, wire
 
 # --- where to begin -------------------------------------------------------------------------------------
 
@@ -254,3 +254,17 @@ def test_two_queues_in_one_process_have_assignors_of_their_own():
     one.on_assignment(ConsumerProtocolMemberAssignment(0, [("hints", [1, 2])], b""))
     assert one.metadata(["hints"]).user_data
     assert not two.metadata(["hints"]).user_data
+
+
+async def test_a_token_file_that_is_empty_for_a_moment_is_an_error_that_is_tried_again(tmp_path):
+    """aiokafka ends its own task for metadata, silently and for ever, with anything but an OSError."""
+    file = tmp_path / "token"
+    file.write_text("first")
+    wanted = broker.connection(
+        broker.parse(f"kafka://a:9092/hints?sasl=OAUTHBEARER&tls=true&token_file={file}")
+    )
+    file.write_text("")
+    with pytest.raises(OSError, match="empty"):
+        await wanted["sasl_oauth_token_provider"].token()
+    file.write_text("second")
+    assert await wanted["sasl_oauth_token_provider"].token() == "second"

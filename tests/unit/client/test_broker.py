@@ -57,19 +57,6 @@ def test_connection_without_options_is_plain():
     assert wanted["security_protocol"] == "PLAINTEXT"
 
 
-async def test_a_token_file_that_is_empty_for_a_moment_is_an_error_that_is_tried_again(tmp_path):
-    """aiokafka ends its own task for metadata, silently and for ever, with anything but an OSError."""
-    pytest.importorskip("aiokafka")
-    file = tmp_path / "token"
-    file.write_text("first")
-    wanted = broker.connection(broker.parse(f"{GOOD}?sasl=OAUTHBEARER&tls=true&token_file={file}"))
-    file.write_text("")
-    with pytest.raises(OSError, match="empty"):
-        await wanted["sasl_oauth_token_provider"].token()
-    file.write_text("second")
-    assert await wanted["sasl_oauth_token_provider"].token() == "second"
-
-
 def test_password_is_the_text_of_its_file_without_its_line_end(tmp_path):
     file = tmp_path / "password"
     file.write_text("s3 cret\n")

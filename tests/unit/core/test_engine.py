@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from engine_story import Story, namespace, plenty
 
-from cacheupdater.core.answers import TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
+from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.policy import Fixed
@@ -220,12 +220,14 @@ class Picky(Fixed):
     def __init__(self):
         self.asks = ()
         self.loaded = []
+        self.absent = []
 
     def on_hints(self, keys, counts, now):
         return [key for key in keys if key != B]
 
     def on_loaded(self, loaded, now):
         self.loaded += zip(loaded.keys, loaded.changed, strict=True)
+        self.absent += loaded.absent
 
     def tick(self, now):
         asks, self.asks = self.asks, ()
@@ -247,6 +249,29 @@ def test_policy_learns_what_changed_of_the_keys_that_were_written():
     story.engine.on_answers(story.start(0.0), [Answer(Result.WRITTEN), WRONG_TYPE, UNCHANGED], 0.1)
 
     assert policy.loaded == [(A, True), (b"p:4", False)]
+
+
+def test_policy_does_not_hear_that_a_row_is_gone_whose_value_the_brake_has_kept():
+    policy = Picky()
+    story = Story(policy=policy)
+    story.touch(A, C, b"p:4", at=0.0)
+    answers = [Answer(Result.WRITTEN), BRAKED, Answer(Result.WRITTEN)]
+    story.engine.on_answers(story.start(0.0), answers, 0.1, absent=[C, b"p:4"])
+
+    assert policy.absent == [b"p:4"]
+
+
+def test_what_waits_where_a_partition_has_left_is_no_claim_on_the_budget():
+    source = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=5)
+    story = Story(namespace(source=source))
+    story.miss(*(b"p:%d" % n for n in range(50)), at=0.0)
+    running = story.start(1.0)
+    story.change(*running.keys, at=1.0)
+    assert source.due == 49
+    story.engine.leave()
+    assert source.due == 0
+    story.fail(running, 1.1, own=False)  # by a loader that has ignored its end
+    assert source.due == 0
 
 
 def test_cursor_does_not_pass_a_hint_that_merged_into_a_refresh_nobody_asked_for():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine_story import Story, namespace
 
 from cacheupdater.core.answers import Result
+from cacheupdater.core.removals import REFUSALS_MAX
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 
@@ -60,3 +61,26 @@ def test_quarantined_change_takes_its_tail_along():
     story.engine.on_invalidated(invalidation, done=True)
     assert story.done == 2
     assert story.engine.pending == 0
+
+
+def test_a_key_that_redis_refuses_goes_apart_and_is_given_up_at_last():
+    story = Story(max_attempts=1)
+    keys = [b"p:%d" % n for n in range(8)]
+    story.touch(*keys, at=0.0)
+    for unit in story.step(0.0).units:
+        story.end(unit, 0.0, Result.FAILED)
+    story.change(*keys, at=1.0)
+    given_up = story.count("dropped", "quarantined")
+    removed, asked = [], 0
+    while (invalidation := story.step(1.0).invalidation) is not None:
+        asked += 1
+        if keys[3] in invalidation.keys:
+            story.engine.on_refused(invalidation)
+        else:
+            removed += invalidation.keys
+            story.engine.on_invalidated(invalidation, done=True)
+
+    assert sorted(removed) == sorted(set(keys) - {keys[3]})
+    assert asked == 2 * 3 + REFUSALS_MAX  # it is halved three times
+    assert story.count("dropped", "quarantined") == given_up + 1
+    assert (story.done, story.engine.pending) == (2, 0)

@@ -8,7 +8,9 @@ from engine_story import namespace, plenty
 from shell_story import GARBAGE, Rows, Shell, Turns, in_virtual_time
 
 from cacheupdater.core.budget import Source
+from cacheupdater.core.removals import REFUSALS_MAX
 from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.pipeline.partition import INVALIDATE_AGAIN
 from cacheupdater.testing import virtual_loop
 
 
@@ -160,6 +162,24 @@ async def test_an_invalidation_that_redis_does_not_acknowledge_is_asked_for_agai
         await asyncio.sleep(0.3)
         assert (shell.redis.get(b"p:1"), shell.queue.commits) == (None, [(0, 1, 1)])
         assert shell.observer.total("invalidations", label="p") == 1
+
+
+@in_virtual_time
+async def test_a_removal_that_redis_refuses_for_ever_pins_no_cursor():
+    """As where the key's floor holds a list. Others that are removed at the same time are not kept waiting."""
+    shell = Shell(max_attempts=1)
+    for n in range(4):
+        shell.redis.set(b"p:%d" % n, b'"old"')
+    shell.tables["p"].error = Faulty("division by zero")
+    shell.writer.refuses = b"p:2"
+    async with shell.partition():
+        shell.queue.change(*(b"p:%d" % n for n in range(4)))
+        await asyncio.sleep(1.5)
+        assert [shell.redis.get(b"p:%d" % n) for n in range(4)] == [None, None, b'"old"', None]
+        assert shell.queue.commits == []
+        await asyncio.sleep(REFUSALS_MAX * INVALIDATE_AGAIN)
+        assert shell.queue.commits == [(0, 1, 1)]
+        assert shell.observer.total("invalidations", label="p") == 3
 
 
 # --- the queue ------------------------------------------------------------------------------------------

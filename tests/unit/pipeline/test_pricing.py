@@ -75,3 +75,12 @@ async def test_partition_that_comes_back_late_is_learned_anew():
     (again,) = shop.gain(0)
     assert again is not first
     assert len(again.table) == 0
+
+
+@in_virtual_time
+async def test_budget_of_a_source_that_nobody_uses_may_change_too():
+    shop = Shop()
+    shop.pricing.change("spare", 10.0, 10.0, now=now())
+    shop.pricing.change("db", 7.0, 7.0, now=now())
+    shop.gain(0, 1, 2, 3)
+    assert shop.market.source.bucket.rate == 7.0
