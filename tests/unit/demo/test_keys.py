@@ -30,7 +30,8 @@ CHILD = textwrap.dedent("""
             print("typed", typed, flush=True)
             if "+" in typed:
                 raise SystemExit(3)
-            time.sleep(60)
+            while True:  # a signal that comes just before one long sleep would wait for its end
+                time.sleep(0.01)
     except KeyboardInterrupt:
         raise SystemExit(130)
 """)
