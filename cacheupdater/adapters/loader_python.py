@@ -49,7 +49,7 @@ class PythonLoader:
         if not keys:
             return {}
         wanted = [key[0] for key in keys] if self._single else list(keys)
-        # now: the function may sort its list
+        # before the call, for the function may sort its list
         owners: dict[object, Captures] = dict(zip(wanted, keys, strict=True))
         try:
             return self._checked(await self._in_time(wanted), owners)

@@ -1,7 +1,8 @@
 """Keys that must leave Redis because a change of theirs was dropped or quarantined: dropping never leaves an old value.
 
 The engine collects them, the partition asks Redis for them, and their packs are not done before Redis has
-acknowledged. A key that Redis itself refuses to remove (its floor holds another type) is given up, with a count. Lives as long as its engine.
+acknowledged. A key that Redis itself refuses to remove (its floor holds another type) is given up in the end, with a
+count. Lives as long as its engine.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from cacheupdater.core.cursors import Origin
 
 
-REFUSALS_MAX = (
-    5  # of one key, half a second apart: as often as a key may fail by itself before it is set aside
-)
+# Of one key, half a second apart: as often as a key may fail by itself before it is set aside.
+REFUSALS_MAX = 5
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ PROBE_EVERY = 1.0  # seconds between two looks at whether the workers are ready
 SIGNALLED = 128  # beyond it a shell tells which signal has ended a process
 CHUNK_BYTES = 64 * 1024  # of a worker's output, read at once
 LINE_BYTES = 1024  # of one line; the one that we wait for has less
-FAILED_EXIT = 70
+FAILED_EXIT = 70  # what counts as the end of one that could not be started
 CONFIG_EXIT = 78  # what a worker says when starting it again cannot help
 
 

@@ -174,9 +174,8 @@ class Ownership:
             lane = self.lane(partition)
             lane.begin(committed or 0, known=committed is not None)
             self._member.seek(partition, lane.next)
-            self._member.resume(
-                partition
-            )  # as after a rebalance, also where a topic was made anew under a full lane
+            # After a rebalance it is read anyway. Where a topic was made anew under a full lane, it was held back.
+            self._member.resume(partition)
             gained.append(Gained(partition, lane.epoch, lane.next))
         self.changes.put_nowait(Assignment(gained=tuple(gained), lost=(), settled=_nothing_to_settle))
 
