@@ -42,6 +42,7 @@ from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.policy import Fixed
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.ports import Entry, Gained
@@ -140,7 +141,9 @@ class Whole:
         self.partition = Partition(
             Gained(0, 0, 0),
             self.engine,
-            around=Surroundings(self.queue, recipes, self.writer, self.observer, random.random),
+            around=Surroundings(
+                self.queue, recipes, self.writer, self.observer, random.random, Notices(time.monotonic)
+            ),
             stir_all=self.stirred,
         )
         self.packs_put, self.drained, self.running = 0, asyncio.Event(), None

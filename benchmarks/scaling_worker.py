@@ -32,6 +32,7 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.price import Market, Price
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater_client import broker, wire
@@ -84,7 +85,7 @@ def idle(bootstrap, topic, partitions, seconds):
 
 async def _idle(url, partitions, seconds):
     queue = KafkaQueue(broker.parse(url), group="idle", observer=SILENT)
-    around = Surroundings(queue, {}, None, SILENT, random.random)
+    around = Surroundings(queue, {}, None, SILENT, random.random, Notices(time.monotonic))
 
     def make(gained, stir_all):
         engine = Engine(Keyspace([]), Fixed(), limits=Limits(), random=random.random, offset=gained.offset)

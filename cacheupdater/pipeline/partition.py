@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.removals import Invalidation
+    from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
 
@@ -60,6 +61,7 @@ class Surroundings:
     writer: Writer  # for invalidations, whatever the namespace
     observer: Observer
     random: Callable[[], float]
+    notices: Notices
 
     @cached_property
     def keyspace(self) -> Keyspace[Namespace]:

@@ -21,6 +21,7 @@ from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.price.report import plain
 from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.service.doors import door_for
@@ -70,7 +71,10 @@ class Service:
             recipes = {each: parts.recipe(each.name) for each in namespaces}
             door = door_for(self._config, keyspace.prefixes, self._observer)
             stack.push_async_callback(door.queue.close)
-            around = Surroundings(door.queue, recipes, parts.writer(), self._observer, random.random)
+            notices = Notices(asyncio.get_running_loop().time)
+            around = Surroundings(
+                door.queue, recipes, parts.writer(), self._observer, random=random.random, notices=notices
+            )
             pricing = self._pricing = parts.pricing(namespaces, self._observer)
             supervisor = Supervisor(
                 door.queue,

@@ -20,6 +20,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.policy import Fixed
 from cacheupdater.errors import Faulty
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.ports import Assignment, Gained
@@ -166,7 +167,9 @@ class Shell:
             each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=300.0)
             for each in self.namespaces
         }
-        around = Surroundings(self.queue, recipes, self.writer, self.observer, random=lambda: 0.5)
+        around = Surroundings(
+            self.queue, recipes, self.writer, self.observer, random=lambda: 0.5, notices=Notices(lambda: 0.0)
+        )
         engine = Engine(
             keyspace, Fixed(), limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset
         )

@@ -14,6 +14,7 @@ from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.price import Market, Price
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
@@ -117,7 +118,9 @@ class Updater:
             for each in self.namespaces
         }
         self.observer = RecordingObserver()
-        self.around = Surroundings(self.consumer, recipes, writer, self.observer, world.random.random)
+        self.around = Surroundings(
+            self.consumer, recipes, writer, self.observer, world.random.random, Notices(lambda: 0.0)
+        )
         self.supervisor = Supervisor(self.consumer, self._make)
         world.plant.supervisor(self.supervisor)
         self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])

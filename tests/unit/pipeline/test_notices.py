@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+
 from cacheupdater.pipeline.notices import REPEAT_S, STANDING_MAX, Notices
 
 
