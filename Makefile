@@ -25,6 +25,7 @@ help: ## what there is
 	@echo
 	@echo "  DURATION=30     seconds that the demonstration measures"
 	@echo "  SECONDS=600     seconds that each lane of freshness-live is measured"
+	@echo '  ONLY="p1 p5"    benchmarks to run, all for none'
 	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
 
 demo: $(DEMO) ## see it work: a shop, a Redis, four applications, half a minute
@@ -45,8 +46,8 @@ lint: $(DEV) ## style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(DEV) ## the hot paths against their goals; also into build/bench.json
-	$(BIN)/python benchmarks/run.py
+bench: $(DEV) ## the hot paths against their goals; AGAINST=REV: against that commit, by turns
+	$(BIN)/python benchmarks/$(if $(AGAINST),against.py $(AGAINST),run.py) $(ONLY)
 
 freshness: $(DEV) ## stale reads for the rows they cost, all policies, simulated; half an hour; writes the results page
 	cd benchmarks && ../$(BIN)/python -m freshness.run --seeds $(SEEDS) $(if $(QUICK),--quick) $(if $(TRACES),--traces $(abspath $(TRACES)))

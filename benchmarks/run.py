@@ -4,48 +4,59 @@
     python benchmarks/run.py p5 scaling # some
 
 Prints the table as it goes and replaces its rows in build/bench.json. Goals that are not met are shown, not hidden;
-the exit code stays 0, for a busy machine is no fault of the code.
+the exit code stays 0, for a busy machine is no fault of the code. `against.py` runs the same benchmarks on two commits.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import table
 
-HERE = Path(__file__).parent
+TREE = Path(__file__).parent.parent
 SCRIPTS = ("[fp][0-9]*.py", "scaling.py")
 TIMEOUT_S = 1200  # one benchmark; each is written to end within two minutes, `scaling` within five, on a quiet machine
 
 
-def main(wanted: list[str]) -> int:
-    """Runs them one after the other: they measure CPU and memory, so nothing runs beside them."""
-    scripts = [
+def scripts(tree: Path, wanted: list[str]) -> list[Path]:
+    """The tree's benchmarks of these names, all for none, in the order in which they run."""
+    return [
         each
         for pattern in SCRIPTS
-        for each in sorted(HERE.glob(pattern))
+        for each in sorted((tree / "benchmarks").glob(pattern))
         if not wanted or any(f"{each.stem}_".startswith(f"{name.lower()}_") for name in wanted)
     ]
-    if not scripts:
-        print(
-            f"no benchmark of that name; there are {[each.stem for each in sorted(HERE.glob('p[0-9]*.py'))]}"
-        )
+
+
+def rows_of(script: Path) -> list[dict[str, object]]:
+    """What this benchmark measures of the tree in which it lies, whatever package is installed."""
+    tree = script.parent.parent
+    code = f"import json, {script.stem} as it; print(json.dumps(it.run()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=script.parent,
+        env={**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'client'}"},  # noqa: TID251  handed on, not read
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(wanted: list[str]) -> int:
+    """Runs them one after the other: they measure CPU and memory, so nothing runs beside them."""
+    chosen = scripts(TREE, wanted)
+    if not chosen:
+        print(f"no benchmark of that name; there are {[each.stem for each in scripts(TREE, [])]}")
         return 2
-    for script in scripts:
+    for script in chosen:
         print(f"-- {script.stem}", flush=True)
-        code = f"import json, {script.stem} as it; print(json.dumps(it.run()))"
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=HERE,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
-        rows = json.loads(done.stdout.splitlines()[-1])
+        rows = rows_of(script)
         table.show(rows)
         table.keep(rows)
     return 0
