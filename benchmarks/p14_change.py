@@ -1,0 +1,180 @@
+"""P14: how long an announced change takes from `invalidate` to the fresh value in Redis, beside ordinary reads.
+
+A real updater process (`cacheupdater run`) between a real PostgreSQL and a real Redis, with the README's budget of 500
+rows a second and the policy that learns. One application reads 500 times a second through our client; ten times a
+second it writes a new price, commits, and calls `invalidate`. The clock starts before that call and stops when Redis
+has the new price, which is looked for every quarter of a millisecond. By turns with these probes the bare path is
+measured for another key: the same `invalidate` as a script call, one SELECT, one fenced write, by hand in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import asyncpg
+import redis
+import rig
+from table import row
+
+from cacheupdater_client import Redis, close, fence, stats
+
+PROBES = 250
+READS_S = 0.002  # between two reads: 500 a second
+PROBE_S = 0.1  # between two changes
+LOOK_S = 0.000_25  # between two looks for the fresh value
+LOST_S = 5.0
+WARM_S = 3.0
+KEYS = 100
+GOALS_MS = (5.0, 15.0)
+
+CONFIG = """
+version: 1
+listen: ["{listen}"]
+queue: {{url: "memory://"}}
+cache: {{url: "{cache}"}}
+sources:
+  main: {{url: "{postgres}", budget: 500/s, pool_size: 4}}
+namespaces:
+  item:
+    key: "item:{{id:int}}"
+    load: {{source: main, sql: "SELECT id, name, price FROM items WHERE id IN :id"}}
+"""
+
+
+class Shop:
+    """The application: it reads, changes prices and says so."""
+
+    def __init__(self, postgres, cache, address):
+        self.runner = asyncio.Runner()
+        self.database = self.runner.run(asyncpg.connect(postgres.replace("+asyncpg", "")))
+        self.cache = Redis.from_url(cache, emit=address)
+        self.plain = redis.Redis.from_url(cache)
+        self.rng = random.Random(14)
+        self.price = 10_000
+        self.due = time.perf_counter()
+
+    def read(self):
+        """Whatever reads are due by now."""
+        while self.due <= time.perf_counter():
+            self.due += READS_S
+            self.cache.get(f"item:{self.rng.randrange(1, KEYS + 1)}")
+
+    def rest(self, seconds):
+        """Only reads for so long."""
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            self.read()
+            time.sleep(LOOK_S)
+
+    def change(self):
+        """A new price, committed: the key and the price."""
+        self.price += 1
+        number = self.rng.randrange(1, KEYS + 1)
+        statement = self.database.execute("UPDATE items SET price = $1 WHERE id = $2", self.price, number)
+        self.runner.run(statement)
+        return number, self.price
+
+    def probe(self):
+        """Seconds from `invalidate` to the fresh value; infinite where it never comes."""
+        number, price = self.change()
+        key = f"item:{number}"
+        began = time.perf_counter()
+        self.cache.invalidate(key)
+        while (took := time.perf_counter() - began) < LOST_S:
+            value = self.plain.get(key)
+            if value is not None and json.loads(value)["price"] == price:
+                return took
+            self.read()
+            time.sleep(LOOK_S)
+        return float("inf")
+
+    def bare(self):
+        """The same by hand, with nothing in between."""
+        number, price = self.change()
+        key = b"item:%d" % number
+        began = time.perf_counter()
+        self.plain.evalsha(fence.INVALIDATE.sha, *fence.invalidate_args([key]))
+        token = fence.token_of(*self.plain.time())
+        found = self.runner.run(
+            self.database.fetchrow("SELECT id, name, price FROM items WHERE id = $1", number)
+        )
+        entries = [(key, json.dumps(dict(found)).encode(), 300_000)]
+        written = self.plain.evalsha(fence.COMMIT.sha, *fence.commit_args(token, entries))
+        took = time.perf_counter() - began
+        assert written == [fence.WRITTEN], written
+        assert found["price"] == price
+        return took
+
+    def measure(self):
+        """Both paths by turns."""
+        for script in (fence.INVALIDATE, fence.COMMIT):
+            self.plain.script_load(script.text)
+        self.rest(WARM_S)
+        probed, bare = [], []
+        for _ in range(PROBES):
+            probed.append(self.probe())
+            self.rest(PROBE_S / 2)
+            bare.append(self.bare())
+            self.rest(PROBE_S / 2)
+        return probed, bare
+
+    def close(self):
+        self.runner.run(self.database.close())
+        self.runner.close()
+        close()
+
+
+def measure(postgres, cache, folder):
+    address = f"unix://{folder}/hints.sock"
+    config = Path(folder, "cacheupdater.yaml")
+    config.write_text(CONFIG.format(listen=address, cache=cache, postgres=postgres))
+    updater = subprocess.Popen(
+        [sys.executable, "-m", "cacheupdater", "run", "-c", str(config), "--log-level", "error"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    rig.pin(0)  # we are the application and share the servers' core; the updater has its own
+    try:
+        assert updater.stdout.readline().startswith("ready"), "the updater does not start"
+        shop = Shop(postgres, cache, address)
+        try:
+            return shop.measure()
+        finally:
+            shop.close()
+            assert stats()["delivered"] > 0, stats()
+    finally:
+        updater.send_signal(signal.SIGTERM)
+        updater.wait(15)
+
+
+def percentile(took, share):
+    return sorted(took)[int((len(took) - 1) * share)] * 1000
+
+
+def run():
+    """The rows for `build/bench.json`."""
+    with rig.servers() as (postgres, cache), tempfile.TemporaryDirectory() as folder:
+        probed, bare = measure(postgres, cache, folder)
+    method = (
+        f"ms from invalidate to the fresh value, {PROBES} changes beside {1 / READS_S:.0f} reads/s of {KEYS} keys, "
+        f"budget 500/s; the slowest {max(probed) * 1000:.1f}"
+    )
+    rows = []
+    for name, share, goal in zip(("p50", "p99"), (0.5, 0.99), GOALS_MS, strict=True):
+        rows.append(row(f"P14-{name}", percentile(probed, share), goal, method=method))
+        how = "ms of invalidate, SELECT and fenced write by hand, by turns with the probes"
+        rows.append(row(f"P14-bare-{name}", percentile(bare, share), None, method=how))
+    return rows
+
+
+if __name__ == "__main__":
+    for each in run():
+        print(each)
