@@ -42,6 +42,7 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.intake import take_in
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import COMMIT_EVERY
 from cacheupdater.ports import Message
 from cacheupdater.testing import kafka_topics
@@ -113,7 +114,9 @@ class Ours:
     async def read(self, group, owned, *, between=nothing, session=SESSION):
         """One pass over so many partitions; seconds of CPU. Asks `between` to wait for the others of the group: when the
         partitions are ours, and when they are read."""
-        queue = KafkaQueue(self.address, group=group, session=session, observer=SILENT)
+        queue = KafkaQueue(
+            self.address, group=group, session=session, observer=SILENT, notices=Notices(lambda: 0.0)
+        )
         await queue.start()
         gained, mine = asyncio.Event(), {}
         following = asyncio.ensure_future(self._follow(queue, mine, gained, owned))

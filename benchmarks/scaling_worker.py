@@ -84,7 +84,7 @@ def idle(bootstrap, topic, partitions, seconds):
 
 
 async def _idle(url, partitions, seconds):
-    queue = KafkaQueue(broker.parse(url), group="idle", observer=SILENT)
+    queue = KafkaQueue(broker.parse(url), group="idle", observer=SILENT, notices=Notices(lambda: 0.0))
     around = Surroundings(queue, {}, None, SILENT, random.random, Notices(time.monotonic))
 
     def make(gained, stir_all):

@@ -15,6 +15,7 @@ from cacheupdater.core.keyspace import Captures
 
 if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer
+    from cacheupdater.core.events import QueueEvent
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.price.shares import Owner
 
@@ -169,6 +170,18 @@ class State(Protocol):
 
     def set_aside(self) -> str:
         """Keep what cannot be read from being written over; says where it is now. Raises Unavailable."""
+        ...
+
+
+class Troubles(Protocol):
+    """Told of what lasts, as often as it is met; people read of its beginning and its end."""
+
+    def trouble(self, event: QueueEvent, subject: str, text: str) -> None:
+        """It has begun, or it goes on."""
+        ...
+
+    def over(self, event: QueueEvent, subject: str) -> None:
+        """It has ended, if it ever began."""
         ...
 
 

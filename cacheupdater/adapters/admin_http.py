@@ -26,10 +26,13 @@ from urllib.parse import urlsplit
 from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     Metrics: TypeAlias = Callable[[str], tuple[bytes, str]]  # Accept header -> page and content type
     Conditions: TypeAlias = Callable[[], Mapping[str, bool]]  # named conditions; ready when all are true
+    Warnings: TypeAlias = Callable[
+        [], Sequence[object]
+    ]  # what is wrong though it may be ready, as JSON can say it
     Pages: TypeAlias = Mapping[
         str, Callable[[], Awaitable[Mapping[str, object]]]
     ]  # path -> what JSON can say
@@ -62,7 +65,13 @@ class AdminServer:
     """All pages on one address."""
 
     def __init__(
-        self, listen: str, *, metrics: Metrics, ready: Conditions, pages: Pages | None = None
+        self,
+        listen: str,
+        *,
+        metrics: Metrics,
+        ready: Conditions,
+        warnings: Warnings = tuple,
+        pages: Pages | None = None,
     ) -> None:
         """`listen` is host:port; with port 0 the system chooses one, see `port` after `start`. Or unix:///path, for a
         worker whose pages its parent collects."""
@@ -70,6 +79,7 @@ class AdminServer:
         self.host, self.port = ("localhost", 0) if self._path else _host_and_port(listen)
         self._metrics = metrics
         self._ready = ready
+        self._warnings = warnings
         self._pages = pages or {}
         # Of a page that is only for this machine, a foreign name in Host means that a browser was tricked into
         # asking (DNS rebinding). On other addresses the names under which pods are asked cannot be known here.
@@ -165,7 +175,8 @@ class AdminServer:
     def _readiness(self) -> _Answer:
         conditions = dict(self._ready())
         ready = all(conditions.values())
-        body = json.dumps({"ready": ready, "conditions": conditions}).encode()
+        said = {"ready": ready, "conditions": conditions, "warnings": list(self._warnings())}
+        body = json.dumps(said).encode()
         return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, body, _JSON)
 
 

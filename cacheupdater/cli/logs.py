@@ -16,6 +16,7 @@ from cacheupdater.config.secrets import redact
 from cacheupdater.config.units import printable
 
 _OURS = "cacheupdater"
+_FIELDS = ("event", "subject", "state", "seconds", "times", "keys")  # of `pipeline.notices`
 _TEXT_MAX = 16_384  # characters of one message or traceback: collectors cut longer lines in two
 
 
@@ -38,6 +39,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _clean(record.getMessage()),
+            **{name: vars(record)[name] for name in _FIELDS if name in vars(record)},
         }
         if record.exc_info:
             line["exception"] = _clean(self.formatException(record.exc_info))

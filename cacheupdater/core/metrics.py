@@ -36,6 +36,7 @@ Metric = Literal[
     "scan_offset",  # gauge by partition
     "done_offset",  # gauge by partition
     "quarantined",  # gauge by partition
+    "troubles",  # gauge by event: how many of its kind stand
     "partitions",  # gauge: of the topic
     "lag",  # gauge by partition: packs on the queue that are not finished
     "rebalances",  # counter: how often the group has shared out the partitions

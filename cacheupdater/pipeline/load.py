@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cacheupdater.ports import Stamped
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class Seen:
     """What a load showed beside its values: also one that failed took its time."""
 
+    stage: Literal["token", "load", "write"] = "token"  # which step is under way, or has failed
     seconds: float = 0.0
     stamps: Sequence[float | None] = ()  # parallel to the keys; empty where rows say nothing
 
@@ -34,6 +35,7 @@ async def load(
     """The value of each key that has a row; from a complete, successful read only."""
     clock = asyncio.get_running_loop().time
     began = clock()
+    seen.stage = "load"
     observer.count("statements", 1, label=namespace)
     observer.count("rows", len(captures), label=namespace)
     observer.measure("unit_keys", len(captures), label=namespace)
@@ -41,6 +43,7 @@ async def load(
         values = await recipe.loader.load(captures)
     finally:
         seen.seconds = clock() - began
+    seen.stage = "write"
     observer.measure("load_seconds", seen.seconds, label=namespace)
     if isinstance(values, Stamped):
         seen.stamps = [values.stamps.get(key) for key in captures]

@@ -3,39 +3,33 @@
 The service makes one `Notices` per process; whoever meets a trouble says `trouble`, as often as it is met, and `over`
 once it has ended. What stands right now is in the body of `/readyz`, so that a quiet log is no riddle. Nothing is decided
 here, and nothing waits: whether a trouble exists is the business of those who call. Keys appear in no sentence, for keys
-are data.
+are data. The kinds of trouble are in `core.events`.
+
+One that comes back within `QUIET_S` of its end has not ended: it comes and goes. From then on it is over only after
+`QUIET_S` without it, which `tick` notices; so an outage of which some calls escape has one line at each end too.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cacheupdater.core.events import Event
+
 log = logging.getLogger(__name__)
 
-Event: TypeAlias = Literal[
-    "load_failed",  # subject: source
-    "write_failed",  # subject: namespace
-    "removal_refused",  # subject: namespace
-    "braked",  # subject: namespace
-    "foreign",  # subject: namespace
-    "redis_down",  # subject: ""
-    "commit_failed",  # subject: partition
-    "fetch_failed",  # subject: partition
-]
-"""The kinds of trouble. In the log each is the field `event`, its subject the field `subject`."""
-
 REPEAT_S = 60.0  # seconds between two lines about a trouble that lasts
+QUIET_S = 10.0  # seconds: longer than any back-off, so whatever is tried again has been tried
 STANDING_MAX = 1_000  # troubles remembered at once; of more, the oldest is forgotten without a last line
 
 
 @dataclass(slots=True)
 class Notice:
-    """A trouble that stands."""
+    """A trouble that stands, or has just ended."""
 
     event: Event
     subject: str
@@ -43,6 +37,15 @@ class Notice:
     said: float
     text: str = ""  # the latest sentence about it
     times: int = 0
+    keys: int = 0  # tried in vain
+    ended: float | None = None
+    restless: bool = False  # it has come back after an end
+
+    @property
+    def cost(self) -> str:
+        """In words."""
+        often = "once" if self.times == 1 else f"{self.times} times"
+        return often + (f", {self.keys} keys tried in vain" if self.keys else "")
 
 
 class Notices:
@@ -50,41 +53,100 @@ class Notices:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._standing: dict[tuple[Event, str], Notice] = {}
+        self._known: dict[tuple[Event, str], Notice] = {}
 
-    def trouble(self, event: Event, subject: str, text: str) -> None:
-        """It has begun, or it goes on: said at once, then once a minute."""
+    def trouble(
+        self, event: Event, subject: str, text: str, *, keys: int = 0, error: BaseException | None = None
+    ) -> None:
+        """It has begun, or it goes on: said at once, then once a minute. `keys` were tried in vain this time. The
+        traceback of `error` is logged with the first line."""
         now = self._clock()
-        notice = self._standing.get((event, subject))
-        if notice is None:
+        notice = self._known.get((event, subject))
+        if notice is None or (notice.ended is not None and now - notice.ended >= QUIET_S):
             notice = self._begin(event, subject, now)
-            self._say(logging.WARNING, notice, text)
-        elif now - notice.said >= REPEAT_S:
-            notice.said = now
-            self._say(
-                logging.WARNING, notice, f"{text} (for {now - notice.began:.0f} s, {notice.times + 1} times)"
-            )
+            self._say(logging.WARNING, notice, text, state="begins", error=error)
+        else:
+            notice.restless |= notice.ended is not None
+            notice.ended = None
+            if now - notice.said >= REPEAT_S:
+                self._say(logging.WARNING, notice, f"{text} ({_lasts(notice, now)})", state="lasts")
         notice.times += 1
+        notice.keys += keys
         notice.text = text
 
     def over(self, event: Event, subject: str, cost: str = "") -> None:
         """It has ended; says nothing where no trouble stood. `cost` is what it cost, as a clause."""
-        notice = self._standing.pop((event, subject), None)
-        if notice is not None:
-            lasted = self._clock() - notice.began
-            times = f"{notice.times} times" + (f", {cost}" if cost else "")
-            self._say(logging.INFO, notice, f"over after {lasted:.1f} s ({times})")
+        notice = self._known.get((event, subject)) if self._known else None
+        if notice is None or notice.ended is not None:
+            return
+        notice.ended = self._clock()
+        if not notice.restless:
+            self._say_end(notice, cost)
+
+    def tick(self) -> None:
+        """Once a second or so: what has kept quiet for long enough is over."""
+        now = self._clock()
+        for at, notice in list(self._known.items()):
+            if notice.ended is not None and now - notice.ended >= QUIET_S:
+                del self._known[at]
+                if notice.restless:
+                    self._say_end(notice)
 
     def standing(self) -> list[Notice]:
         """In the order of their beginnings."""
-        return list(self._standing.values())
+        return [each for each in self._known.values() if each.ended is None or each.restless]
+
+    def plain(self) -> list[dict[str, object]]:
+        """What stands, as JSON can say it."""
+        now = self._clock()
+        return [
+            {
+                "event": each.event,
+                "subject": each.subject,
+                "text": each.text,
+                "seconds": round(now - each.began, 1),
+                "times": each.times,
+            }
+            for each in self.standing()
+        ]
 
     def _begin(self, event: Event, subject: str, now: float) -> Notice:
-        while len(self._standing) >= STANDING_MAX:
-            del self._standing[next(iter(self._standing))]
-        notice = self._standing[event, subject] = Notice(event, subject, now, now)
+        self._known.pop((event, subject), None)
+        while len(self._known) >= STANDING_MAX:
+            del self._known[next(iter(self._known))]
+        notice = self._known[event, subject] = Notice(event, subject, now, now)
         return notice
 
-    def _say(self, level: int, notice: Notice, text: str) -> None:
+    def _say_end(self, notice: Notice, cost: str = "") -> None:
+        lasted = (notice.ended or notice.began) - notice.began
+        told = notice.cost + (f", {cost}" if cost else "")
+        self._say(logging.INFO, notice, f"over after {lasted:.1f} s ({told})", state="over", seconds=lasted)
+
+    def _say(
+        self,
+        level: int,
+        notice: Notice,
+        text: str,
+        *,
+        state: Literal["begins", "lasts", "over"],
+        seconds: float | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        notice.said = self._clock()
         about = f"{notice.event} {notice.subject}".rstrip()
-        log.log(level, "%s: %s", about, text, extra={"event": notice.event, "subject": notice.subject})
+        fields: dict[str, object] = {"event": notice.event, "subject": notice.subject, "state": state}
+        if state != "begins":
+            lasted = notice.said - notice.began if seconds is None else seconds
+            fields |= {"seconds": round(lasted, 3), "times": notice.times, "keys": notice.keys}
+        log.log(level, "%s: %s", about, text, exc_info=error and _without_text(error), extra=fields)
+
+
+def _without_text(error: BaseException) -> BaseException:
+    """Where it happened and of what kind; its text may quote data."""
+    shown = RuntimeError(f"{type(error).__name__} (its text is hidden, for it may quote data)")
+    return shown.with_traceback(error.__traceback__)
+
+
+def _lasts(notice: Notice, now: float) -> str:
+    often = f"{notice.times + 1} times"
+    return f"for {now - notice.began:.0f} s, {often}" + (", comes and goes" if notice.restless else "")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.policy import Policy
+    from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Fleet, Observer, State
 
 
@@ -44,6 +45,7 @@ class Pricing:
         limits: Limits,
         random: Callable[[], float],
         observer: Observer,
+        notices: Notices,
     ) -> None:
         """`targets` by the name of the source."""
         now = asyncio.get_running_loop().time()
@@ -62,18 +64,20 @@ class Pricing:
         self._sources = {each.source.name: each.source for each in namespaces}
         self._portions = Portions(namespaces)
         self._without = -inf  # since when nothing has been ours
+        self._notices = notices
         self._sharings: dict[str, Sharing] = {}
         self._remembering: Remembering | None = None
 
     async def remember(self, state: State, wall: Callable[[], float], *, partitions: int) -> None:
         """Go on with what was learned before; before the first partition is gained. `wall` is the time of day."""
-        self._remembering = Remembering(state, self.markets, most=self.limits.learned, wall=wall)
+        most = self.limits.learned
+        self._remembering = Remembering(state, self.markets, most=most, wall=wall, notices=self._notices)
         await self._remembering.begin(partitions)
 
     def share(self, fleet: Fleet, stir: Callable[[], None]) -> None:
         """Spend a part of each budget only. Before the first partition is gained."""
         self._sharings = {
-            name: Sharing(source, self.markets.get(source), fleet, stir=stir)
+            name: Sharing(source, self.markets.get(source), fleet, stir=stir, notices=self._notices)
             for name, source in self._sources.items()
         }
 

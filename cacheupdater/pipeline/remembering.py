@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.price import Market, Price
+    from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import State
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,13 @@ class Remembering:
     """One process's."""
 
     def __init__(
-        self, state: State, markets: Mapping[Source, Market], *, most: int, wall: Callable[[], float]
+        self,
+        state: State,
+        markets: Mapping[Source, Market],
+        *,
+        most: int,
+        wall: Callable[[], float],
+        notices: Notices,
     ) -> None:
         """At most `most` keys are kept. `wall` is the time of day, the only clock that goes on while we are down."""
         self._state = state
@@ -41,7 +48,7 @@ class Remembering:
         self._wall = wall
         self._parts: dict[int, memory.Learned] = {}  # of partitions that were not gained yet
         self._absent = 0.0
-        self._trouble = False
+        self._notices = notices
 
     async def begin(self, partitions: int) -> None:
         """Before the first partition is gained."""
@@ -88,11 +95,10 @@ class Remembering:
         try:
             await asyncio.to_thread(self._write, parts, prices)
         except CacheUpdaterError as e:
-            if not self._trouble:
-                log.warning("learned state was not saved, will be tried again every %g s: %s", SAVE_EVERY, e)
-            self._trouble = True
+            text = f"what was learned will be saved again in {SAVE_EVERY:g} s: {e}"
+            self._notices.trouble("state_not_saved", "", text)
         else:
-            self._trouble = False
+            self._notices.over("state_not_saved", "")
 
     def _read(self, partitions: int) -> tuple[memory.Told, list[memory.Learned]] | None:
         data = self._state.read()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.budget import Source
     from cacheupdater.core.price import Market
+    from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Fleet, Grant
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,13 @@ class Sharing:
     """One owner's part in one source."""
 
     def __init__(
-        self, source: Source, market: Market | None, fleet: Fleet, *, stir: Callable[[], None]
+        self,
+        source: Source,
+        market: Market | None,
+        fleet: Fleet,
+        *,
+        stir: Callable[[], None],
+        notices: Notices,
     ) -> None:
         """The source's bucket holds the whole budget; until something is granted it is closed. `stir` says that there
         may be more to spend."""
@@ -64,12 +71,12 @@ class Sharing:
         self._market = market
         self._fleet = fleet
         self._stir = stir
+        self._notices = notices
         self._budget = Budget(source.bucket.rate, source.bucket.burst)
         self._changed = asyncio.Event()
         self._others: tuple[Owner, ...] | None = None  # None: we have just come
         self._aim = 0.0
         self._told = 0.0  # the share that was logged last
-        self._trouble = False
         source.bucket.until = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
@@ -108,7 +115,7 @@ class Sharing:
         except CacheUpdaterError as e:
             self._say_trouble(e)
             return ASK_AGAIN
-        self._say_end_of_trouble()
+        self._notices.over("fleet_down", self._source.name)
         known, self._others = self._others, grant.others
         if known is None:
             return 0.0  # now we know among how many we are
@@ -156,16 +163,6 @@ class Sharing:
         return self._budget.burst * share / self._budget.rate
 
     def _say_trouble(self, error: CacheUpdaterError) -> None:
-        if not self._trouble:
-            self._trouble = True
-            log.warning(
-                "source %s: no exchange with the fleet; unless one succeeds within %g s, nothing is loaded until then: %s",
-                self._source.name,
-                CLAIM_LIFE - CLAIM_MARGIN,
-                error,
-            )
-
-    def _say_end_of_trouble(self) -> None:
-        if self._trouble:
-            self._trouble = False
-            log.info("source %s: exchanges with the fleet succeed again", self._source.name)
+        within = CLAIM_LIFE - CLAIM_MARGIN
+        text = f"no exchange with the fleet; unless one succeeds within {within:g} s, nothing is loaded until then: {error}"
+        self._notices.trouble("fleet_down", self._source.name, text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +19,7 @@ from cacheupdater.adapters.admin_http import AdminServer
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
 from cacheupdater.config.settings import MemoryQueueConfig
 from cacheupdater.core.engine import Engine
+from cacheupdater.core.events import EVENTS
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.price.report import plain
 from cacheupdater.errors import CacheUpdaterError
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 
 DRAIN = 10.0  # seconds from a stop to the end, whatever hangs; Kubernetes waits 30 by default
 PROBE_EVERY = 5.0  # seconds between two looks at Redis, for /readyz alone
+WATCH_EVERY = 1.0  # seconds between two looks at which troubles stand
 
 
 class Service:
@@ -61,6 +64,7 @@ class Service:
         )
         self._pricing: Pricing | None = None
         self._cache_answers = False
+        self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Until `stop` is set and everything is drained; `ready` is told once where hints are accepted."""
@@ -69,13 +73,13 @@ class Service:
             namespaces = parts.namespaces(asyncio.get_running_loop().time())
             keyspace = Keyspace([(each.pattern, each) for each in namespaces])
             recipes = {each: parts.recipe(each.name) for each in namespaces}
-            door = door_for(self._config, keyspace.prefixes, self._observer)
+            notices = self._notices
+            door = door_for(self._config, keyspace.prefixes, observer=self._observer, notices=notices)
             stack.push_async_callback(door.queue.close)
-            notices = Notices(asyncio.get_running_loop().time)
             around = Surroundings(
                 door.queue, recipes, parts.writer(), self._observer, random=random.random, notices=notices
             )
-            pricing = self._pricing = parts.pricing(namespaces, self._observer)
+            pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
             supervisor = Supervisor(
                 door.queue,
                 _maker(keyspace, around, pricing),
@@ -112,6 +116,7 @@ class Service:
             self._config.admin.host_port,
             metrics=self._observer.expose,
             ready=conditions,
+            warnings=self._notices.plain,
             pages={"/freshness": self._freshness},
         )
         await server.start()
@@ -132,7 +137,9 @@ class Service:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervisor.run())
-                beside = [group.create_task(each) for each in (self._probe(writer), pricing.run())]
+                beside = [
+                    group.create_task(each) for each in (self._probe(writer), self._watch(), pricing.run())
+                ]
                 try:
                     where = await _unless(stop, door.open())
                     if where is not None:
@@ -156,14 +163,24 @@ class Service:
             try:
                 await writer.token()
                 self._cache_answers = True
+                self._notices.over("redis_down", "")
             except CacheUpdaterError as e:
-                if self._cache_answers:
-                    log.warning("Redis does not answer: %s", e)
                 self._cache_answers = False
+                self._notices.trouble("redis_down", "", f"Redis does not answer: {e}")
             await asyncio.sleep(PROBE_EVERY)
 
+    async def _watch(self) -> None:
+        """Troubles that have kept quiet are over, and those that stand are a metric."""
+        while True:
+            await asyncio.sleep(WATCH_EVERY)
+            self._notices.tick()
+            standing = Counter[str](each.event for each in self._notices.standing())
+            for event in EVENTS:
+                self._observer.level("troubles", standing[event], label=event)
+
     async def _freshness(self) -> dict[str, object]:
-        return plain(await self._pricing.freshness.report() if self._pricing else ())
+        report = plain(await self._pricing.freshness.report() if self._pricing else ())
+        return {**report, "warnings": self._notices.plain()}
 
     def _conditions(self, door: Door, stop: asyncio.Event) -> dict[str, bool]:
         return {

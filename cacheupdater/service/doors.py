@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.queue_kafka import KafkaQueue
     from cacheupdater.config.addresses import Address
     from cacheupdater.config.settings import Config
+    from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer, Queue
 
 log = logging.getLogger(__name__)
@@ -62,10 +63,10 @@ class Door(Protocol):
         ...
 
 
-def door_for(config: Config, prefixes: list[bytes], observer: Observer) -> Door:
+def door_for(config: Config, prefixes: list[bytes], *, observer: Observer, notices: Notices) -> Door:
     """As the configuration says."""
     if isinstance(config.queue, KafkaQueueConfig):
-        return KafkaDoor(config.queue, observer)
+        return KafkaDoor(config.queue, observer, notices)
     return MemoryDoor(config.queue.partitions, config.listen, prefixes=prefixes, observer=observer)
 
 
@@ -115,7 +116,7 @@ class MemoryDoor:
 class KafkaDoor:
     """The topic outlives us: what we have not done, the next owner reads again."""
 
-    def __init__(self, config: KafkaQueueConfig, observer: Observer) -> None:
+    def __init__(self, config: KafkaQueueConfig, observer: Observer, notices: Notices) -> None:
         from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
 
         self.queue: KafkaQueue = KafkaQueue(
@@ -124,6 +125,7 @@ class KafkaDoor:
             session=config.session,
             instance=config.instance,
             observer=observer,
+            notices=notices,
         )
         self._where = f"{config.address} group {config.group}"
 

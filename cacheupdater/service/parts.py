@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
+    from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Loader, Observer, Writer
 
 
@@ -65,10 +66,12 @@ class Parts:
             for each in self._config.namespaces.values()
         ]
 
-    def pricing(self, namespaces: Sequence[Namespace], observer: Observer) -> Pricing:
+    def pricing(self, namespaces: Sequence[Namespace], observer: Observer, notices: Notices) -> Pricing:
         """The prices of all sources."""
         targets = {name: each.freshness_target for name, each in self._config.sources.items()}
-        return Pricing(namespaces, targets, limits=Limits(), random=random.random, observer=observer)
+        return Pricing(
+            namespaces, targets, limits=Limits(), random=random.random, observer=observer, notices=notices
+        )
 
     async def beyond(self, pricing: Pricing, stir: Callable[[], None], *, partitions: int) -> None:
         """What of prices goes beyond this process. `stir` tells the partitions that there may be more to spend."""

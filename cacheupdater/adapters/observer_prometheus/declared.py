@@ -92,7 +92,7 @@ class Declared(NamedTuple):
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
-    label: Literal["", "kind", "namespace", "partition", "source"] = ""
+    label: Literal["", "event", "kind", "namespace", "partition", "source"] = ""
     reason: str = ""
     reasons: Mapping[str, str] = MappingProxyType({})  # each with its meaning
     buckets: tuple[float, ...] = ()
@@ -144,6 +144,7 @@ DECLARED: dict[Metric, Declared] = {
     "scan_offset": Declared("gauge", "Packs before this offset were read.", "partition"),
     "done_offset": Declared("gauge", "Packs before this offset are finished.", "partition"),
     "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
+    "troubles": Declared("gauge", "Troubles of this kind that stand right now.", "event"),
     "partitions": Declared("gauge", "Partitions of the topic; it grows when some are added."),
     "lag": Declared(
         "gauge", "Packs on the queue that are not finished, where this process owns them.", "partition"

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.observer_prometheus.declared import DECLARED, KINDS, Declared
+from cacheupdater.core.events import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cacheupdater.core.metrics import Metric
 
@@ -32,10 +33,10 @@ _TAIL = "\nBeside these stand the usual `process_*` metrics of this process.\n"
 def reference_page() -> str:
     """For people."""
     rows = "".join(_row(metric, declared) for metric, declared in DECLARED.items())
-    closed = [(metric, row.reason, row.reasons) for metric, row in DECLARED.items() if row.reason]
-    values = "".join(
-        _values(metric, name, meanings) for metric, name, meanings in [("hints", "kind", KINDS), *closed]
-    )
+    closed = [(f"{metric}_total", row.reason, row.reasons) for metric, row in DECLARED.items() if row.reason]
+    labels: Sequence[tuple[str, str, Mapping[str, str]]]
+    labels = [("hints_total", "kind", KINDS), *closed, ("troubles", "event", EVENTS)]
+    values = "".join(_values(metric, name, meanings) for metric, name, meanings in labels)
     return f"{_HEAD}{rows}{_BUILD}{_WORKERS}\n## Label values\n\n{_AUTOMATON}{values}{_TAIL}"
 
 
@@ -48,7 +49,7 @@ def _row(metric: Metric, row: Declared) -> str:
 
 def _values(metric: str, label: str, meanings: Mapping[str, str]) -> str:
     rows = "".join(f"| `{value}` | {meaning} |\n" for value, meaning in meanings.items())
-    return f"\n| `{metric}_total`, `{label}` | |\n| --- | --- |\n{rows}"
+    return f"\n| `{metric}`, `{label}` | |\n| --- | --- |\n{rows}"
 
 
 if __name__ == "__main__":

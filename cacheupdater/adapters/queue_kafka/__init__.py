@@ -27,7 +27,7 @@ from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
-    from cacheupdater.ports import Assignment, Message, Observer
+    from cacheupdater.ports import Assignment, Message, Observer, Troubles
     from cacheupdater_client.broker import Address
 
 __all__ = ["KafkaQueue"]
@@ -46,23 +46,29 @@ class KafkaQueue:
         session: float = settings.SESSION,
         instance: str | None = None,
         observer: Observer,
+        notices: Troubles,
     ) -> None:
         """`instance` makes us a static member: our partitions wait for us for a session when we restart."""
         self._address = address
         self._session = session
         self._observer = observer
+        self._notices = notices
         self._member = Member(address, group=group, session=session, instance=instance)
         self._commits = Commits(self._send)
         self._owned = Ownership(self._member, self._commits, observer=observer)
         self._watch = Watch(
-            self._member, self._owned, topic=address.topic, session=session, observer=observer
+            self._member,
+            self._owned,
+            topic=address.topic,
+            session=session,
+            observer=observer,
+            notices=notices,
         )
         self._impostors = Impostors(instance, session)
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[int, int] = {}  # the epochs that whoever follows us has heard of
         self._news = asyncio.Event()  # of them
         self._closed = False
-        self._silent_until = 0.0
 
     @property
     def partitions(self) -> int:
@@ -76,17 +82,15 @@ class KafkaQueue:
 
     async def start(self) -> None:
         """Returns when a broker has been reached and has the topic. Whoever has no patience cancels it."""
-        said = ""
         while not self._closed:
             try:
                 why = await self._found_missing()
             except Unavailable as e:
                 why = f"the brokers of {self._address}: {e}"
             if not why:
+                self._notices.over("queue_missing", "")
                 return
-            if why != said:
-                log.warning("waiting for %s", why)
-                said = why
+            self._notices.trouble("queue_missing", "", f"waiting for {why}")
             await asyncio.sleep(settings.AGAIN)
 
     async def assignments(self) -> AsyncIterator[Assignment]:
@@ -163,6 +167,7 @@ class KafkaQueue:
             try:
                 await self._step()
                 self._watch.trouble = None
+                self._notices.over("fetch_failed", "")
             except Unavailable as e:
                 self._complain(e)
                 with suppress(Unavailable):
@@ -180,12 +185,9 @@ class KafkaQueue:
             self._owned.deliver(polled)
 
     def _complain(self, error: Unavailable) -> None:
-        """Now and then; the watch keeps it as the reason."""
+        """The watch keeps it as the reason."""
         self._watch.trouble = error
-        now = asyncio.get_running_loop().time()
-        if now >= self._silent_until:
-            self._silent_until = now + settings.SILENCE
-            log.warning("reading %s failed, will be tried again: %s", self._address, error)
+        self._notices.trouble("fetch_failed", "", f"{self._address} is read again and again: {error}")
 
     # --- work -------------------------------------------------------------------------------------------
 

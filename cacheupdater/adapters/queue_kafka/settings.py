@@ -46,7 +46,6 @@ POLL_WAIT = (
 )
 POLL_PACKS = 2000  # taken from aiokafka at once: at 2 us each the loop is held for 4 ms, also by one-key records of foreigners
 AGAIN = 0.5  # seconds until a broker that failed us is asked again
-SILENCE = 10.0  # seconds between two complaints about it; a torn pack fails every other poll until retention takes it
 COMMIT_EVERY = 0.2  # seconds: all partitions of a process commit together, five requests a second
 COMMIT_WITHIN = 2.0  # seconds; a commit is tried again anyway, and hand-over waits for it
 ANSWER_WITHIN = 5.0  # seconds for the watch's question to a broker; no answer in that time counts as away

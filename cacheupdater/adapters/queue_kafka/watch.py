@@ -18,7 +18,7 @@ from cacheupdater.errors import Stuck, Unavailable
 if TYPE_CHECKING:
     from cacheupdater.adapters.queue_kafka.member import Member
     from cacheupdater.adapters.queue_kafka.ownership import Ownership
-    from cacheupdater.ports import Observer
+    from cacheupdater.ports import Observer, Troubles
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +30,22 @@ class Watch:
     """One queue's."""
 
     def __init__(
-        self, member: Member, owned: Ownership, *, topic: str, session: float, observer: Observer
+        self,
+        member: Member,
+        owned: Ownership,
+        *,
+        topic: str,
+        session: float,
+        observer: Observer,
+        notices: Troubles,
     ) -> None:
         self.trouble: Unavailable | None = None  # what the poller could not do, lately
         self.partitions = 0
-        self._said = ""
         self._member = member
         self._owned = owned
         self._topic = topic
         self._observer = observer
+        self._notices = notices
         self._every = min(LOOK_EVERY, session / LOOKS)
         self._stall = Stall(settings.patience(session))
         self._counted = (0, 0)  # in which round of the group there were how many partitions
@@ -77,10 +84,11 @@ class Watch:
         return Sight(answers=not wanting, joined=self._owned.joined, places=places, trouble=trouble)
 
     def _say(self, wanting: str) -> None:
-        """Once, and not at every look."""
-        if wanting and wanting != self._said:
-            log.warning("waiting for %s", wanting)
-        self._said = wanting
+        """At every look; people read of it once."""
+        if wanting:
+            self._notices.trouble("queue_missing", "", f"waiting for {wanting}")
+        else:
+            self._notices.over("queue_missing", "")
 
     async def _places(self) -> dict[int, Place]:
         """And the lags, by the way."""

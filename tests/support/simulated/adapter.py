@@ -17,6 +17,7 @@ from cacheupdater.adapters import queue_kafka
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.member import MovedOn, OutOfRange
 from cacheupdater.errors import Unavailable
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater_client import broker
 from simulated.group import PATIENCE
 from simulated.history import OWNED, CommitCall, Expired, HandOver, Intake, Owner
@@ -126,7 +127,9 @@ def _queue_over(member):
     real, queue_kafka.Member = queue_kafka.Member, lambda *_, **__: member
     try:
         # Without its instance id: who looks for impostors measures by the session.
-        return queue_kafka.KafkaQueue(ADDRESS, group="simulated", session=WATCHED_S, observer=member)
+        return queue_kafka.KafkaQueue(
+            ADDRESS, group="simulated", session=WATCHED_S, observer=member, notices=Notices(lambda: 0.0)
+        )
     finally:
         queue_kafka.Member = real
 

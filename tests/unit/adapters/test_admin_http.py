@@ -23,6 +23,7 @@ class Service:
 
     def __init__(self):
         self.conditions = {"redis": True, "assigned": True}
+        self.warnings = []
         self.asked = []
         self.page = b"metric 1\n"
         self.broken = False
@@ -48,7 +49,11 @@ def service():
 @pytest.fixture
 async def server(service):
     server = AdminServer(
-        "127.0.0.1:0", metrics=service.metrics, ready=service.ready, pages={"/freshness": service.freshness}
+        "127.0.0.1:0",
+        metrics=service.metrics,
+        ready=service.ready,
+        warnings=lambda: service.warnings,
+        pages={"/freshness": service.freshness},
     )
     await server.start()
     yield server
@@ -128,11 +133,20 @@ async def test_readyz_names_its_conditions(server, service):
     status, headers, body = await ask(server, "/readyz")
     assert status == 200
     assert headers["Content-Type"] == "application/json"
-    assert json.loads(body) == {"ready": True, "conditions": {"redis": True, "assigned": True}}
+    assert json.loads(body) == {
+        "ready": True,
+        "conditions": {"redis": True, "assigned": True},
+        "warnings": [],
+    }
     service.conditions["redis"] = False
+    service.warnings.append("redis_down")
     status, _, body = await ask(server, "/readyz")
     assert status == 503
-    assert json.loads(body) == {"ready": False, "conditions": {"redis": False, "assigned": True}}
+    assert json.loads(body) == {
+        "ready": False,
+        "conditions": {"redis": False, "assigned": True},
+        "warnings": ["redis_down"],
+    }
 
 
 async def test_livez_asks_nobody(service):

@@ -15,6 +15,7 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Fixed, Loaded
 from cacheupdater.core.price.report import plain
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.pricing import Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
 
@@ -27,7 +28,12 @@ class Process:
         self.spaces = [self.space(name, priced) for name in ("product", "basket")]
         keyspace = Keyspace([(each.pattern, each) for each in self.spaces])
         self.pricing = Pricing(
-            self.spaces, {}, limits=Limits(), random=Random(1).random, observer=self.observer
+            self.spaces,
+            {},
+            limits=Limits(),
+            random=Random(1).random,
+            observer=self.observer,
+            notices=Notices(lambda: 0.0),
         )
         self.policies = [self.pricing.policy(keyspace, number, 0.0) for number in range(partitions)]
 

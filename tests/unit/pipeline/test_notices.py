@@ -1,10 +1,12 @@
 """A trouble has a line at its beginning and one at its end, and stands in between for whoever asks."""
 
 import logging
+from typing import get_args
 
 import pytest
 
-from cacheupdater.pipeline.notices import REPEAT_S, STANDING_MAX, Notices
+from cacheupdater.core.events import EVENTS, OurEvent, QueueEvent
+from cacheupdater.pipeline.notices import QUIET_S, REPEAT_S, STANDING_MAX, Notices
 
 
 @pytest.fixture
@@ -49,3 +51,51 @@ def test_troubles_without_end_are_bounded(notices):
     for number in range(STANDING_MAX + 10):
         notices.trouble("write_failed", str(number), "no memory")
     assert len(notices.standing()) == STANDING_MAX
+
+
+def test_a_trouble_that_comes_and_goes_has_one_line_at_each_end(notices, clock, caplog):
+    """Of a source some statements pass and some time out: not a pair of lines for each."""
+    for _ in range(200):
+        notices.trouble("load_failed", "shop", "no answer in time", keys=3)
+        notices.over("load_failed", "shop")
+        notices.tick()
+        clock[0] += 0.1
+    assert len(notices.standing()) == 1
+    clock[0] += QUIET_S
+    notices.tick()
+    assert notices.standing() == []
+    begins, first_end, end = caplog.messages
+    assert begins == "load_failed shop: no answer in time"
+    assert first_end == "load_failed shop: over after 0.0 s (once, 3 keys tried in vain)"
+    assert end == "load_failed shop: over after 19.9 s (200 times, 600 keys tried in vain)"
+    assert [each.state for each in caplog.records] == ["begins", "over", "over"]
+
+
+def test_a_trouble_after_a_quiet_time_is_a_new_one(notices, clock, caplog):
+    for _ in range(2):
+        notices.trouble("redis_down", "", "connection refused")
+        notices.over("redis_down", "")
+        clock[0] += QUIET_S
+    assert len(caplog.messages) == 4
+
+
+def test_a_fault_shows_where_it_happened_and_not_what_it_quotes(notices, caplog):
+    secret = "of a" + " row"
+    try:
+        int(secret)
+    except ValueError as e:
+        notices.trouble("unexpected", "product", "3 keys were not refreshed: ValueError", error=e)
+    assert "test_notices.py" in caplog.text
+    assert secret not in caplog.text
+
+
+def test_what_stands_can_be_said_as_json(notices, clock):
+    notices.trouble("load_failed", "shop", "no answer")
+    clock[0] += 2.5
+    assert notices.plain() == [
+        {"event": "load_failed", "subject": "shop", "text": "no answer", "seconds": 2.5, "times": 1}
+    ]
+
+
+def test_each_kind_of_trouble_has_a_meaning():
+    assert set(EVENTS) == {*get_args(QueueEvent), *get_args(OurEvent)}

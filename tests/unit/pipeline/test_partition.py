@@ -82,7 +82,7 @@ async def test_rows_that_are_suddenly_absent_by_the_dozen_are_left():
 
 
 @in_virtual_time
-async def test_values_that_cannot_be_encoded_are_told_once_a_second(caplog):
+async def test_values_that_cannot_be_encoded_are_told_once(caplog):
     shell = Shell()
     shell.tables["p"].rows = {(n,): object() for n in range(5)}
     async with shell.partition():

@@ -10,6 +10,7 @@ from shell_story import in_virtual_time, now
 from cacheupdater.core.budget import Source
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Terms
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.pricing import KEPT_S, Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
 
@@ -23,7 +24,14 @@ class Shop:
         source = Source("db", plenty(), concurrency=5)
         spaces = [namespace("p", source=source, terms=Terms())]
         self.keyspace = Keyspace([(each.pattern, each) for each in spaces])
-        self.pricing = Pricing(spaces, {}, limits=limits(), random=lambda: 0.5, observer=RecordingObserver())
+        self.pricing = Pricing(
+            spaces,
+            {},
+            limits=limits(),
+            random=lambda: 0.5,
+            observer=RecordingObserver(),
+            notices=Notices(lambda: 0.0),
+        )
         (self.market,) = self.pricing.markets.values()
 
     def gain(self, *partitions):

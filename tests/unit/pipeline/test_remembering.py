@@ -13,6 +13,7 @@ from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Terms
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.pipeline import remembering
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.pricing import Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
 
@@ -53,7 +54,14 @@ async def life(shelf, *, partitions=2, keys=(), terms=PRICED, wall=1000.0, until
     source = Source("db", plenty(), concurrency=5)
     spaces = [namespace("p", source=source, terms=terms)]
     keyspace = Keyspace([(each.pattern, each) for each in spaces])
-    pricing = Pricing(spaces, {}, limits=limits(), random=lambda: 0.5, observer=RecordingObserver())
+    pricing = Pricing(
+        spaces,
+        {},
+        limits=limits(),
+        random=lambda: 0.5,
+        observer=RecordingObserver(),
+        notices=Notices(lambda: 0.0),
+    )
     await pricing.remember(shelf, lambda: wall, partitions=partitions)
     now = asyncio.get_running_loop().time()
     policies = [pricing.policy(keyspace, each, now) for each in range(partitions)]
@@ -125,7 +133,14 @@ async def test_keys_of_a_namespace_that_is_gone_are_forgotten_with_one_warning(c
     source = Source("db", plenty(), concurrency=5)
     spaces = [namespace("q", source=source, terms=Terms())]
     keyspace = Keyspace([(each.pattern, each) for each in spaces])
-    pricing = Pricing(spaces, {}, limits=limits(), random=lambda: 0.5, observer=RecordingObserver())
+    pricing = Pricing(
+        spaces,
+        {},
+        limits=limits(),
+        random=lambda: 0.5,
+        observer=RecordingObserver(),
+        notices=Notices(lambda: 0.0),
+    )
     await pricing.remember(shelf, lambda: 1000.0, partitions=1)
     policy = pricing.policy(keyspace, 0, 0.0)
 

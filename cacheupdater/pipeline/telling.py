@@ -1,0 +1,172 @@
+"""What a partition tells of its work: counts and levels to the observer, troubles and their ends to the notices.
+
+Each `Partition` makes one and calls it with what has just happened. Nothing is decided and nothing waits here. A
+trouble belongs to whom it can be blamed on: a source that does not answer, a namespace whose statement or values are at
+fault, Redis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.answers import Result
+from cacheupdater.errors import Faulty
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.answers import Answer
+    from cacheupdater.core.engine import Engine
+    from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.unit import Unit
+    from cacheupdater.errors import CacheUpdaterError
+    from cacheupdater.pipeline.load import Seen
+    from cacheupdater.pipeline.notices import Notices
+    from cacheupdater.pipeline.partition import Surroundings
+    from cacheupdater.ports import Observer
+
+# levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
+_OURS: tuple[Metric, ...] = ("pending", "tracked", "quarantined")
+_REFUSED = frozenset({Result.FAILED, Result.WRONG_TYPE})
+
+
+class Telling:
+    """One partition's."""
+
+    def __init__(self, around: Surroundings, label: str) -> None:
+        self._around = around
+        self._label = label
+
+    @property
+    def _notices(self) -> Notices:
+        return self._around.notices
+
+    @property
+    def _observer(self) -> Observer:
+        return self._around.observer
+
+    # --- reading and committing -------------------------------------------------------------------------
+
+    def unread(self, error: CacheUpdaterError) -> None:
+        """The queue could not be asked for packs."""
+        self._notices.trouble("fetch_failed", self._label, f"reading will be tried again: {error}")
+
+    def read(self) -> None:
+        """It has given some."""
+        self._notices.over("fetch_failed", self._label)
+
+    def uncommitted(self, error: CacheUpdaterError) -> None:
+        """What is finished could not be told to the queue."""
+        self._notices.trouble("commit_failed", self._label, f"the commit will be tried again: {error}")
+
+    def committed(self) -> None:
+        """It was told."""
+        self._notices.over("commit_failed", self._label)
+
+    # --- refreshing -------------------------------------------------------------------------------------
+
+    def failed(self, unit: Unit, error: CacheUpdaterError, seen: Seen) -> None:
+        """Its keys were not refreshed; the engine tries again."""
+        faulty, name, keys = isinstance(error, Faulty), unit.namespace.name, len(unit.keys)
+        reason = "faulty" if faulty else "unavailable"
+        self._observer.count("errors", 1, label=name, reason=reason)
+        if seen.stage == "load":
+            text = f"{keys} keys of {name} were not loaded: {error}"
+            if faulty:
+                self._notices.trouble("load_refused", name, text, keys=keys)
+            else:
+                self._notices.trouble("load_failed", unit.namespace.source.name, text, keys=keys)
+        elif faulty:
+            self._notices.trouble("write_failed", name, f"{keys} keys were not written: {error}", keys=keys)
+        else:
+            self._notices.trouble("redis_down", "", f"{keys} keys of {name} must wait: {error}", keys=keys)
+
+    def surprised(self, unit: Unit, error: Exception) -> None:
+        """A fault of ours or of a loader."""
+        name = unit.namespace.name
+        text = f"{len(unit.keys)} keys were not refreshed: {type(error).__name__}"
+        self._notices.trouble("unexpected", name, text, keys=len(unit.keys), error=error)
+
+    def loaded(self, unit: Unit) -> None:
+        """Its source has answered."""
+        self._notices.over("load_failed", unit.namespace.source.name)
+        self._notices.over("load_refused", unit.namespace.name)
+
+    def braked(self, unit: Unit, absent: int) -> None:
+        """Too many of its rows are suddenly absent."""
+        text = f"{absent} of {len(unit.keys)} rows are suddenly absent; nothing was deleted"
+        self._notices.trouble("braked", unit.namespace.name, text, keys=absent)
+
+    def believed(self, unit: Unit) -> None:
+        """Its rows were taken as they are."""
+        self._notices.over("braked", unit.namespace.name)
+
+    def answered(self, unit: Unit, answers: Sequence[Answer]) -> None:
+        """Redis has said what became of each key: counted by the engine, but only here a person learns the reason."""
+        name, notices = unit.namespace.name, self._notices
+        notices.over("unexpected", name)
+        bad = [each for each in answers if each.result in _REFUSED]
+        if bad:
+            why = bad[0].why or bad[0].result.value
+            text = f"{len(bad)} of {len(answers)} values cannot be written: {why}"
+            notices.trouble("write_failed", name, text, keys=len(bad))
+        else:
+            notices.over("write_failed", name)
+        shut = [each for each in answers if each.result is Result.UNAVAILABLE]
+        if len(shut) < len(answers):
+            notices.over("redis_down", "")
+        if shut:
+            text = f"{len(shut)} of {len(answers)} values cannot be written now: {shut[0].why}"
+            notices.trouble("write_delayed", name, text, keys=len(shut))
+        else:
+            notices.over("write_delayed", name)
+
+    # --- removing ---------------------------------------------------------------------------------------
+
+    def not_removed(self, keys: Sequence[bytes], error: CacheUpdaterError) -> None:
+        """Changed keys that could be neither refreshed nor removed; the engine asks again."""
+        if not isinstance(error, Faulty):
+            text = f"{len(keys)} changed keys wait for their removal: {error}"
+            self._notices.trouble("redis_down", "", text, keys=len(keys))
+            return
+        for name, known in self._by_name(keys):
+            text = f"{known} changed keys could not be removed: {error}"
+            self._notices.trouble("removal_refused", name, text, keys=known)
+
+    def removed(self, keys: Sequence[bytes]) -> None:
+        """They are gone."""
+        self._notices.over("redis_down", "")
+        for name, known in self._by_name(keys):
+            self._observer.count("invalidations", known, label=name)
+            self._notices.over("removal_refused", name)
+
+    def _by_name(self, keys: Sequence[bytes]) -> list[tuple[str, int]]:
+        groups, _ = self._around.keyspace.resolve_many(keys)
+        return [(namespace.name, len(known)) for namespace, known in groups.items()]
+
+    # --- totals -----------------------------------------------------------------------------------------
+
+    def totals(self, engine: Engine) -> None:
+        """What the core has counted since the last time, and how full it is."""
+        observer = self._observer
+        for (metric, label, reason), amount in engine.tally.drain().items():
+            observer.count(metric, amount, label=label, reason=reason)
+        for name, seconds in engine.take_ages():
+            observer.measure("age_seconds", seconds, label=name)
+        levels: tuple[tuple[Metric, int], ...] = (
+            ("pending", engine.pending),
+            ("tracked", engine.tracked),
+            ("quarantined", len(engine.quarantine)),
+            ("scan_offset", engine.cursor.scan),
+            ("done_offset", engine.cursor.done),
+        )
+        for metric, level in levels:
+            observer.level(metric, level, label=self._label)
+
+    def left(self, engine: Engine) -> None:
+        """The partition is another's from now on."""
+        self.totals(engine)
+        for metric in _OURS:
+            self._observer.level(metric, 0, label=self._label)
+        self.read()
+        self.committed()
