@@ -5,6 +5,7 @@ PYTHON ?= python3
 DURATION ?= 30
 SEEDS ?= 101
 SECONDS ?= 600
+TIMES ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test coverage lint bench freshness freshness-live group diagram clean
+.PHONY: help demo demo-kafka test prove coverage lint bench freshness freshness-live group diagram clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -26,6 +27,7 @@ help: ## what there is
 	@echo "  DURATION=30     seconds that the demonstration measures"
 	@echo "  SECONDS=600     seconds that each lane of freshness-live is measured"
 	@echo '  ONLY="p1 p5"    benchmarks to run, all for none'
+	@echo "  TIMES=1         how many times as much as usual \`make prove\` does"
 	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
 
 demo: $(DEMO) ## see it work: a shop, a Redis, four applications, half a minute
@@ -34,10 +36,13 @@ demo: $(DEMO) ## see it work: a shop, a Redis, four applications, half a minute
 demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while you watch
 	@$(BIN)/cacheupdater demo --kafka --duration $(DURATION)
 
-test: lint ## everything that must hold: lint, types, layers, all tests
+test: lint ## lint, types, layers, all tests in their short form; ten minutes on two cores
 	$(PYTEST) -n $(WORKERS)
 
-coverage: $(DEV) ## branch coverage of all tests but the campaigns, with its floor; doubles the time of what it measures
+prove: $(DEV) ## campaigns of 200,000 schedules, kills, zombies, outages, races; twenty minutes; TIMES=10 makes ten times as much
+	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
+
+coverage: $(DEV) ## branch coverage of what `make test` runs but its campaigns, with its floor; doubles the time of what it measures
 	$(PYTEST) -n $(WORKERS) --cov -m "not campaign"
 
 lint: $(DEV) ## style, types and the direction of imports
@@ -56,7 +61,7 @@ freshness-live: $(DEV) ## price, fixed and TTL on real servers, side by side; an
 	cd benchmarks && ../$(BIN)/python -m freshness_live.run --seconds $(SECONDS)
 
 group: $(DEV) ## real updaters on a real Kafka, killed every ten seconds; SECONDS=300 is the long form
-	$(BIN)/pytest -n 0 -s -p no:xdist tests/integration -k "group or cluster_live or sentinel_live" --group-seconds $(SECONDS)
+	$(BIN)/pytest -n 0 -s -p no:xdist tests/integration -k "group or cluster_live or sentinel_live" --prove --group-seconds $(SECONDS)
 
 diagram: $(DEV) ## draw docs/automaton.md from the automaton's table
 	$(BIN)/python -m cacheupdater.core.automaton > docs/automaton.md

@@ -1,6 +1,7 @@
-"""Fixtures for every test: real servers, started by the run itself; figures on the screen; how the run shares the machine."""
+"""Fixtures for every test: real servers that the run starts; figures on the screen; both forms of the suite; the machine's share."""
 
 pytest_plugins = [
+    "proving",
     "machine",
     "figures",
     "redis_fixture",

@@ -79,8 +79,8 @@ def world(redis_cluster):
 
 
 @pytest.fixture
-def rounds(request):
-    return rounds_of(request.config, ROUND_S)
+def rounds(group_seconds):
+    return rounds_of(group_seconds, ROUND_S)
 
 
 class Harm:
@@ -170,6 +170,7 @@ def test_cluster_is_reshaped_and_killed_under_load_and_nothing_old_stays(
     record_property("figure: redis cluster, primaries killed", len(story.strikes))
 
 
+@pytest.mark.prove
 def test_updater_without_the_fence_that_forgets_what_it_could_not_write_does_not_pass(
     world, pg_url, updaters
 ):

@@ -33,6 +33,7 @@ def folder():
     made.rmdir()
 
 
+@pytest.mark.prove
 def test_demo_passes_its_own_checks_with_the_updater_killed_in_the_middle(folder):
     with demo(folder, SECONDS) as process:
         said, _ = process.communicate(timeout=100)

@@ -48,6 +48,7 @@ def needs_broker():
         pytest.skip(f"no Kafka: {found.why}")
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(240)
 def test_demo_passes_its_own_checks_with_one_of_two_updaters_killed(needs_broker, folder):
     with demo(folder, SECONDS) as process:

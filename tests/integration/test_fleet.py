@@ -73,6 +73,7 @@ def busiest(times, seconds):
     return most
 
 
+@pytest.mark.prove
 def test_two_processes_spend_one_budget_and_the_survivor_takes_over_all_of_it(updaters, settings, plain):
     first, second = updaters.start(settings), updaters.start(settings)
     half = ROWS // 2

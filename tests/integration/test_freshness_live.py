@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 # three lanes of half a minute, whose processes start slowly where all cores are busy
-pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.prove, pytest.mark.live, pytest.mark.timeout(400)]
 
 BUDGET = 100.0
 LATE_S = 0.5  # a machine that runs all tests at once holds statements up for so long

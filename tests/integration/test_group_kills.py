@@ -11,7 +11,6 @@ import random
 import time
 
 import pytest
-from group_options import SECONDS
 from group_rows import Rows
 from group_story import PARTITIONS, PLANTED, Group
 from updater_process import eventually
@@ -34,14 +33,9 @@ def group(tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters)
     )
 
 
-@pytest.fixture
-def seconds(request):
-    return request.config.getoption("--group-seconds", default=SECONDS)
-
-
 def kill_and_replace(group, draw, seconds):
     """One every ten seconds, at any moment of its work; the next comes at once. How many."""
-    rounds, began = round(seconds / KILL_EVERY_S), time.monotonic()
+    rounds, began = max(1, round(seconds / KILL_EVERY_S)), time.monotonic()
     for number in range(rounds):
         moment = began + (number + draw.uniform(0.1, 0.5)) * KILL_EVERY_S
         time.sleep(max(0.0, moment - time.monotonic()))
@@ -53,8 +47,8 @@ def kill_and_replace(group, draw, seconds):
 
 
 @pytest.mark.timeout(0)  # as long as it was asked to
-def test_updaters_that_are_killed_under_load_lose_nothing(group, seconds, record_property):
-    draw = random.Random(5)
+def test_updaters_that_are_killed_under_load_lose_nothing(group, group_seconds, record_property):
+    draw, seconds = random.Random(5), group_seconds
     group.start(2)
     with group.generator(seconds=3 * seconds, rate=AIMED) as generator:
         kills = kill_and_replace(group, draw, seconds / 2)

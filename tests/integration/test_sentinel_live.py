@@ -54,8 +54,8 @@ def world(redis_sentinels):
 
 
 @pytest.fixture
-def rounds(request):
-    return rounds_of(request.config, ROUND_S)
+def rounds(group_seconds):
+    return rounds_of(group_seconds, ROUND_S)
 
 
 class Harm:
@@ -136,6 +136,7 @@ def test_primary_is_replaced_and_killed_under_load_and_nothing_old_stays(
     record_property("figure: redis sentinel, primaries replaced", len(story.strikes))
 
 
+@pytest.mark.prove
 def test_updater_without_the_fence_that_forgets_what_it_could_not_write_does_not_pass(
     world, pg_url, updaters
 ):

@@ -184,6 +184,7 @@ class Reader(threading.Thread):
                         self.broken.append((number, version, promised))
 
 
+@pytest.mark.prove
 @writers
 def test_no_reader_ever_sees_what_an_invalidation_has_removed(
     program, redis_url, pg_url, table, plain, updaters

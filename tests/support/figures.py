@@ -15,11 +15,16 @@ MARK = "figure: "
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Numbers of one name are added up over all tests."""
+    """Numbers of one name are added up over all tests that passed, and texts stand beside each other."""
     sums: Counter[str] = Counter()
+    texts: dict[str, set[str]] = {}
     for report in terminalreporter.stats.get("passed", ()):
         for name, value in report.user_properties:
-            if name.startswith(MARK):
+            if not name.startswith(MARK):
+                continue
+            if isinstance(value, str):
+                texts.setdefault(name.removeprefix(MARK), set()).add(value)
+            else:
                 sums[name.removeprefix(MARK)] += value
     for name, value in sorted(sums.items()):
         terminalreporter.write_line(f"{name}: {value:,.1f}" if value % 1 else f"{name}: {value:,.0f}")

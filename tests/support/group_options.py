@@ -1,21 +1,29 @@
-"""A pytest plugin: how long the stories of the group are told."""
+"""A pytest plugin: how long the stories of killed updaters are told, and for how long servers are away.
+
+Both have a short form for `make test` and a full one (`proving`); the options name any other length.
+"""
 
 from __future__ import annotations
 
-SECONDS = 60.0
-OUTAGE = 15.0
+import pytest
+
+SECONDS = (12.0, 60.0)  # in the short form, in the full one
+OUTAGE = (3.0, 30.0)
+FITS_S = 15.0  # of an outage: what is emitted meanwhile has room in a client's buffer
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--group-seconds",
-        type=float,
-        default=SECONDS,
-        help=f"seconds for which updaters of a group are killed under load (default: {SECONDS:g})",
-    )
-    parser.addoption(
-        "--group-outage",
-        type=float,
-        default=OUTAGE,
-        help=f"seconds for which the group's broker is away (default: {OUTAGE:g})",
-    )
+    parser.addoption("--group-seconds", type=float, help="seconds for which updaters of a group are killed")
+    parser.addoption("--outage", type=float, help="seconds for which a server is away")
+
+
+@pytest.fixture
+def group_seconds(request, amount):
+    """Updaters are killed under load for so long."""
+    return request.config.option.group_seconds or amount(*SECONDS)
+
+
+@pytest.fixture
+def outage(request, full_form):
+    """A server is away for so many seconds."""
+    return request.config.option.outage or OUTAGE[full_form]

@@ -26,7 +26,6 @@ import group_ledger as ledger
 import group_rows
 import numpy as np
 from group_ledger import SECOND, Hints, Slack, Values
-from group_options import SECONDS
 from group_story import QUICK_START
 from live_database import Database
 from redis.exceptions import RedisClusterException, RedisError
@@ -82,9 +81,9 @@ def now():
     return time.time_ns() // 1000
 
 
-def rounds_of(options, seconds):
-    """How many rounds of so many seconds: for a fifth of --group-seconds, which is 60, and one at least."""
-    return max(1, int(options.getoption("--group-seconds", default=SECONDS) / 5 / seconds))
+def rounds_of(seconds, each):
+    """How many rounds of so many seconds each: for a fifth of the story's, and one at least."""
+    return max(1, int(seconds / 5 / each))
 
 
 def name_of(number):

@@ -1,7 +1,7 @@
 """A pytest plugin: how one run shares the machine, so that tests that take time do not disturb tests that measure it.
 
-- Live tests (whoever starts updaters, and what is marked so) come first in the list. xdist gives each worker a piece of
-  it and lets idle workers steal from the end of another's, so the live ones run one after the other.
+- Live tests (whoever starts updaters, and what is marked so) come first in the list, and run one at a time: xdist gives each
+  worker a piece of the list and lets idle workers steal from another's, so each takes the run's one `stage` for its time.
 - Campaigns come last, and the long ones compute in a process of their own that yields to everybody (`apart`). So one
   worker begins with them early and fills what the others leave idle.
 - What collecting has made is never collected again: a full collection of it stops a worker for half a second, in which
@@ -10,10 +10,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+
+import pytest
 
 PATIENCE = 19  # the least urgent there is
 
@@ -26,6 +29,18 @@ def _turn(item):
     if item.get_closest_marker("live") or "updaters" in item.fixturenames:
         return 0
     return 2 if item.get_closest_marker("campaign") else 1
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """First of all wrappers, so that waiting for the stage is not counted as the test's time."""
+    if _turn(item):
+        return (yield)
+    base = item.config._tmp_path_factory.getbasetemp()
+    folder = base.parent if hasattr(item.config, "workerinput") else base
+    with (folder / "stage").open("w") as stage:
+        fcntl.flock(stage, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_finish():

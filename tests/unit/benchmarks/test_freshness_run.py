@@ -16,12 +16,17 @@ pytestmark = pytest.mark.campaign
 TINY = worlds.SETTINGS["A"].scaled(keys=50, reads=50.0, changes=2.0, seconds=60.0, warm=20.0)
 
 
+# two cells of all policies take as long as a campaign of schedules; what else is here takes moments
+of_cells = pytest.mark.prove
+
+
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
     nowhere = tmp_path_factory.mktemp("no-traces")
     return [apart(measure, Job(name, 8.0, 1, nowhere, quick=True)) for name in "AE"]
 
 
+@of_cells
 def test_the_shipped_policy_is_fresher_than_an_interval_and_keeps_its_budget(cells):
     for cell in cells:
         mine, capped = cell.policies[OURS], cell.policies["capped"]
@@ -33,12 +38,14 @@ def test_the_shipped_policy_is_fresher_than_an_interval_and_keeps_its_budget(cel
     assert cells[1].policies[UPDATED_AT].stale < cells[1].policies[OURS].stale
 
 
+@of_cells
 def test_every_goal_that_the_cells_speak_of_has_its_row(cells):
     names = [each["name"] for each in goals.rows(cells)]
     optimum = ["F3-ABCDH", "F3-ABCDH-gap", "F3-E", "F3-E-updated_at"]
     assert names == ["F1", "F1-worst", "F1-age", "F2", *optimum, "F4"]
 
 
+@of_cells
 def test_the_page_says_what_was_measured(cells, tmp_path):
     page = report.write(cells, goals.rows(cells), tmp_path / "page.md")
     text = page.read_text()
@@ -49,6 +56,7 @@ def test_the_page_says_what_was_measured(cells, tmp_path):
     assert (tmp_path / "plots" / "made.svg").read_bytes() == plot
 
 
+@of_cells
 def test_cells_survive_being_kept(cells):
     again = [Cell.of(json.loads(json.dumps(cell.plain()))) for cell in cells]
     assert goals.rows(again) == goals.rows(cells)

@@ -1,0 +1,93 @@
+"""A pytest plugin: the two forms of the suite, and the one place that says which form runs and how large it is.
+
+`make test` runs the short form: all tests but those marked `prove`. `make prove` is `--prove`: those alone, and the full form of
+whatever has two forms; `--times 10` makes the full form ten times as large.
+
+A test has two forms if it takes `seeds`, whose numbers stand in its mark `campaign(short=500, full=200_000, block=5_000)`, or if
+it asks the fixture `amount` for its seconds or rounds: `amount(8, 60)`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+TWO_FORMS = {"seeds", "full_form"}
+TIMEOUT_S = 900.0  # of a test in the full form that names none: a block of schedules beside other work
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--prove", action="store_true", help="campaigns and long stories alone, in their full form"
+    )
+    parser.addoption("--times", type=int, default=1, help="with --prove: so many times as large (default: 1)")
+
+
+def times(config):
+    """How large the full form is, or 0: it is the short one."""
+    return config.option.times if config.option.prove else 0
+
+
+def pytest_generate_tests(metafunc):
+    if "seeds" not in metafunc.fixturenames:
+        return
+    sizes = metafunc.definition.get_closest_marker("campaign").kwargs
+    last, block = times(metafunc.config) * sizes["full"] or sizes["short"], sizes["block"]
+    blocks = [range(first, min(first + block, last)) for first in range(0, last, block)]
+    metafunc.parametrize("seeds", blocks, ids=lambda each: f"{each.start}-{each.stop - 1}")
+
+
+@pytest.fixture
+def full_form(request):
+    """Whether this is `make prove`."""
+    return bool(times(request.config))
+
+
+@pytest.fixture
+def amount(request, full_form):
+    """amount(short, full): seconds, rounds or kills of a story in the form that runs."""
+    factor = times(request.config)
+
+    def choose(short, full):
+        return factor * full if full_form else short
+
+    return choose
+
+
+def pytest_collection_modifyitems(config, items):
+    factor = times(config)
+    kept, left = [], []
+    for item in items:
+        (kept if _takes_part(item, full=bool(factor)) else left).append(item)
+        if factor:
+            _lengthen(item, factor)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
+def _takes_part(item, *, full):
+    only = item.get_closest_marker("prove") is not None
+    return only or not TWO_FORMS.isdisjoint(item.fixturenames) if full else not only
+
+
+def _lengthen(item, factor):
+    given = item.get_closest_marker("timeout")
+    seconds = given.args[0] if given else TIMEOUT_S
+    item.add_marker(pytest.mark.timeout(max(seconds, TIMEOUT_S) * factor if seconds else 0), append=False)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.option.prove:
+        terminalreporter.write_line(f"the full form, {config.option.times} times as large as usual")
+    _name_what_was_skipped(terminalreporter)
+
+
+def _name_what_was_skipped(terminalreporter):
+    """By reason, each test by its name: a line that counts them does not say what was not proved."""
+    by_reason = {}
+    for report in terminalreporter.stats.get("skipped", ()):
+        if isinstance(report.longrepr, tuple):
+            by_reason.setdefault(report.longrepr[2].removeprefix("Skipped: "), []).append(report.nodeid)
+    for reason, names in by_reason.items():
+        terminalreporter.write_line(f"left out, {reason}:")
+        for name in sorted(names):
+            terminalreporter.write_line(f"  {name}")
