@@ -14,6 +14,7 @@ request, within fixed limits of size, time and number.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import ipaddress
 import json
 import logging
@@ -21,7 +22,7 @@ import os
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from cacheupdater.errors import Misconfigured
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     Pages: TypeAlias = Mapping[
         str, Callable[[], Awaitable[Mapping[str, object]]]
     ]  # path -> what JSON can say
+    KeyPage: TypeAlias = Callable[[bytes], Awaitable[Mapping[str, object]]]  # of the key in ?key=
 
 HEAD_BYTES_MAX = 8 * 1024  # request line and headers; scrapers and probes send under 1 KiB
 REQUEST_S = 5.0  # for the head to arrive; probes give up sooner
@@ -59,6 +61,14 @@ class _Request(NamedTuple):
     method: str
     path: str
     headers: dict[str, str]  # names in lower case
+    query: str = ""  # behind the question mark, as sent
+
+
+class Keyed(NamedTuple):
+    """Pages about one key. Keys are data: whoever has the token sees them, without one only who asks from this machine."""
+
+    pages: Mapping[str, KeyPage]
+    token: str | None = None
 
 
 class AdminServer:
@@ -72,6 +82,7 @@ class AdminServer:
         ready: Conditions,
         warnings: Warnings = tuple,
         pages: Pages | None = None,
+        keyed: Keyed | None = None,
     ) -> None:
         """`listen` is host:port; with port 0 the system chooses one, see `port` after `start`. Or unix:///path, for a
         worker whose pages its parent collects."""
@@ -81,6 +92,7 @@ class AdminServer:
         self._ready = ready
         self._warnings = warnings
         self._pages = pages or {}
+        self._key_pages, self._token = keyed or Keyed({})
         # Of a page that is only for this machine, a foreign name in Host means that a browser was tricked into
         # asking (DNS rebinding). On other addresses the names under which pods are asked cannot be known here.
         self._names = {*_LOOPBACK_NAMES, self.host} if _is_loopback(self.host) else None
@@ -169,8 +181,22 @@ class AdminServer:
                 return _Answer(HTTPStatus.OK, *await asyncio.to_thread(self._metrics, accept))
         if page := self._pages.get(request.path):
             # in the loop, whose data it reads; it sees to it itself that nobody waits for long
-            return _Answer(HTTPStatus.OK, json.dumps(await page(), allow_nan=False).encode(), _JSON)
+            return _json(await page())
+        if keyed := self._key_pages.get(request.path):
+            return await self._of_a_key(keyed, request)
         return _plain(HTTPStatus.NOT_FOUND)
+
+    async def _of_a_key(self, page: KeyPage, request: _Request) -> _Answer:
+        if not self._may_see_keys(request):
+            return _plain(HTTPStatus.UNAUTHORIZED)
+        key = unquote_to_bytes(_parsed(request.query).get("key", ""))
+        return _json(await page(key)) if key else _plain(HTTPStatus.BAD_REQUEST)
+
+    def _may_see_keys(self, request: _Request) -> bool:
+        if self._token is None:
+            return self._path is not None or self._names is not None
+        said = request.headers.get("authorization", "").encode("latin-1", "replace")
+        return hmac.compare_digest(said, b"Bearer " + self._token.encode())
 
     def _readiness(self) -> _Answer:
         conditions = dict(self._ready())
@@ -203,7 +229,13 @@ def _parse(head: bytes) -> _Request:
         if not colon or not name or name != name.strip() or (name.lower() == "host" and "host" in headers):
             raise ValueError(line)
         headers[name.lower()] = value.strip()
-    return _Request(method, target.partition("?")[0], headers)
+    path, _, query = target.partition("?")
+    return _Request(method, path, headers, query)
+
+
+def _parsed(query: str) -> dict[str, str]:
+    """Names and values, still quoted; of a name that is given twice, the last."""
+    return {name: value for name, _, value in (each.partition("=") for each in query.split("&"))}
 
 
 def _host_name(host: str) -> str | None:
@@ -225,6 +257,10 @@ def _plain(status: HTTPStatus) -> _Answer:
     return _Answer(status, f"{status.phrase}\n".encode())
 
 
+def _json(said: Mapping[str, object]) -> _Answer:
+    return _Answer(HTTPStatus.OK, json.dumps(said, allow_nan=False).encode(), _JSON)
+
+
 def _encode(answer: _Answer, *, with_body: bool) -> bytes:
     lines = [
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
@@ -236,5 +272,7 @@ def _encode(answer: _Answer, *, with_body: bool) -> bytes:
     ]
     if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
         lines.append("Allow: GET, HEAD")
+    if answer.status is HTTPStatus.UNAUTHORIZED:
+        lines.append("WWW-Authenticate: Bearer")
     head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
     return head + answer.body if with_body else head

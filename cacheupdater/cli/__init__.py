@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cacheupdater import __version__
-from cacheupdater.cli import check, demo, exits, freshness, plan, record, run, topic
+from cacheupdater.cli import check, demo, exits, explain, freshness, invalidate, plan, record, run, topic
 from cacheupdater.errors import CacheUpdaterError, Misconfigured
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     run.add_to(commands, file)
     check.add_to(commands, file)
+    explain.add_to(commands, file)
+    invalidate.add_to(commands, file)
     freshness.add_to(commands, file)
     record.add_to(commands, file)
     plan.add_to(commands)

@@ -5,13 +5,13 @@ Finds it at the admin address of the configuration. Only prints; what the figure
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cacheupdater.cli import exits
+from cacheupdater.cli.asking import address_of, asked
 from cacheupdater.cli.tables import number, percent, table
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
     Figures: TypeAlias = Mapping[str, object]
 
-ANSWER_S = 5.0  # an updater that does not answer within this is in trouble
 AGAIN_S = 2.0  # between two looks; the figures are of the last minute anyway
 _CLEAR = "\x1b[H\x1b[2J"
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where it listens, and where it can be asked
 
 
 def add_to(
@@ -42,7 +40,7 @@ def freshness(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.config import load_config
 
     config = load_config(args.config, environ)
-    address = _address(args.config, config.admin.host_port if config.admin else None)
+    address = address_of(args.config, config)
     print(_page(address))
     if args.watch:
         with suppress(KeyboardInterrupt):
@@ -52,56 +50,23 @@ def freshness(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return exits.OK
 
 
-def _address(file: str, host_port: str | None) -> str:
-    from cacheupdater.errors import Misconfigured
-
-    if host_port is None:
-        raise Misconfigured(
-            f"{file}: admin is not configured, so nobody can be asked;"
-            " write `admin: {listen: 127.0.0.1:9464}` and start the updater again"
-        )
-    host, _, port = host_port.rpartition(":")
-    if port == "0":
-        raise Misconfigured(
-            f"{file}: admin.listen has port 0, so its port is known to nobody; write a number"
-        )
-    host = host.strip("[]")
-    host = _ANYWHERE.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _page(address: str) -> str:
-    return "\n".join(_lines(_asked(address)))
+    return "\n".join(_lines(_sources(address)))
 
 
-def _asked(address: str) -> Sequence[Figures]:
+def _sources(address: str) -> Sequence[Figures]:
     """What the updater says of its sources."""
-    import http.client
-
     from cacheupdater.errors import Misconfigured, Unavailable
 
-    connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
-    try:
-        connection.request("GET", "/freshness")
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status != http.HTTPStatus.OK:
-            raise Unavailable(
-                f"{address} answers {answer.status} {answer.reason}: is it the updater's admin address?"
-            )
-        sources: Sequence[Figures] = json.loads(body)["sources"]
-    except (OSError, http.client.HTTPException) as e:
-        raise Unavailable(f"no updater answers at {address} ({e}); is it running?") from e
-    except (ValueError, KeyError, TypeError) as e:
-        raise Unavailable(f"{address} answers, but not as an updater: is it the right address?") from e
-    finally:
-        connection.close()
-    if not sources:
+    found = asked(address, "/freshness").get("sources")
+    if not isinstance(found, list):
+        raise Unavailable(f"{address} answers, but not as an updater: is it the right address?")
+    if not found:
         raise Misconfigured(
             "every namespace is refreshed at a fixed interval, so there is no price to show;"
             " leave out `every`, or write `refresh: {policy: price}`"
         )
-    return sources
+    return found
 
 
 def _lines(sources: Sequence[Figures]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from cacheupdater.config.addresses import TcpAddress
+from cacheupdater.config.secrets import read_token
 from cacheupdater.config.settings import NamespaceConfig, PythonLoad, SqlLoad
 from cacheupdater.config.statements import statement_problem
 from cacheupdater.config.units import shown
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.config.document import Document
     from cacheupdater.config.models import (
+        AdminSection,
         LoadSection,
         NamespaceSection,
         Policy,
@@ -49,6 +51,17 @@ def _name_problem(name: str) -> str:
     if _NAME.fullmatch(name):
         return ""
     return f"{shown(name)} is no name; use at most 63 letters, digits, - and _, beginning with a letter"
+
+
+def token_of(document: Document, admin: AdminSection) -> str | None:
+    """What the admin address wants to be told before it speaks of keys; None where it wants nothing."""
+    if admin.token_file is None:
+        return None
+    try:
+        return read_token(admin.token_file)
+    except ValueError as e:
+        document.refuse(("admin", "token_file"), str(e))
+        return None
 
 
 def check_top(document: Document, top: TopSection) -> None:

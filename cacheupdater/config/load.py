@@ -94,6 +94,7 @@ class _Parts:
             queue=queue,
             cache=top.cache.url,
             admin=top.admin.listen if top.admin else None,
+            admin_token=checks.token_of(self._document, top.admin) if top.admin else None,
             state=top.state,
             fleet=top.fleet,
             sources={name: _source(name, one) for name, one in self._sources.items() if one},

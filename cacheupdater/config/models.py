@@ -142,6 +142,8 @@ class AdminSection(Section):
     listen: HostPort = Field(
         description="where /metrics, /freshness, /livez and /readyz answer, such as 127.0.0.1:9464"
     )
+    token_file: Text | None = None
+    """Its first line is the token that /explain wants. None: /explain answers on a loopback address alone."""
 
 
 class SourceSection(Section):

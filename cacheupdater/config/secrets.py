@@ -7,6 +7,7 @@ a log line) shows `***`. `redact` does the same for text that somebody else made
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 # greedy to the last @: a raw password may hold one itself
 _USERINFO = re.compile(r"""(://[^\s:@/"']*):[^\s"']*@""")
@@ -16,6 +17,24 @@ _PARAMETER = re.compile(r"""((?:password|passwd|pwd|secret|token)=)[^&\s"']+""",
 def redact(text: str) -> str:
     """The text with every password in a URL replaced by ***."""
     return _PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1:***@", text))
+
+
+TOKEN_BYTES = 16, 4096  # shorter could be guessed, longer is no token
+
+
+def read_token(path: str) -> str:
+    """The first line of a file. Raises ValueError with what is wrong, never with what stands there."""
+    try:
+        with Path(path).open("rb") as file:
+            line = file.readline(TOKEN_BYTES[1] + 2).rstrip(b"\r\n")
+    except OSError as e:
+        raise ValueError(f"{path} cannot be read: {e.strerror}") from e
+    least, most = TOKEN_BYTES
+    if not least <= len(line) <= most:
+        raise ValueError(f"the first line of {path} must have {least} to {most} bytes")
+    if not line.isascii() or not line.decode().isprintable() or b" " in line:
+        raise ValueError(f"the first line of {path} may hold printable ASCII only, and no space")
+    return line.decode()
 
 
 class Url:

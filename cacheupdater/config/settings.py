@@ -6,7 +6,7 @@ hide inside `Url`, so that printing any of this is safe.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Config:
     queue: QueueConfig
     cache: Url
     admin: TcpAddress | UnixAddress | None  # the latter only of a worker, whose parent collects its pages
+    admin_token: str | None = field(repr=False)  # whoever has it may ask about keys
     state: str | None  # the file of what was learned
     fleet: str | None  # updaters of one name share the rates of their sources
     sources: Mapping[str, SourceConfig]

@@ -19,6 +19,7 @@ from cacheupdater.core.automaton import Action
 from cacheupdater.core.cursors import Cursor, Origin
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.endings import Endings, Failure
+from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.removals import Removals
@@ -103,6 +104,10 @@ class Engine:
     def tracked(self) -> int:
         """Keys that take memory."""
         return len(self._dedup.seats)
+
+    def explain(self, key: bytes, now: float) -> Explained:
+        """What is known of this key, for a person."""
+        return Explained(seat_of(self._dedup, key, now), self.quarantine.keys.get(key), key in self._marks)
 
     # --- what happens -----------------------------------------------------------------------------------
 

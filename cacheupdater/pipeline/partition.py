@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.load import Seen, load
+from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.telling import Telling
 from cacheupdater.pipeline.write import matched, prepare, write
 
@@ -54,6 +55,7 @@ class Surroundings:
     observer: Observer
     random: Callable[[], float]
     notices: Notices
+    recent: Recent = field(default_factory=Recent)
 
     @cached_property
     def keyspace(self) -> Keyspace[Namespace]:
@@ -184,14 +186,17 @@ class Partition:
     async def _refresh(self, unit: Unit) -> None:
         """token, load, write; and the engine hears how it ended, whatever happened."""
         clock, seen = asyncio.get_running_loop().time, Seen()
+        began, keys = clock(), unit.keys
         try:
             await self._load_and_write(unit, seen)
         except (Unavailable, Faulty) as e:
             self._telling.failed(unit, e, seen)
             failure = Failure(str(e), own=isinstance(e, Faulty))
+            self._around.recent.failed(keys, str(e), clock(), clock() - began)
             self.engine.on_failure(unit, failure, clock(), load=Load(seen.seconds))
         except Exception as e:  # noqa: BLE001  a fault of ours or of a loader must not stop the other keys; it is told
             self._telling.surprised(unit, e)
+            self._around.recent.failed(keys, repr(e), clock(), clock() - began)
             self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=Load(seen.seconds))
         self._stir_all()
 
@@ -200,6 +205,7 @@ class Partition:
         recipe = around.recipes[unit.namespace]
         keys, captures = unit.keys, unit.captures  # an eviction empties the unit while we wait
         clock = asyncio.get_running_loop().time
+        began = clock()
         token = await recipe.writer.token(keys)
         self.engine.on_statement(unit, clock())
         values = await load(recipe, captures, namespace=name, observer=around.observer, seen=seen)
@@ -214,6 +220,7 @@ class Partition:
             self._telling.believed(unit)
         elif unit.phase is Phase.RUNNING:
             self._telling.braked(unit, len(absent))
+        around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=Load(seen.seconds, seen.stamps))
 
     async def _invalidate(self, invalidation: Invalidation) -> None:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater import __version__
-from cacheupdater.adapters.admin_http import AdminServer
+from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
 from cacheupdater.config.settings import MemoryQueueConfig
 from cacheupdater.core.engine import Engine
@@ -27,6 +27,7 @@ from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.service.doors import door_for
+from cacheupdater.service.explain import Explainer
 from cacheupdater.service.parts import Parts, rate_of
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Service:
                 _maker(keyspace, around, pricing),
                 owns=lambda partitions: pricing.own(partitions, of=door.partitions),
             )
-            await self._answer(stack, lambda: self._conditions(door, stop))
+            explainer = Explainer(door, around, pricing, partitions=supervisor.partitions)
+            await self._answer(stack, lambda: self._conditions(door, stop), explainer)
             if await _unless(stop, door.find()):
                 await parts.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
                 await self._work(door, supervisor, around.writer, ready=ready, stop=stop)
@@ -108,7 +110,9 @@ class Service:
             else:
                 log.warning("source %s is new, or is paid in another way: it waits for the next start", name)
 
-    async def _answer(self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]]) -> None:
+    async def _answer(
+        self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], explainer: Explainer
+    ) -> None:
         """/metrics and its neighbours, from before the queue is found until all is drained."""
         if self._config.admin is None:
             return
@@ -118,6 +122,7 @@ class Service:
             ready=conditions,
             warnings=self._notices.plain,
             pages={"/freshness": self._freshness},
+            keyed=Keyed({"/explain": explainer.page}, self._config.admin_token),
         )
         await server.start()
         stack.push_async_callback(server.close)

@@ -56,6 +56,10 @@ class Door(Protocol):
         """Accept hints; where."""
         ...
 
+    async def owner(self, partition: int) -> str | None:
+        """The updater that has this partition, if it is not ours. None: nobody has it. Raises CacheUpdaterError."""
+        ...
+
     async def close(self) -> None: ...
 
     async def finish(self, deadline: float) -> None:
@@ -95,6 +99,9 @@ class MemoryDoor:
         self.open_now = True
         return " ".join([*self._streams.addresses, *self._mailboxes])
 
+    async def owner(self, partition: int) -> str | None:  # noqa: ARG002  whatever it is, nobody else can have it
+        return None
+
     async def close(self) -> None:
         self.open_now = False
         await self._streams.close()
@@ -127,6 +134,7 @@ class KafkaDoor:
             observer=observer,
             notices=notices,
         )
+        self._config = config
         self._where = f"{config.address} group {config.group}"
 
     @property
@@ -146,6 +154,11 @@ class KafkaDoor:
         while not self.queue.joined:  # noqa: ASYNC110  told by whoever asks for assignments
             await asyncio.sleep(LOOK_EVERY)
         return self._where
+
+    async def owner(self, partition: int) -> str | None:
+        from cacheupdater.adapters.topic_kafka.owners import owner_of  # noqa: PLC0415  aiokafka is an extra
+
+        return await owner_of(self._config.address, self._config.group, partition)
 
     async def close(self) -> None:
         """The group goes on without us once the partitions are handed over."""

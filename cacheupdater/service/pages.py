@@ -11,6 +11,8 @@ import json
 import socket
 from typing import TYPE_CHECKING
 
+from cacheupdater.errors import Unavailable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -87,3 +89,11 @@ def merged_freshness(bodies: Iterable[bytes]) -> dict[str, object]:
             for source in json.loads(body)["sources"]
         ]
     }
+
+
+def of_the_owner(bodies: Iterable[bytes]) -> dict[str, object]:
+    """What the worker says that owns the key; else what any says."""
+    found: list[dict[str, object]] = [json.loads(body) for body in bodies if body]
+    if not found:
+        raise Unavailable("no worker answers")
+    return next((each for each in found if each["ours"]), found[0])

@@ -17,8 +17,9 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote_from_bytes
 
-from cacheupdater.adapters.admin_http import AdminServer
+from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.config.addresses import UnixAddress
 from cacheupdater.config.settings import KafkaQueueConfig
 from cacheupdater.errors import Misconfigured
@@ -49,7 +50,7 @@ def as_worker(config: Config, number: int, socket: str) -> Config:
     if isinstance(queue, KafkaQueueConfig) and queue.instance:
         queue = replace(queue, instance=f"{queue.instance}-{number}")
     state = f"{config.state}.{number}" if config.state else None
-    return replace(config, queue=queue, state=state, admin=UnixAddress(socket))
+    return replace(config, queue=queue, state=state, admin=UnixAddress(socket), admin_token=None)
 
 
 class Workers:
@@ -130,6 +131,7 @@ class Workers:
             metrics=self._metrics,
             ready=lambda: {f"worker {each.number}": each.serves for each in self._workers},
             pages={"/freshness": self._freshness},
+            keyed=Keyed({"/explain": self._explain}, self._config.admin_token),
         )
         await server.start()
         stack.push_async_callback(server.close)
@@ -143,6 +145,11 @@ class Workers:
     async def _freshness(self) -> dict[str, object]:
         asked = (asyncio.to_thread(pages.fetch, each.socket, "/freshness") for each in self._workers)
         return pages.merged_freshness([body for _, body in await asyncio.gather(*asked)])
+
+    async def _explain(self, key: bytes) -> dict[str, object]:
+        page = f"/explain?key={quote_from_bytes(key, safe='')}"
+        asked = (asyncio.to_thread(pages.fetch, each.socket, page) for each in self._workers)
+        return pages.of_the_owner([body for _, body in await asyncio.gather(*asked)])
 
     async def _probe(self) -> None:
         while True:

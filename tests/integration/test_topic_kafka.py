@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
 from cacheupdater.adapters import topic_kafka
+from cacheupdater.adapters.topic_kafka.owners import owner_of
 from cacheupdater.cli import main
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing import kafka_topics
@@ -272,3 +273,18 @@ async def test_a_broker_that_names_an_address_for_others_is_told():
         pytest.raises(Unavailable, match=r"127\.0\.0\.1:1, where .* advertised\.listeners"),
     ):
         await seen(f"kafka://{server.bootstrap}/hints")
+
+
+async def test_the_member_that_has_a_partition_is_named(guarded_url):
+    address = parse(guarded_url())
+    consumer = AIOKafkaConsumer(
+        "hints", group_id="shop", **connection(address) | {"client_id": "updater-on-duty"}
+    )
+    await consumer.start()
+    try:
+        while not consumer.assignment():  # noqa: ASYNC110  the group is told of by nobody
+            await asyncio.sleep(0.05)
+        assert "updater-on-duty" in await owner_of(address, "shop", 1)
+        assert await owner_of(address, "shop", 99) is None
+    finally:
+        await consumer.stop()

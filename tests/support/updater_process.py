@@ -73,11 +73,11 @@ class Updater:
         self.port = free_port()
         self._program = program
         self._arguments = arguments
-        self._file = folder / "cacheupdater.yaml"
+        self.file = folder / "cacheupdater.yaml"
         self._log = folder / "stderr.log"
         places = {"listen": [self.emit], "admin": {"listen": f"127.0.0.1:{self.port}"}}
         said = {name: value for name, value in {**places, **settings}.items() if value is not None}
-        self._file.write_text(json.dumps(said, indent=1), "utf-8")
+        self.file.write_text(json.dumps(said, indent=1), "utf-8")
         imports = {
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "client"), str(Path(__file__).parent)))
         }
@@ -100,7 +100,7 @@ class Updater:
 
     def launch(self):
         """Returns at once."""
-        command = [sys.executable, *self._program, "run", "-c", str(self._file), *self._arguments]
+        command = [sys.executable, *self._program, "run", "-c", str(self.file), *self._arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 dying_with_us(command),

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from cacheupdater.adapters import admin_http
-from cacheupdater.adapters.admin_http import AdminServer
+from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.errors import Misconfigured
 
 SOON = 10.0  # s: whatever should happen has happened by then, on any machine
@@ -300,3 +300,55 @@ async def test_signal_handlers_stay_as_they_were(service):
     await server.start()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     await server.close()
+
+
+# --- pages about a key ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def keyed(service):
+    """Starts servers that tell of keys, on the address that the test names."""
+    started = []
+
+    async def start(host, token=None):
+        async def page(key):
+            return {"key": key.decode("latin-1")}
+
+        server = AdminServer(
+            f"{host}:0", metrics=service.metrics, ready=service.ready, keyed=Keyed({"/explain": page}, token)
+        )
+        await server.start()
+        started.append(server)
+        return server.port
+
+    yield start
+    for server in started:
+        await server.close()
+
+
+async def asked(port, path, token=None):
+    extra = f"Authorization: Bearer {token}\r\n" if token else ""
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{extra}\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head.encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return int(answer.split()[1]), answer.rpartition("\r\n\r\n")[2]
+
+
+async def test_a_key_is_told_of_on_a_loopback_address_whatever_its_bytes(keyed):
+    port = await keyed("127.0.0.1")
+    assert await asked(port, "/explain?key=product%3A7%FF%26x") == (200, '{"key": "product:7\\u00ff&x"}')
+    assert (await asked(port, "/explain"))[0] == 400
+
+
+async def test_on_another_address_nobody_hears_of_a_key_without_a_token(keyed):
+    assert (await asked(await keyed("0.0.0.0"), "/explain?key=a"))[0] == 401
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_who_has_the_token_hears_and_nobody_else(keyed, host):
+    port = await keyed(host, "a-token-of-some-length")
+    assert (await asked(port, "/explain?key=a", "a-token-of-some-length"))[0] == 200
+    assert (await asked(port, "/explain?key=a", "a-token-of-some-lengtH"))[0] == 401
+    assert (await asked(port, "/explain?key=a"))[0] == 401

@@ -1,6 +1,4 @@
-"""Commands that run in the test's own process set up its logging; it is put back, for other tests listen to it."""
-
-from __future__ import annotations
+"""Commands set up the log of their process; each test here leaves it as it was."""
 
 import logging
 
@@ -8,8 +6,12 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def library_speaks_as_before():
-    library = logging.getLogger("aiokafka")
-    level = library.level
+def logging_as_before():
+    root = logging.getLogger()
+    ours = logging.getLogger("cacheupdater")
+    before = root.handlers[:], root.level, ours.level
+    root.handlers[:] = []  # pytest's own stay open: `configure` closes what it finds
     yield
-    library.setLevel(level)
+    root.handlers[:], level, ours_level = before
+    root.setLevel(level)
+    ours.setLevel(ours_level)

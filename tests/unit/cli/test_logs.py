@@ -18,18 +18,6 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture(autouse=True)
-def logging_as_before():
-    root = logging.getLogger()
-    ours = logging.getLogger("cacheupdater")
-    before = root.handlers[:], root.level, ours.level
-    root.handlers[:] = []  # pytest's own stay open: `configure` closes what it finds
-    yield
-    root.handlers[:], level, ours_level = before
-    root.setLevel(level)
-    ours.setLevel(ours_level)
-
-
 def test_logs_are_json_lines_where_nobody_watches():
     stream = io.StringIO()
     logs.configure("info", stream)

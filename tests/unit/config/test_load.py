@@ -315,3 +315,45 @@ def test_mutated_files_are_accepted_or_refused_and_nothing_else(load):
             raise
     assert len(refusals) > 100
     assert all(str(e) and e.problems for e in refusals)
+
+
+# --- the token of the admin address -----------------------------------------------------------------------
+
+
+def with_token(tmp_path, written):
+    file = tmp_path / "token"
+    if written is not None:
+        file.write_bytes(written)
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        f"""\
+version: 1
+cache: {{url: "redis://127.0.0.1/0"}}
+admin: {{listen: "127.0.0.1:9464", token_file: "{file}"}}
+sources: {{main: {{budget: 5/s}}}}
+namespaces: {{a: {{key: "a:{{id}}", load: {{source: main, python: "m:f"}}}}}}
+"""
+    )
+    return load_config(config, {})
+
+
+def test_the_token_is_the_first_line_of_its_file_and_is_not_printed(tmp_path):
+    config = with_token(tmp_path, b"sixteen-and-more\nsecond line\n")
+    assert config.admin_token == "sixteen-and-more"
+    assert "sixteen" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"short\n", "must have 16 to 4096 bytes"),
+        (b"x" * 5000, "must have 16 to 4096 bytes"),
+        (b"a token with a space\n", "printable ASCII only"),
+        ("ein-schl\u00fcssel-f\u00fcr-uns\n".encode(), "printable ASCII only"),
+    ],
+)
+def test_a_token_that_cannot_be_one_is_refused_at_its_line(tmp_path, written, why):
+    with pytest.raises(ConfigErrors, match=why) as refused:
+        with_token(tmp_path, written)
+    assert ":3:" in str(refused.value)

@@ -1,0 +1,113 @@
+"""One look at one key in Redis: what is there, how long it lives, and how old its floor says that it is.
+
+`cacheupdater explain` makes a `Glance`, asks it once and closes it. It reads and changes nothing, and it is no part of a
+running updater: a slow answer costs a person a second. Needs the rights to TIME, TYPE, GET, HGETALL and PTTL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis import exceptions as redis_errors
+from redis.asyncio import Redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.connection import parse_url
+from redis.asyncio.sentinel import Sentinel
+
+from cacheupdater.core import cache_url
+from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater_client import fence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ANSWER_S = 3.0  # for all of it; a person waits
+_HAS_NO_TTL = -1
+
+
+class Look(NamedTuple):
+    """What stands at a key."""
+
+    kind: str  # as Redis calls the type; "none" where nothing is
+    value: bytes | Mapping[bytes, bytes] | None  # None also for a type that we never write
+    ttl: float | None  # seconds; None: it never expires
+    age: (
+        float | None
+    )  # seconds since the load that wrote it began, or since its invalidation; None: no floor of ours
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return fence.size_of(self.value)
+
+
+class Glance:
+    """One Redis, whichever of the three kinds of URL names it."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._address = cache_url.parse(url)
+            self._redis: Any = _client(self._address)
+        except (ValueError, TypeError, redis_errors.RedisError) as e:
+            raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
+
+    async def look(self, key: bytes) -> Look:
+        """Raises Unavailable."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self._looked(key)
+        except (TimeoutError, redis_errors.TimeoutError) as e:
+            raise Unavailable(f"Redis did not answer within {ANSWER_S:g} s") from e
+        except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
+            raise Unavailable(f"Redis cannot be asked: {e}") from e
+
+    async def close(self) -> None:
+        """Its connections."""
+        await self._redis.aclose()
+        if isinstance(self._address, cache_url.Sentinels):
+            for sentinel in self._redis.connection_pool.sentinel_manager.sentinels:
+                await sentinel.aclose()
+
+    async def _looked(self, key: bytes) -> Look:
+        redis = self._redis
+        kind = (await redis.type(key)).decode()
+        value = await (redis.get(key) if kind == "string" else redis.hgetall(key)) if kind in _READ else None
+        ttl = await redis.pttl(key)
+        floor = await redis.get(fence.floor_name(key))
+        return Look(
+            kind, value, None if ttl == _HAS_NO_TTL else max(0, ttl) / 1000.0, await self._age(key, floor)
+        )
+
+    async def _age(self, key: bytes, floor: bytes | None) -> float | None:
+        if floor is None or not floor.isdigit():
+            return None
+        where = {}
+        if isinstance(self._address, cache_url.Cluster):
+            where["target_nodes"] = self._redis.get_node_from_key(key)
+        said = await self._redis.time(**where)
+        seconds, micros = said if isinstance(said, (tuple, list)) else next(iter(said.values()))
+        return (fence.token_of(int(seconds), int(micros)) - int(floor)) / 1e9
+
+
+_READ = frozenset({"string", "hash"})
+
+
+def _client(address: cache_url.One | cache_url.Cluster | cache_url.Sentinels) -> Any:
+    limits: dict[str, Any] = {"protocol": 2, "socket_connect_timeout": ANSWER_S, "socket_timeout": ANSWER_S}
+    if isinstance(address, cache_url.One):
+        return Redis.from_url(address.url, **limits | {"decode_responses": False})
+    options = limits | _options(address.url(*address.seeds[0]))
+    if isinstance(address, cache_url.Cluster):
+        nodes = [ClusterNode(host, port) for host, port in address.seeds]
+        return RedisCluster(startup_nodes=nodes, require_full_coverage=False, **options)
+    theirs = limits | _options(address.sentinel_url(*address.seeds[0]))
+    sentinels: Any = Sentinel  # redis-py's own: it has no types
+    return sentinels(address.seeds, sentinel_kwargs=theirs).master_for(address.name, **options)
+
+
+def _options(url: str) -> dict[str, Any]:
+    """What redis-py reads from a URL beside its place."""
+    read: dict[str, Any] = {**parse_url(url)}
+    tls = {"ssl": True} if read.pop("connection_class", None) is not None else {}
+    return {name: value for name, value in read.items() if name not in {"host", "port"}} | tls

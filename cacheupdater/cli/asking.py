@@ -1,0 +1,69 @@
+"""How a command asks the running updater: a GET at the admin address of the configuration.
+
+`freshness` and `explain` use it. What goes wrong is said with the next step.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cacheupdater.config import Config
+
+ANSWER_S = 5.0  # an updater that does not answer within this is in trouble
+_STRANGE = "{} answers, but not as an updater: is it the right address?"
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where it listens, and where it can be asked
+
+
+def address_of(file: str, config: Config) -> str:
+    """Where the updater of this configuration can be asked, or Misconfigured."""
+    from cacheupdater.errors import Misconfigured
+
+    if config.admin is None:
+        raise Misconfigured(
+            f"{file}: admin is not configured, so nobody can be asked;"
+            " write `admin: {listen: 127.0.0.1:9464}` and start the updater again"
+        )
+    host, _, port = config.admin.host_port.rpartition(":")
+    if port == "0":
+        raise Misconfigured(
+            f"{file}: admin.listen has port 0, so its port is known to nobody; write a number"
+        )
+    host = host.strip("[]")
+    host = _ANYWHERE.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def asked(address: str, page: str, *, token: str | None = None) -> Mapping[str, object]:
+    """What the updater says there. Raises Unavailable."""
+    import http.client
+
+    from cacheupdater.errors import Misconfigured, Unavailable
+
+    connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        connection.request("GET", page, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            raise Misconfigured(
+                f"{address} wants a token: admin.token_file must name the file that the updater reads"
+            )
+        if answer.status != http.HTTPStatus.OK:
+            raise Unavailable(
+                f"{address} answers {answer.status} {answer.reason}: is it the updater's admin address?"
+            )
+        said = json.loads(body)
+    except (OSError, http.client.HTTPException) as e:
+        raise Unavailable(f"no updater answers at {address} ({e}); is it running?") from e
+    except ValueError as e:
+        raise Unavailable(_STRANGE.format(address)) from e
+    finally:
+        connection.close()
+    if not isinstance(said, dict):
+        raise Unavailable(_STRANGE.format(address))
+    return said

@@ -1,0 +1,147 @@
+"""`cacheupdater explain KEY`: why is this value old? Asks the running updater, Redis and, with --connect, the source.
+
+Without a running updater it answers what configuration and Redis can tell. It writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import quote_from_bytes
+
+from cacheupdater.cli import exits
+from cacheupdater.cli.tables import number
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping
+    from typing import TypeAlias
+
+    from cacheupdater.config import Config
+
+    Facts: TypeAlias = Mapping[str, object]
+
+
+def add_to(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
+) -> None:
+    text = (
+        "Say why the value of a key is old: whose key it is, what it waits for, its last refresh, what Redis has."
+        " Writes nothing."
+    )
+    parser = commands.add_parser("explain", parents=[file], help="say why a value is old", description=text)
+    parser.add_argument("key", metavar="KEY", help="as the application names it, such as product:7")
+    parser.add_argument("--connect", action="store_true", help="load its row too, and compare; one statement")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(command=explain)
+
+
+def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    import asyncio
+
+    from cacheupdater.config import load_config
+    from cacheupdater.service.reasons import because
+
+    config = load_config(args.config, environ)
+    key = args.key.encode("utf-8", "surrogateescape")
+    declared, redis, row = asyncio.run(_looked(config, key, connect=args.connect))
+    updater, silence = _updater(args.config, config, key)
+    said = {
+        "key": args.key,
+        "declared": declared,
+        "redis": redis,
+        "row": row,
+        "updater": updater,
+        "silence": silence,
+        "because": because(declared, redis, updater, row),
+    }
+    if args.output == "json":
+        print(json.dumps(said, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(_page(said)))
+    return exits.OK
+
+
+async def _looked(config: Config, key: bytes, *, connect: bool) -> tuple[Facts, Facts, Facts | None]:
+    from cacheupdater.service import look
+
+    if connect:
+        sys.path.insert(0, "")  # for Python loaders, as in `run`
+    one = look.declared(config, key)
+    return one.plain(), await look.seen(config, key), await look.row(config, one, key) if connect else None
+
+
+def _updater(file: str, config: Config, key: bytes) -> tuple[Facts | None, str | None]:
+    """What it says; or why nobody was asked, or answered."""
+    from cacheupdater.cli.asking import address_of, asked
+    from cacheupdater.errors import CacheUpdaterError
+
+    try:
+        page = f"/explain?key={quote_from_bytes(key, safe='')}"
+        return asked(address_of(file, config), page, token=config.admin_token), None
+    except CacheUpdaterError as e:
+        return None, str(e)
+
+
+def _page(said: Facts) -> Iterable[str]:
+    """A line per part, then the reasons."""
+    yield str(said["key"])
+    declared, redis, updater, row = (_facts(said[name]) for name in ("declared", "redis", "updater", "row"))
+    if declared["namespace"] is not None:
+        yield f"  namespace  {declared['namespace']}  {declared['pattern']}  {_listed(_facts(declared['captures']))}"
+        yield f"  loaded by  {declared['statement']}  (source {declared['source']})"
+    yield f"  in Redis   {_redis(redis)}"
+    if row:
+        yield f"  row now    {row['error'] if 'error' in row else row['value'] or 'there is none'}"
+    yield f"  updater    {_owner(updater) if updater else said['silence']}"
+    if updater:
+        yield from _known(updater)
+    yield "\nbecause"
+    because = said["because"]
+    assert isinstance(because, list)
+    yield from (f"  {each}" for each in because)
+
+
+def _redis(redis: Facts) -> str:
+    if "error" in redis:
+        return str(redis["error"])
+    if redis["type"] == "none":
+        return "nothing"
+    ttl = "never expires" if redis["ttl"] is None else f"expires in {_s(redis['ttl'])}"
+    age = "no floor" if redis["age"] is None else f"{_s(redis['age'])} old by its floor"
+    return f"{redis['type']} of {redis['size']} bytes, reads as {redis['reads_as']}, {age}, {ttl}: {redis['value']}"
+
+
+def _owner(updater: Facts) -> str:
+    return f"partition {updater['partition']} of {updater['partitions']}: {updater['owner'] or 'nobody'}"
+
+
+def _known(updater: Facts) -> Iterable[str]:
+    last, policy = _facts(updater["last"]), _facts(updater["policy"])
+    if last:
+        why = f" ({last['why']})" if last["why"] else ""
+        yield f"  last       {last['result']}{why} {_s(last['at'])} ago, took {number(_float(last['seconds']) * 1000)} ms"
+    known = _facts(policy.get("known"))
+    if known:
+        rates = f"{_float(known['reads']):.2g} reads/s, {_float(known['changes']):.2g} changes/s"
+        yield (
+            f"  policy     {rates}, stale with {_float(known['stale']):.0%}, last read {_s(known['unread'])} ago;"
+            f" a load is worth {_float(known['worth']):.2g} stale reads, the price is {_float(known['price']):.2g}"
+        )
+
+
+def _listed(facts: Facts) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in facts.items())
+
+
+def _facts(value: object) -> Facts:
+    return value if isinstance(value, dict) else {}
+
+
+def _float(value: object) -> float:
+    return float(str(value))
+
+
+def _s(value: object) -> str:
+    return f"{number(_float(value))} s"

@@ -1,0 +1,45 @@
+"""`cacheupdater invalidate KEY…`: removes values by hand, behind the fence, so that no load under way brings an old one back.
+
+For a person at night. The next read is a miss, which a running updater serves; no updater need run for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from cacheupdater.cli import exits
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+
+def add_to(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
+) -> None:
+    text = "Remove the values of these keys from Redis, as the client's `invalidate` does. Whatever is there goes."
+    parser = commands.add_parser(
+        "invalidate", parents=[file], help="remove values by hand, fenced", description=text
+    )
+    parser.add_argument(
+        "keys", metavar="KEY", nargs="+", help="as the application names it, such as product:7"
+    )
+    parser.set_defaults(command=invalidate)
+
+
+def invalidate(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    import asyncio
+
+    from cacheupdater.config import load_config
+    from cacheupdater.service.look import removed
+
+    config = load_config(args.config, environ)
+    keys = [key.encode("utf-8", "surrogateescape") for key in args.keys]
+    kept = asyncio.run(removed(config, keys))
+    for key, why in kept.items():
+        print(
+            f"cacheupdater: {key.decode(errors='backslashreplace')} was not removed: {why}", file=sys.stderr
+        )
+    print(f"removed {len(keys) - len(kept)} of {len(keys)}")
+    return exits.SOFTWARE if kept else exits.OK

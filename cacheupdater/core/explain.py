@@ -1,0 +1,78 @@
+"""What the core knows of one key, in plain words: for a person who asks why a value is old.
+
+`Engine.explain` asks `seat_of` when somebody asks the updater; nothing here is called on a hint's path, and nothing is
+changed. A seat's sentence names the first thing that stands in the way of the key's next load.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from cacheupdater.core.unit import PATIENT, Phase
+
+if TYPE_CHECKING:
+    from cacheupdater.core.dedup import Dedup
+    from cacheupdater.core.retry import Quarantined
+    from cacheupdater.core.unit import Unit
+
+State: TypeAlias = Literal["none", "due", "running", "held"]
+
+
+class Seat(NamedTuple):
+    """Where a key stands. Times are seconds."""
+
+    state: State
+    kind: str = ""  # of the strongest hint that a due head covers
+    since: float = 0.0  # a due head: since its oldest hint; a running or held one: since its start
+    waits_for: str = ""
+    tail: str = ""  # the kind of hint that waits behind a running head
+
+
+NO_SEAT = Seat("none")
+
+
+class Explained(NamedTuple):
+    """All of it."""
+
+    seat: Seat
+    quarantined: Quarantined | None
+    absent: bool  # its row is known not to exist: misses cost the database nothing for a while
+
+
+def seat_of(dedup: Dedup, key: bytes, now: float) -> Seat:
+    """What the automaton knows of this key."""
+    unit = dedup.seats.get(key)
+    if unit is None:
+        return NO_SEAT
+    if unit.phase is Phase.DUE:
+        claim = unit.claim
+        return Seat("due", claim.kind.name.lower(), now - claim.since, hindrance(unit, now))
+    if unit.phase is Phase.HELD:
+        held = max(0.0, unit.hold_until - now)
+        return Seat("held", since=now - unit.began, waits_for=f"its hold to be over, in {held:.1f} s")
+    tail = dedup.tails.get(key)
+    waits_for = "its statement and its write to end"
+    return Seat(
+        "running", since=now - unit.began, waits_for=waits_for, tail=tail.kind.name.lower() if tail else ""
+    )
+
+
+def hindrance(unit: Unit, now: float) -> str:
+    """Why these due keys do not run yet."""
+    namespace, claim = unit.namespace, unit.claim
+    source, quota = namespace.source, namespace.quota
+    if claim.not_before > now:
+        return f"its next try, in {claim.not_before - now:.1f} s"
+    if source.free <= 0:
+        return f"a connection of source {source.name}: all are busy"
+    if source.bucket.level(now) < namespace.cost.per_row:
+        what = "ms of database time" if source.timed else "rows"
+        return (
+            f"the budget of source {source.name}: {source.bucket.rate:g} {what} a second are spent,"
+            f" and {source.due:.0f} are due"
+        )
+    if quota is not None and quota.level(now) < 1.0:
+        return f"the quota of namespace {namespace.name}: {quota.rate:g} rows a second are spent"
+    if claim.urgency == PATIENT:
+        return "a quiet moment of its source: few readers would notice the change"
+    return "its turn among the namespaces"

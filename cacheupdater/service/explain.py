@@ -1,0 +1,111 @@
+"""What a running updater says about one key: the page `/explain`, which `cacheupdater explain` asks for.
+
+`Service` makes one `Explainer` for as long as it runs. It reads what core, pipeline and policy know, changes nothing, and
+asks neither Redis nor the database: whoever asks sees to these (`service.look`). The page holds a key's name and may hold
+what a database said about it, so it is data: `adapters.admin_http` shows it on a loopback address, elsewhere only to
+whoever has the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cacheupdater import __version__
+from cacheupdater.core.explain import NO_SEAT
+from cacheupdater.core.price import Price
+from cacheupdater.core.price.view import view
+from cacheupdater.errors import CacheUpdaterError
+from cacheupdater_client import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.pipeline.partition import Partition, Surroundings
+    from cacheupdater.pipeline.pricing import Pricing
+    from cacheupdater.service.doors import Door
+
+_EVERYBODYS = frozenset(
+    {"queue_missing", "fetch_failed", "commit_failed", "redis_down", "no_client", "undeclared", "other_redis"}
+)
+"""Troubles that any key may suffer from, whatever their subject."""
+
+
+class Explainer:
+    """One service's."""
+
+    def __init__(
+        self, door: Door, around: Surroundings, pricing: Pricing, *, partitions: Mapping[int, Partition]
+    ) -> None:
+        """`partitions` are those that are ours by now."""
+        self._door = door
+        self._around = around
+        self._pricing = pricing
+        self._partitions = partitions
+
+    async def page(self, key: bytes) -> dict[str, object]:
+        """All that is known here, as JSON can say it."""
+        now = asyncio.get_running_loop().time()
+        number = wire.partition_of(key, self._door.partitions)
+        namespace = self._around.keyspace.resolve(key)
+        ours = self._partitions.get(number)
+        return {
+            "version": __version__,
+            "accepting": self._door.open_now,
+            "partition": number,
+            "partitions": self._door.partitions,
+            "owner": "this updater" if ours else await self._owner(number),
+            "ours": ours is not None,
+            "troubles": self._troubles(namespace),
+            **(self._held(ours, key, now) if ours else {}),
+            "last": self._last(key, now),
+            "policy": self._policy(namespace, number, key, now),
+        }
+
+    async def _owner(self, partition: int) -> str | None:
+        try:
+            return await self._door.owner(partition)
+        except CacheUpdaterError as e:
+            return f"unknown: {e}"
+
+    def _held(self, ours: Partition, key: bytes, now: float) -> dict[str, object]:
+        found = ours.engine.explain(key, now)
+        barred = found.quarantined
+        return {
+            "seat": None if found.seat is NO_SEAT else found.seat._asdict(),
+            "absent": found.absent,
+            "quarantined": {
+                "error": barred.error,
+                "since": now - barred.since,
+                "left": max(0.0, barred.until - now),
+            }
+            if barred
+            else None,
+            "open": ours.engine.pending,
+            "full": ours.engine.full,
+        }
+
+    def _last(self, key: bytes, now: float) -> dict[str, object] | None:
+        last = self._around.recent.last(key)
+        return last._asdict() | {"at": now - last.at} if last else None
+
+    def _policy(
+        self, namespace: Namespace | None, partition: int, key: bytes, now: float
+    ) -> dict[str, object] | None:
+        if namespace is None:
+            return None
+        if namespace.terms is None:
+            return {"name": "fixed", "every": namespace.every}
+        policy = self._pricing.policies.get(partition)
+        known = view(policy, key, now) if isinstance(policy, Price) else None
+        return {"name": "price", "known": None if known is None else known._asdict()}
+
+    def _troubles(self, namespace: Namespace | None) -> list[dict[str, object]]:
+        """Those that stand and may be this key's."""
+        subjects = {namespace.name, namespace.source.name} if namespace else set()
+        return [
+            each
+            for each in self._around.notices.plain()
+            if each["event"] in _EVERYBODYS or each["subject"] in subjects
+        ]

@@ -1,0 +1,177 @@
+"""What can be said about one key without a running updater: from the configuration, from Redis, and from its source.
+
+`cacheupdater explain` and `invalidate` call these once each. Nothing is written but by `removed`, which is `invalidate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.adapters.glance_redis import Glance
+from cacheupdater.config.settings import PythonLoad, SqlLoad
+from cacheupdater.core.encoding import encoder
+from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.errors import CacheUpdaterError, Faulty
+from cacheupdater.service.parts import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.adapters.glance_redis import Look
+    from cacheupdater.config.settings import Config, NamespaceConfig
+    from cacheupdater.core.keyspace import Captures
+    from cacheupdater.ports import Value
+
+ROW_S = 10.0  # for the one statement of --connect; it has its own timeout, and connecting comes before it
+
+
+class Declared(NamedTuple):
+    """What the configuration says of a key."""
+
+    namespace: NamespaceConfig | None
+    """None: no pattern begins like the key."""
+    captures: Captures | None
+    """None: the key begins like the namespace's pattern, and does not fit it."""
+
+    def plain(self) -> dict[str, object]:
+        """As JSON can say it."""
+        if self.namespace is None:
+            return {"namespace": None}
+        pattern, load = self.namespace.pattern, self.namespace.load
+        binds = dict(zip(pattern.names, map(_plain, self.captures or ()), strict=False))
+        return {
+            "namespace": self.namespace.name,
+            "pattern": pattern.text,
+            "fits": self.captures is not None,
+            "captures": binds,
+            "source": load.source,
+            "statement": _statement(load),
+            "encoding": self.namespace.encoding,
+            "ttl": self.namespace.ttl,
+        }
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, int) else str(value)
+
+
+def _statement(load: object) -> str:
+    if isinstance(load, SqlLoad):
+        return load.sql
+    return (
+        f"the function {load.python}"
+        if isinstance(load, PythonLoad)
+        else f"the table {getattr(load, 'table', '')}"
+    )
+
+
+def declared(config: Config, key: bytes) -> Declared:
+    """Whose key it is."""
+    keyspace = Keyspace([(each.pattern, each.name) for each in config.namespaces.values()])
+    name = keyspace.resolve(key)
+    if name is None:
+        return Declared(None, None)
+    namespace = config.namespaces[name]
+    return Declared(namespace, namespace.pattern.parse(key))
+
+
+async def seen(config: Config, key: bytes) -> dict[str, object]:
+    """What Redis has, as JSON can say it; where Redis cannot be asked, why."""
+    glance = Glance(config.cache.reveal())
+    try:
+        look = await glance.look(key)
+    except CacheUpdaterError as e:
+        return {"error": str(e)}
+    finally:
+        await glance.close()
+    return _told(look)
+
+
+def _told(look: Look) -> dict[str, object]:
+    return {
+        "type": look.kind,
+        "size": look.size,
+        "reads_as": reads_as(look.value),
+        "ttl": look.ttl,
+        "age": look.age,
+        "value": _shown(look.value),
+    }
+
+
+def reads_as(value: Value) -> str | None:
+    """What the bytes look like, whatever the configuration says."""
+    import json  # noqa: PLC0415  for a person's question only
+    import pickletools  # noqa: PLC0415  as json; it reads opcodes and runs nothing
+
+    if value is None or not isinstance(value, bytes):
+        return None if value is None else "hash"
+    try:
+        json.loads(value)
+    except ValueError:
+        pass
+    else:
+        return "json"
+    try:
+        list(pickletools.genops(value))
+    except (ValueError, IndexError, UnicodeDecodeError):
+        return "text" if _is_text(value) else "bytes"
+    return "pickle"
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+SHOWN_BYTES = 200  # of a value; a person wants to recognise it
+
+
+def _shown(value: Value) -> str | None:
+    if value is None:
+        return None
+    spelled = (
+        value if isinstance(value, bytes) else b" ".join(name + b"=" + each for name, each in value.items())
+    )
+    text = spelled[:SHOWN_BYTES].decode(errors="backslashreplace")
+    return text + ("..." if len(spelled) > SHOWN_BYTES else "")
+
+
+async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
+    """The row now, and whether Redis has something else. Costs one statement."""
+    if one.namespace is None or one.captures is None:
+        return {"error": "no namespace has this key, so no statement loads it"}
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(ROW_S):
+                loader = Parts(config, stack).recipe(one.namespace.name).loader
+                found = (await loader.load([one.captures])).get(one.captures)
+            value = None if found is None else encoder(one.namespace.encoding)(found)
+        except TimeoutError:
+            return {"error": f"the source did not answer within {ROW_S:g} s"}
+        except CacheUpdaterError as e:
+            return {"error": str(e)}
+    glance = Glance(config.cache.reveal())
+    try:
+        look = await glance.look(key)
+    except CacheUpdaterError as e:
+        return {"exists": found is not None, "value": _shown(value), "error": str(e)}
+    finally:
+        await glance.close()
+    return {"exists": found is not None, "value": _shown(value), "same": look.value == value}
+
+
+async def removed(config: Config, keys: Sequence[bytes]) -> Mapping[bytes, str]:
+    """Removes these keys from Redis behind the fence; those that stayed, and why."""
+    kept: dict[bytes, str] = {}
+    async with AsyncExitStack() as stack:
+        writer = Parts(config, stack).writer()
+        for key in keys:
+            try:
+                await writer.invalidate([key])
+            except Faulty as e:
+                kept[key] = str(e)
+    return kept

@@ -1,0 +1,151 @@
+"""Why a value is old, in plain words: from what configuration, Redis and the running updater say about its key.
+
+`cacheupdater explain` asks once. Pure: facts in, sentences out, the most telling first. What each sentence says stands in
+the reference of the command, and a test brings each of them about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import TypeAlias
+
+    Facts: TypeAlias = Mapping[str, object]
+
+
+def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | None) -> list[str]:
+    """At least one sentence."""
+    said = [*_undeclared(declared)]
+    if said:
+        return said
+    said += _row(redis, row)
+    if updater is None:
+        said.append("No updater was asked, so nothing is known about hints, refreshes and troubles.")
+    else:
+        said += _updater(declared, updater)
+    said += _redis(declared, redis)
+    return said or ["Nothing stands in the way: the next hint of this key leads to a refresh."]
+
+
+def _undeclared(declared: Facts) -> Iterator[str]:
+    if declared["namespace"] is None:
+        yield "No namespace has this key: it begins like no pattern, so nobody refreshes it."
+    elif not declared["fits"]:
+        yield (
+            f"The key begins like namespace {declared['namespace']} and does not fit its pattern"
+            f" {declared['pattern']}, so nobody refreshes it."
+        )
+
+
+def _row(redis: Facts, row: Facts | None) -> Iterator[str]:
+    if row is None or "error" in row:
+        return
+    if not row["exists"]:
+        yield "Its source has no such row."
+    if row["same"]:
+        yield "It is not old: what Redis has is what the source has."
+    elif redis.get("type") != "none":
+        yield "It is old: the source has something else than Redis."
+
+
+def _updater(declared: Facts, updater: Facts) -> Iterator[str]:
+    if not updater["accepting"]:
+        yield "The updater accepts no hints now: it is starting, stopping, or waits for its queue."
+    for trouble in _each(updater["troubles"]):
+        yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {trouble['text']}."
+    if not updater["ours"]:
+        yield from _elsewhere(updater)
+        return
+    yield from _barred(updater)
+    seat = _some(updater["seat"])
+    if seat is not None:
+        yield from _seated(seat)
+    else:
+        yield from _unasked(declared, updater)
+
+
+def _elsewhere(updater: Facts) -> Iterator[str]:
+    owner = updater["owner"]
+    if owner is None:
+        yield f"No updater has partition {updater['partition']}, to which the key belongs."
+    else:
+        yield f"Partition {updater['partition']} belongs to another updater, {owner}: ask that one."
+
+
+def _barred(updater: Facts) -> Iterator[str]:
+    barred = _some(updater["quarantined"])
+    if barred is not None:
+        yield (
+            f"The key is in quarantine: it has failed by itself again and again ({barred['error']});"
+            f" hints try it again in {_lasted(barred['left'])}."
+        )
+    if updater["absent"]:
+        yield "Its row is known to be absent: misses do not ask the source again for a while."
+    if updater["full"]:
+        yield f"The partition is full: {updater['open']} keys are open, and no hint is read before some are done."
+
+
+def _seated(seat: Facts) -> Iterator[str]:
+    if seat["state"] == "due":
+        yield f"A refresh is due since {_lasted(seat['since'])} (a {seat['kind']}) and waits for {seat['waits_for']}."
+    elif seat["state"] == "running":
+        behind = f", and a {seat['tail']} waits behind it" if seat["tail"] else ""
+        yield f"A refresh runs since {_lasted(seat['since'])}: it waits for {seat['waits_for']}{behind}."
+    else:
+        yield f"It was refreshed {_lasted(seat['since'])} ago, and reads wait for {seat['waits_for']}."
+
+
+def _unasked(declared: Facts, updater: Facts) -> Iterator[str]:
+    policy = _some(updater["policy"])
+    if policy is None:
+        return
+    if policy["name"] == "fixed":
+        yield f"No hint of the key waits: the next read asks for a refresh (every {_lasted(policy['every'])} at most)."
+        return
+    known = _some(policy["known"])
+    if known is None:
+        yield (
+            "No hint of this key has come yet: nobody has read it through our client, or the client's hints go elsewhere"
+            f" (does `emit` name this updater, and do the client's keys begin like {declared['pattern']}?)."
+        )
+    elif _number(known["worth"]) < _number(known["price"]):
+        yield (
+            f"A load is not worth its row now: it would prevent {_number(known['worth']):.2g} stale reads, and rows go where"
+            f" they prevent {_number(known['price']):.2g} ({_number(known['reads']):.2g} reads/s,"
+            f" {_number(known['changes']):.2g} changes/s, as learned)."
+        )
+    else:
+        yield "A load is worth its row: the policy asks for it at the next hint or tick, as the budget allows."
+
+
+def _redis(declared: Facts, redis: Facts) -> Iterator[str]:
+    if "error" in redis:
+        yield f"{redis['error']}"
+    elif redis["type"] == "none":
+        yield "Redis has no value: the next read is a miss, which asks for a refresh first."
+    elif redis["age"] is None:
+        yield "No floor stands beside the value: no updater has written it lately, or it is not ours."
+    if redis.get("type") not in {None, "none"} and redis.get("ttl") is None:
+        yield "The value never expires: what updaters write has a ttl."
+    encoding, found = declared["encoding"], redis.get("reads_as")
+    if found is not None and encoding in {"json", "hash"} and found != encoding:
+        yield f"The value reads as {found}, and the namespace writes {encoding}: such a value is left alone."
+
+
+def _lasted(seconds: object) -> str:
+    value = _number(seconds)
+    return f"{value:.1f} s" if value < 120.0 else f"{value / 60.0:.0f} min"
+
+
+def _number(value: object) -> float:
+    return float(str(value))
+
+
+def _some(value: object) -> Facts | None:
+    return value if isinstance(value, dict) else None
+
+
+def _each(value: object) -> list[Facts]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,144 @@
+"""`cacheupdater explain KEY`: each cause is brought about in a running updater, and named by the command."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+import redis
+from updater_process import Updaters, config, eventually
+
+from cacheupdater.cli import main
+from cacheupdater_client import Redis
+
+HOLD = "40s"
+NAMESPACES = {
+    "banner": {
+        "key": "banner:{slot}",
+        "load": {"python": "live_loaders:banners", "source": "code"},
+        "refresh": {"every": HOLD},
+        "missing": {"ttl": "40s"},
+    },
+    "broken": {"key": "broken:{id:int}", "load": {"python": "live_loaders:raising", "source": "code"}},
+    "slow": {"key": "slow:{id:int}", "load": {"python": "live_loaders:hanging", "source": "asleep"}},
+    "poor": {"key": "poor:{slot}", "load": {"python": "live_loaders:banners", "source": "poor"}},
+    "dear": {
+        "key": "dear:{slot}",
+        "load": {"python": "live_loaders:banners", "source": "code"},
+        "refresh": {"policy": "price"},
+    },
+}
+SOURCES = {
+    "code": {"budget": "5000/s"},
+    "asleep": {"budget": "5000/s", "statement_timeout": "1500ms"},
+    "poor": {"budget": "1/h"},
+}
+
+
+@pytest.fixture(scope="module")
+def updater(session_redis_url):
+    with redis.Redis.from_url(session_redis_url) as client:
+        client.flushdb()
+    with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
+        started = Updaters(Path(folder))
+        yield started.start(config(session_redis_url, SOURCES, NAMESPACES))
+        started.close()
+
+
+@pytest.fixture
+def application(updater, session_redis_url):
+    with Redis.from_url(session_redis_url, emit=updater.emit) as client:
+        yield client
+
+
+def command(updater, *arguments):
+    """In this process: an interpreter's start for each question would take most of the time."""
+    said, complaints = io.StringIO(), io.StringIO()
+    with redirect_stdout(said), redirect_stderr(complaints):
+        code = main([*arguments, "-c", str(updater.file)])
+    return code, said.getvalue(), complaints.getvalue()
+
+
+def explained(updater, key, *arguments):
+    code, said, complaints = command(updater, "explain", key, "-o", "json", *arguments)
+    assert code == 0, complaints
+    return json.loads(said)
+
+
+def because(updater, key, *arguments):
+    return " ".join(explained(updater, key, *arguments)["because"])
+
+
+def test_a_key_of_nobody(updater):
+    assert "begins like no pattern" in because(updater, "basket:7")
+    assert "does not fit its pattern" in because(updater, "broken:seven")
+
+
+def test_a_key_whose_hints_never_came(updater):
+    assert "No hint of this key has come yet" in because(updater, "dear:home")
+
+
+def test_a_value_that_was_refreshed_and_is_held(updater, application):
+    eventually(lambda: application.get("banner:home"))
+    said = explained(updater, "banner:home", "--connect")
+    assert said["updater"]["last"]["result"] == "written"
+    assert said["redis"]["reads_as"] == "json"
+    assert 0 <= said["redis"]["age"] < 60
+    assert any("reads wait for its hold to be over" in each for each in said["because"])
+    assert any("It is not old" in each for each in said["because"])
+    _, page, _ = command(updater, "explain", "banner:home")
+    assert "banner  banner:{slot}  slot = home" in page
+    assert "the function live_loaders:banners  (source code)" in page
+
+
+def test_a_row_that_does_not_exist(updater, application):
+    application.get("banner:none")
+    eventually(lambda: "known to be absent" in because(updater, "banner:none"))
+    assert "Its source has no such row" in because(updater, "banner:none", "--connect")
+
+
+def test_a_key_that_fails_by_itself(updater, application):
+    application.get("broken:13")
+    eventually(lambda: "in quarantine" in because(updater, "broken:13"), within=30)
+    assert "secret of key 13" not in command(updater, "explain", "broken:13")[1]
+
+
+def test_a_load_that_takes_long_and_then_a_source_that_does_not_answer(updater, application):
+    application.get("slow:13")
+    eventually(
+        lambda: "waits for its statement and its write to end" in because(updater, "slow:13"), within=30
+    )
+    eventually(lambda: "Trouble for" in because(updater, "slow:13"), within=30)
+
+
+def test_a_budget_that_is_spent(updater, application):
+    application.get("poor:first")
+    eventually(lambda: "the budget of source poor" in because(updater, "poor:first"), within=30)
+
+
+def test_a_value_that_no_updater_wrote(updater, application, session_redis_url):
+    with redis.Redis.from_url(session_redis_url) as plain:
+        plain.set("dear:stranger", "what is this")
+    said = because(updater, "dear:stranger")
+    assert "No floor stands beside the value" in said
+    assert "never expires" in said
+    assert "reads as text, and the namespace writes json" in said
+
+
+def test_a_value_can_be_removed_by_hand(updater, application, session_redis_url):
+    eventually(lambda: application.get("banner:gone"))
+    assert command(updater, "invalidate", "banner:gone", "banner:never") == (0, "removed 2 of 2\n", "")
+    with redis.Redis.from_url(session_redis_url) as plain:
+        assert plain.get("banner:gone") is None
+
+
+def test_without_an_updater_the_rest_is_told(updaters, session_redis_url):
+    nobody = updaters.make(config(session_redis_url, SOURCES, NAMESPACES))
+    said = explained(nobody, "banner:home")
+    assert said["updater"] is None
+    assert "is it running?" in said["silence"]
+    assert "No updater was asked" in " ".join(said["because"])

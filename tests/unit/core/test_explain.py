@@ -1,0 +1,82 @@
+"""What the core says of one key: where it stands, and the first thing that stands in the way of its load."""
+
+import pytest
+from engine_story import Story, namespace
+
+from cacheupdater.core.answers import Result
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.explain import NO_SEAT
+
+A, B = b"p:1", b"p:2"
+
+
+def said(story, key=A, at=0.0):
+    return story.engine.explain(key, at).seat
+
+
+def test_a_key_that_nobody_has_asked_for_has_no_seat():
+    assert said(Story()) == NO_SEAT
+
+
+def test_a_running_head_tells_since_when_and_what_waits_behind_it():
+    story = Story()
+    story.touch(A, at=1.0)
+    story.start(1.0)
+    assert said(story, at=1.5)[:3] == ("running", "", 0.5)
+    story.change(A, at=1.6)
+    assert said(story, at=2.0).tail == "change"
+
+
+def test_a_held_key_tells_when_its_hold_is_over():
+    story = Story(namespace(every=5.0))
+    story.touch(A, at=1.0)
+    story.refresh(1.0)
+    seat = said(story, at=3.0)
+    assert (seat.state, seat.since) == ("held", 2.0)
+    assert seat.waits_for == "its hold to be over, in 3.0 s"
+
+
+def hindered(space, prepare=lambda story: None):
+    story = Story(space)
+    prepare(story)
+    story.touch(A, at=0.0)
+    assert story.starts(0.0) == []
+    return said(story, at=0.0)
+
+
+@pytest.mark.parametrize(
+    ("space", "why"),
+    [
+        (
+            namespace(source=Source("db", Bucket(10.0, 10.0, now=0.0), concurrency=1)),
+            "the budget of source db",
+        ),
+        (
+            namespace(source=Source("db", Bucket(10.0, 10.0, now=-9.0), concurrency=0)),
+            "a connection of source db",
+        ),
+        (namespace(quota=Bucket(1.0, 1.0, now=0.0)), "the quota of namespace p"),
+    ],
+)
+def test_a_due_key_tells_the_first_thing_in_its_way(space, why):
+    seat = hindered(space)
+    assert (seat.state, seat.kind) == ("due", "touch")
+    assert seat.waits_for.startswith(why)
+
+
+def test_a_key_that_failed_waits_for_its_next_try():
+    story = Story()
+    story.touch(A, at=0.0)
+    story.fail(story.start(0.0), 0.5, own=False)
+    assert said(story, at=0.5).waits_for == "its next try, in 0.1 s"
+
+
+def test_quarantine_and_absence_are_told():
+    story = Story(max_attempts=1)
+    story.touch(A, at=0.0)
+    story.fail(story.start(0.0), 0.5, own=True)
+    assert story.engine.explain(A, 1.0).quarantined.error == "no"
+    story.miss(B, at=2.0)
+    story.end(story.start(2.0), 2.0, Result.WRITTEN, absent=True)
+    assert story.engine.explain(B, 2.1).absent
+    assert not story.engine.explain(A, 2.1).absent

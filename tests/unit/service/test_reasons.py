@@ -1,0 +1,93 @@
+"""Each cause for which a value is old has its sentence, and the sentence stands alone where the cause does."""
+
+import pytest
+
+from cacheupdater.service.reasons import because
+
+DECLARED = {
+    "namespace": "product",
+    "pattern": "product:{id:int}",
+    "fits": True,
+    "encoding": "json",
+}
+REDIS = {"type": "string", "reads_as": "json", "ttl": 200.0, "age": 12.0}
+KNOWN = {"worth": 0.5, "price": 0.1, "reads": 2.0, "changes": 0.1}
+UPDATER = {
+    "accepting": True,
+    "troubles": [],
+    "ours": True,
+    "owner": "this updater",
+    "partition": 3,
+    "quarantined": None,
+    "absent": False,
+    "full": False,
+    "open": 0,
+    "seat": None,
+    "policy": {"name": "price", "known": KNOWN},
+}
+SEAT = {
+    "state": "due",
+    "kind": "touch",
+    "since": 2.0,
+    "waits_for": "its turn among the namespaces",
+    "tail": "",
+}
+
+
+def said(*, declared=(), redis=(), updater=(), row=None):
+    found = None if updater is None else {**UPDATER, **dict(updater)}
+    return " ".join(because({**DECLARED, **dict(declared)}, {**REDIS, **dict(redis)}, found, row))
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"declared": {"namespace": None}}, "begins like no pattern"),
+        ({"declared": {"fits": False}}, "does not fit its pattern"),
+        ({"updater": None}, "No updater was asked"),
+        ({"updater": {"accepting": False}}, "accepts no hints now"),
+        (
+            {
+                "updater": {
+                    "troubles": [
+                        {"event": "load_failed", "subject": "shop", "text": "no answer", "seconds": 300}
+                    ]
+                }
+            },
+            "Trouble for 5 min: load_failed: no answer.",
+        ),
+        (
+            {"updater": {"ours": False, "owner": "cacheupdater-7 at 10.0.0.8"}},
+            "cacheupdater-7 at 10.0.0.8: ask that one",
+        ),
+        ({"updater": {"ours": False, "owner": None}}, "No updater has partition 3"),
+        ({"updater": {"quarantined": {"error": "bad row", "since": 5.0, "left": 40.0}}}, "in quarantine"),
+        ({"updater": {"absent": True}}, "known to be absent"),
+        ({"updater": {"full": True, "open": 100_000}}, "The partition is full: 100000 keys"),
+        ({"updater": {"seat": SEAT}}, "due since 2.0 s (a touch) and waits for its turn"),
+        ({"updater": {"seat": {**SEAT, "state": "running", "tail": "change"}}}, "a change waits behind it"),
+        ({"updater": {"seat": {**SEAT, "state": "held"}}}, "was refreshed 2.0 s ago"),
+        ({"updater": {"policy": {"name": "fixed", "every": 5.0}}}, "the next read asks for a refresh"),
+        ({"updater": {"policy": {"name": "price", "known": None}}}, "No hint of this key has come yet"),
+        (
+            {"updater": {"policy": {"name": "price", "known": {**KNOWN, "worth": 0.01}}}},
+            "not worth its row now",
+        ),
+        ({}, "worth its row: the policy asks"),
+        ({"redis": {"error": "Redis cannot be asked: refused"}}, "Redis cannot be asked: refused"),
+        ({"redis": {"type": "none", "reads_as": None, "ttl": None}}, "the next read is a miss"),
+        ({"redis": {"age": None}}, "No floor stands beside the value"),
+        ({"redis": {"ttl": None}}, "never expires"),
+        ({"redis": {"reads_as": "pickle"}}, "reads as pickle, and the namespace writes json"),
+        ({"row": {"exists": False, "same": False}}, "Its source has no such row. It is old"),
+        ({"row": {"exists": True, "same": True}}, "It is not old"),
+    ],
+)
+def test_each_cause_has_its_sentence(facts, sentence):
+    assert sentence in said(**facts)
+
+
+def test_a_healthy_key_that_waits_for_nothing_is_told_nothing_else():
+    assert because(DECLARED, REDIS, UPDATER, None) == [
+        "A load is worth its row: the policy asks for it at the next hint or tick, as the budget allows."
+    ]
