@@ -238,15 +238,16 @@ def test_a_statement_that_cannot_be_asked_does_not_speak_for_its_source(check):
 
 def test_a_table_that_may_not_be_read_is_named(check, pg_url):
     with Database(pg_url) as database:
-        database.execute("DROP TABLE products")
-        database.execute(
-            "CREATE FUNCTION secret() RETURNS bigint SECURITY INVOKER LANGUAGE plpgsql AS"
-            " $$ BEGIN RAISE insufficient_privilege USING MESSAGE = 'permission denied'; END $$"
-        )
-        database.execute("CREATE VIEW products AS SELECT secret() AS id")
-    code, rows = check()
+        database.execute("ALTER TABLE products RENAME TO locked")
+        database.execute("CREATE VIEW products AS SELECT * FROM locked")
+        database.execute("DROP ROLE IF EXISTS nobody_at_all")
+        database.execute("CREATE ROLE nobody_at_all")
+        database.execute("ALTER VIEW products OWNER TO nobody_at_all")
+        code, rows = check()
+        database.execute("DROP VIEW products")
+        database.execute("DROP ROLE nobody_at_all")
     assert code == 78
-    assert "permission denied" in only(rows, ("load", "product"))[0]
+    assert "permission denied for table locked" in only(rows, ("load", "product"))[0]
 
 
 def test_a_loader_that_cannot_be_imported_is_named(check):

@@ -148,7 +148,7 @@ class SqlSource:
                 "all connections of the source are busy: more loads at once than its pool_size"
             ) from None
         except Exception as e:  # noqa: BLE001  no key is to blame for a connection that cannot be made, whatever the reason
-            raise Unavailable(f"cannot connect: {self._driver.translated(e)}") from None
+            raise Unavailable(f"cannot connect: {self._driver.translated(e, connecting=True)}") from None
 
     async def _run(self, asked: TextClause, parameters: Mapping[str, object]) -> _Rows:
         """The connection goes back to the pool; where a statement may still run on it, SQLAlchemy throws it away."""

@@ -1,8 +1,8 @@
 """What differs between databases: how they are reached, asked for many keys at once, stopped, and how they fail.
 
 `SqlSource` picks one driver by its address; a database without one of its own gets `Driver`, which asks SQLAlchemy for
-all that it can know. Drivers hold no state. A driver's text may quote values of parameters or rows, so an error keeps it
-only where it speaks of the statement.
+all that it can know. Drivers hold no state. A driver's text may quote values of parameters or rows, so what is told of
+an error is its type, its code and what `told` lets through.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from sqlalchemy import ARRAY, BigInteger, String, Text, TupleType, Uuid, bindparam
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, StatementError
 
+from cacheupdater.adapters.loader_sql import told
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Driver:
         """Whether the statement failed because a table has changed since it was prepared."""
         return False
 
-    def translated(self, error: BaseException) -> Unavailable | Faulty:
+    def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:  # noqa: ARG002  others know
         """What the caller can do about an error of the driver. The text of an unknown driver may quote anything."""
         own = _own(error)
         code = next((part for part in own.args[:1] if isinstance(part, int)), "")
@@ -98,8 +99,6 @@ class PostgreSql(Driver):
     # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
     # wrong password or database: nothing that the keys of one unit are to blame for
     _UNAVAILABLE = ("08", "53", "57", "58", "40", "55P03", "28", "3D")
-    # texts that hold no values of rows or parameters
-    _SPEAKS_OF_STATEMENT = ("42", "28", "3D", "57", "08", "53")
 
     def address(self, url: URL) -> URL:
         return url.set(drivername="postgresql+asyncpg")
@@ -136,13 +135,13 @@ class PostgreSql(Driver):
     def outdated(self, error: BaseException) -> bool:
         return type(_own(error)).__name__ == "InvalidCachedStatementError"
 
-    def translated(self, error: BaseException) -> Unavailable | Faulty:
+    def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:
         own = _own(error)
         code = str(getattr(own, "sqlstate", None) or "")
-        what = f"{type(own).__name__} {code}".strip()
-        if code.startswith(self._SPEAKS_OF_STATEMENT):
-            what += f": {own.args[0]}"
-        broken = isinstance(own, OSError | EOFError) or "connection" in str(own).lower()
+        what = _what(own, code, told.of_postgres(own, code, connecting=connecting))
+        # asyncpg has one type for a connection that is gone and for a value that it cannot send, which it quotes
+        gone = not isinstance(own, ValueError) and "connection" in str(own).lower()
+        broken = isinstance(own, OSError | EOFError) or gone
         if code.startswith(self._UNAVAILABLE) or (not code and broken):
             return Unavailable(f"the database cannot answer now: {what}")
         return Faulty(f"the database refuses this statement or its values: {what}")
@@ -184,13 +183,15 @@ class Sqlite(Driver):
     def abort(self, connection: AdaptedConnection) -> None:
         connection.run_async(lambda raw: raw.interrupt())  # else its thread would run on to the end
 
-    def translated(self, error: BaseException) -> Unavailable | Faulty:
+    def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:  # noqa: ARG002  a file has no login
         own = _own(error)
         code = getattr(own, "sqlite_errorcode", 0)  # 0: the error is the sqlite3 module's own
-        text = f"{type(own).__name__}: {own}" if isinstance(own, sqlite3.Error) else type(own).__name__
+        statement = (error.statement or "") if isinstance(error, StatementError) else ""
+        text = told.of_sqlite(own, statement) if isinstance(own, sqlite3.Error) else ""
+        what = _what(own, getattr(own, "sqlite_errorname", ""), text)
         if code & 0xFF in self._UNAVAILABLE:
-            return Unavailable(f"the database cannot answer now: {text}")
-        return Faulty(f"the database refuses this statement or its values: {text}")
+            return Unavailable(f"the database cannot answer now: {what}")
+        return Faulty(f"the database refuses this statement or its values: {what}")
 
 
 def _own(error: BaseException) -> BaseException:
@@ -198,3 +199,8 @@ def _own(error: BaseException) -> BaseException:
     if isinstance(error, StatementError) and error.orig is not None:
         return error.orig.__cause__ or error.orig
     return error
+
+
+def _what(error: BaseException, code: str, text: str) -> str:
+    """`UndefinedTableError 42P01: relation "products" does not exist`."""
+    return f"{type(error).__name__} {code}".strip() + (f": {text}" if text else "")

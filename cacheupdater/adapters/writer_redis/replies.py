@@ -40,6 +40,9 @@ _CODES = {
     redis_errors.AskError: "ASK",
 }
 
+# A server without scripts quotes what it was sent, and that may be a value
+_ARGUMENTS = ", with args beginning with"
+
 
 def is_trouble(text: str) -> bool:
     """Whether the server refuses for now, whatever the key."""
@@ -47,11 +50,12 @@ def is_trouble(text: str) -> bool:
 
 
 def text_of(error: redis_errors.ResponseError) -> str:
-    """What the server said, with the code that redis-py turns into a type and takes away."""
+    """What the server said, with the code that redis-py turns into a type and takes away, and without our arguments."""
+    said = str(error).partition(_ARGUMENTS)[0]
     for kind, code in _CODES.items():
         if isinstance(error, kind):
-            return f"{code} {error}"
-    return str(error)
+            return f"{code} {said}"
+    return said
 
 
 def answer_of(outcome: fence.Outcome, token: int) -> Answer:

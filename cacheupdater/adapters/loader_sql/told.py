@@ -1,0 +1,94 @@
+"""Which words of a driver's error may be told: those that cannot hold a value of a row or of a key.
+
+`drivers` asks once per error, and puts the answer behind the error's type and code, which are always told. Databases
+quote what they choke on: `invalid input syntax for type uuid: "…"`, `syntax error in tsquery: "…"`, the message of a
+`RAISE` under any code. So a text is told only if its kind is on a list here, and whatever else is kept back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+# --- PostgreSQL ---------------------------------------------------------------------------------------------
+
+# Of the statement's text, when the parser raises them: syntax, names that do not exist or are ambiguous, types that do
+# not fit, groups, recursion, windows, collations. A function that runs may raise each of them about a value.
+_PARSER = re.compile(
+    r"42(601|602|611|622|70[1-4]|712|725|80[349]|830|846|883|939|P0[1289]|P10|P1[89]|P2[0-2])"
+)
+# Of the address, when a connection is refused: user and database, full or shutting down. No statement has run.
+_LOGIN = ("28", "3D000", "08", "53300", "57P03", "42501")
+_RIGHTS = "aclcheck_error"  # the server's own function that says `permission denied for table products`
+
+
+def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
+    """The server's message, or an empty text. What ran inside a function has a context; a RAISE is one of these."""
+    if not code or _said(error, "context") or _said(error, "internal_query"):
+        return ""
+    if connecting:
+        known = code.startswith(_LOGIN)
+    else:
+        parsed = _PARSER.fullmatch(code) and _said(
+            error, "position"
+        )  # only the parser points into the statement
+        known = bool(parsed) or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
+    return str(error.args[0]) if known else ""
+
+
+def _said(error: BaseException, field: str) -> str:
+    """A field of the server's message, as asyncpg keeps it."""
+    return str(getattr(error, field, None) or "")
+
+
+# --- SQLite -------------------------------------------------------------------------------------------------
+
+_CONSTANT = frozenset(
+    {
+        "attempt to write a readonly database",
+        "database disk image is malformed",
+        "database is locked",
+        "database or disk is full",
+        "database table is locked",
+        "disk I/O error",
+        "file is not a database",
+        "incomplete input",
+        "integer overflow",
+        "interrupted",
+        "locking protocol",
+        "malformed JSON",
+        "out of memory",
+        "too many SQL variables",
+        "unable to open database file",
+        "You can only execute one statement at a time.",
+    }
+)
+"""Texts that are always the same."""
+
+# What stands in their place is told if the statement's text holds it: a full-text search quotes words of its rows so.
+_QUOTING = re.compile(
+    r'no such (?:table|column|function|index|module|collation sequence): "?(?P<name>[^"]+)"?'
+    r"(?: - should this be a string literal in single-quotes\?)?"
+    r'|near "(?P<near>.+)": syntax error'
+    r'|unrecognized token: "(?P<token>.+)"'
+    r"|ambiguous column name: (?P<ambiguous>.+)"
+    r"|wrong number of arguments to function (?P<function>.+)\(\)",
+    re.DOTALL,
+)
+_NOT_UTF8 = re.compile(r"Could not decode to UTF-8 column '(\w+)' with text '")
+
+
+def of_sqlite(error: sqlite3.Error, statement: str) -> str:
+    """SQLite's message, or what of it can be told, or an empty text."""
+    text = str(error)
+    undecodable = _NOT_UTF8.match(text)
+    if undecodable:  # it goes on with the text itself
+        return f"column {undecodable[1]!r} holds text that is not UTF-8"
+    quoting = _QUOTING.fullmatch(text)
+    known = text in _CONSTANT or (
+        quoting is not None and all(part in statement for part in quoting.groups() if part)
+    )
+    return text if known else ""
