@@ -2,7 +2,8 @@
 
 The function gets a list of what the keys say: plain values where the pattern has one capture (`[7, 8]`), tuples in the
 pattern's order where it has several (`[(7, "de"), (8, "fr")]`). It returns a mapping from those to values; what it
-leaves out does not exist and is deleted. It may be async, or ordinary: then each call runs in a thread of its own.
+leaves out does not exist and is deleted. It may be async, or ordinary: then its calls share threads that live on, for
+many libraries keep a connection per thread and close it with nothing.
 
 One `PythonLoader` per namespace, for the life of the process. Python cannot stop a thread, nor a coroutine that ignores
 its cancellation, so a call that hangs keeps its place among `threads`; when none is left, loads fail as `Unavailable`
@@ -19,6 +20,7 @@ import inspect
 import threading
 from collections.abc import Mapping
 from importlib import import_module
+from queue import SimpleQueue
 from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -43,6 +45,7 @@ class PythonLoader:
         self._single = len(pattern.names) == 1
         self._deadline = deadline
         self._free = asyncio.Semaphore(threads)
+        self._threads = _Threads(f"loader {target}")
 
     async def load(self, keys: Sequence[Captures]) -> Mapping[Captures, object]:
         """As `ports.Loader`, by one call."""
@@ -60,7 +63,8 @@ class PythonLoader:
             raise kind(f"{self._target} raised {type(e).__name__} at {_line(e)}") from None
 
     async def close(self) -> None:
-        """Nothing to close: threads that hang end with the process."""
+        """Threads end when they are idle; those that hang end with the process."""
+        self._threads.close()
 
     async def _in_time(self, wanted: Wanted) -> object:
         """A task of its own: nobody waits beyond the deadline for a function that ignores its cancellation."""
@@ -86,12 +90,12 @@ class PythonLoader:
         return await answer if inspect.isawaitable(answer) else answer
 
     async def _in_thread(self, wanted: Wanted) -> object:
-        """A daemon thread per call costs 0.1 ms; an executor's threads would hold up the end of the process."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Callable[[], object]] = loop.create_future()
 
         def settle(result: Callable[[], object]) -> None:
+            self._threads.idle += 1
             self._free.release()
             if not outcome.done():  # else the caller has given up
                 outcome.set_result(result)
@@ -102,7 +106,7 @@ class PythonLoader:
                 loop.call_soon_threadsafe(settle, result)
 
         try:
-            threading.Thread(target=work, name=f"loader {self._target}", daemon=True).start()
+            self._threads.give(work)
         except RuntimeError as e:  # the system's own limit of threads
             self._free.release()
             raise Unavailable(f"{self._target} gets no thread: {e}") from None
@@ -124,6 +128,35 @@ class PythonLoader:
         if empty:
             raise Faulty(f"{self._target} returned None for {empty} keys; leave out what does not exist")
         return {owners[key]: value for key, value in answer.items()}
+
+
+class _Threads:
+    """Daemons, as an executor's threads would hold up the end of the process. At most as many as work is given at once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._started = 0
+        self.idle = 0  # for whoever gave work to say when it is done
+
+    def give(self, work: Callable[[], None]) -> None:
+        """To a thread that is idle, else to a new one; RuntimeError where the system has none left."""
+        if self.idle:
+            self.idle -= 1
+        else:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            self._started += 1
+        self._work.put(work)
+
+    def close(self) -> None:
+        """Each thread ends after the work it has."""
+        for _ in range(self._started):
+            self._work.put(None)
+        self._started = self.idle = 0
+
+    def _run(self) -> None:
+        while work := self._work.get():
+            work()
 
 
 def _imported(target: str) -> Function:

@@ -114,6 +114,62 @@ async def test_function_may_say_itself_that_its_backend_is_away(shop):
         await _loader(shop, load).load([(7,)])
 
 
+class _Connections:
+    """As SQLAlchemy's scoped_session or Django keep them: one for each thread that asks, open for as long as it lives."""
+
+    def __init__(self):
+        self._mine, self.opened = threading.local(), []
+
+    def load(self, keys):
+        if not hasattr(self._mine, "connection"):
+            self._mine.connection = object()
+            self.opened.append(threading.current_thread())
+        return dict.fromkeys(keys, 1)
+
+
+async def test_calls_share_threads_that_live_on_and_so_their_connections(shop):
+    pool = _Connections()
+    loader = _loader(shop, pool.load, deadline=5, threads=5)
+    for _ in range(7):
+        await asyncio.gather(*(loader.load([(number,)]) for number in range(10)))
+    assert 1 <= len(pool.opened) <= 5
+    assert all(thread.is_alive() for thread in pool.opened)
+    await loader.close()
+    for thread in pool.opened:
+        await asyncio.to_thread(thread.join, 5)
+    assert not any(thread.is_alive() for thread in pool.opened)
+
+
+async def test_one_call_after_the_other_needs_one_thread(shop):
+    pool = _Connections()
+    loader = _loader(shop, pool.load, deadline=5, threads=5)
+    for number in range(20):
+        await loader.load([(number,)])
+    assert len(pool.opened) == 1
+    await loader.close()
+
+
+async def test_thread_whose_call_was_given_up_serves_the_next_ones_when_it_is_back(shop):
+    pool, release = _Connections(), threading.Event()
+
+    def load(keys):
+        pool.load(keys)
+        assert release.wait(30)
+        return dict.fromkeys(keys, 1)
+
+    loader = _loader(shop, load, deadline=0.05, threads=1)
+    with pytest.raises(Unavailable, match="no answer"):
+        await loader.load([(7,)])
+    release.set()
+    async with asyncio.timeout(5):
+        while True:
+            with contextlib.suppress(Unavailable):
+                assert await loader.load([(8,)]) == {(8,): 1}
+                break
+    assert len(pool.opened) == 1
+    await loader.close()
+
+
 async def test_async_function_that_hangs_is_given_up_at_the_deadline(shop):
     async def load(keys):
         await asyncio.Event().wait()
