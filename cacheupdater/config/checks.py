@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from cacheupdater.config.addresses import TcpAddress
 from cacheupdater.config.secrets import read_token
 from cacheupdater.config.settings import NamespaceConfig, PythonLoad, SqlLoad
-from cacheupdater.config.statements import statement_problem
 from cacheupdater.config.units import shown
 from cacheupdater.core.keyspace import Pattern, overlaps
 from cacheupdater.core.limits import Limits
+from cacheupdater.core.statements import Dialect, pieces
 from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -165,16 +165,18 @@ def check_source_url(document: Document, name: str, load: LoadSection, source: S
         )
 
 
-def compiled(document: Document, name: str, section: NamespaceSection) -> Pattern | None:
-    """The namespace's pattern and what its SQL makes of it."""
+def compiled(document: Document, name: str, section: NamespaceSection, dialect: Dialect) -> Pattern | None:
+    """The namespace's pattern, and whether its SQL selects by that."""
     try:
         pattern = Pattern.compile(section.key)
     except Misconfigured as e:
         document.refuse(("namespaces", name, "key"), str(e))
         return None
-    problem = statement_problem(section.load.sql, pattern.names) if section.load.sql else ""
-    if problem:
-        document.refuse(("namespaces", name, "load", "sql"), problem)
+    try:
+        if section.load.sql:
+            pieces(section.load.sql, pattern.names, dialect)
+    except Misconfigured as e:
+        document.refuse(("namespaces", name, "load", "sql"), str(e))
     return pattern
 
 

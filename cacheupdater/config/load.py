@@ -40,6 +40,7 @@ from cacheupdater.config.settings import (
     Stamp,
     TableLoad,
 )
+from cacheupdater.core.statements import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.models import Policy
     from cacheupdater.config.problems import Path
     from cacheupdater.core.keyspace import Pattern
+    from cacheupdater.core.statements import Dialect
 
 S = TypeVar("S", bound=Section)
 T = TypeVar("T")
@@ -132,7 +134,7 @@ class _Parts:
             if one is None:
                 continue
             self._check_load(name, one.load)
-            pattern = checks.compiled(document, name, one)
+            pattern = checks.compiled(document, name, one, self._dialect(one.load.source))
             if pattern and self._defaults:
                 patterns[name] = pattern
                 merged[name] = _namespace(name, one, self._defaults, pattern)
@@ -140,6 +142,11 @@ class _Parts:
                 checks.check_merged(document, merged[name])
         checks.check_overlap(document, patterns)
         return merged
+
+    def _dialect(self, name: str) -> Dialect:
+        """PostgreSQL's where the source is not well formed; whether it is, is said elsewhere."""
+        source = self._sources.get(name)
+        return dialect_of(source.url.scheme.partition("+")[0] if source and source.url else "postgresql")
 
     def _check_load(self, name: str, load: LoadSection) -> None:
         checks.check_load(self._document, name, load, self._document.names("sources"))

@@ -225,17 +225,6 @@ def test_a_source_with_too_many_slow_statements_is_left_in_time(check, monkeypat
     assert ("source", "main", "away", "1 of its statements were not tried within -1 s") in rows
 
 
-def test_a_statement_that_cannot_be_asked_does_not_speak_for_its_source(check):
-    code, rows = check(
-        source="postgresql+asyncpg://nobody@127.0.0.1:1/shop",
-        product='sql: "SELECT id FROM products WHERE id IN :id LIMIT 5"',
-    )
-    assert code == 78
-    source, load = only(rows, ("source", "main"), ("load", "product"))
-    assert source.startswith("basket: cannot connect")
-    assert "the statement has LIMIT" in load
-
-
 def test_a_table_that_may_not_be_read_is_named(check, pg_url):
     with Database(pg_url) as database:
         database.execute("ALTER TABLE products RENAME TO locked")

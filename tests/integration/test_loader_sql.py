@@ -227,6 +227,40 @@ async def test_statement_may_name_the_keys_twice_and_hold_casts_and_colons(sourc
     assert await SqlLoader(source, sql, PRODUCT).load([(1,), (3,)]) == {(1,): {"id": 1, "name": ":x"}}
 
 
+QUOTED = [
+    ("'IN :id'", "IN :id"),
+    ("'it''s IN :id'", "it's IN :id"),
+    ("'a' -- IN :id\n", "a"),
+    ("/* IN :id */ 'b'", "b"),
+]
+QUOTED_BY_POSTGRES = [
+    (r"E'\' IN :id'", "' IN :id"),
+    ("$$IN :id '$$", "IN :id '"),
+    ("$a$IN :id $$$a$", "IN :id $$"),
+    ("/* /* IN :id */ IN :id */ 'c'", "c"),
+]
+
+
+async def _selected(source, text):
+    sql = f"SELECT id, {text} AS x FROM products WHERE id IN :id"
+    return (await SqlLoader(source, sql, PRODUCT, columns=["x"]).load([(1,)]))[1,]
+
+
+@pytest.mark.parametrize(("text", "means"), QUOTED)
+async def test_keys_in_a_string_or_comment_are_text(source, text, means):
+    assert await _selected(source, text) == {"x": means}
+
+
+@pytest.mark.parametrize(("text", "means"), QUOTED_BY_POSTGRES)
+async def test_keys_in_quotes_of_postgres_are_text(postgres, text, means):
+    assert await _selected(postgres, text) == {"x": means}
+
+
+async def test_keys_in_a_quoted_name_are_its_name(source):
+    sql = 'SELECT id, name AS "IN :id" FROM products WHERE id IN :id'
+    assert await SqlLoader(source, sql, PRODUCT).load([(1,)]) == {(1,): {"id": 1, "IN :id": "one"}}
+
+
 async def test_hostile_values_stay_values(source):
     loader = SqlLoader(source, "SELECT sku, name FROM products WHERE sku IN :sku", SKU, columns=["name"])
     assert await loader.load([(value,) for value in HOSTILE]) == {("b'; --",): {"name": "two"}}
@@ -274,17 +308,23 @@ async def test_column_of_another_type_than_the_capture_is_refused(source):
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("SELECT id FROM products", r"must select the rows of many keys at once, by `IN :id`"),
-        ("SELECT id FROM products WHERE id = :id", r"cannot bind :id; .* by `IN :id`"),
-        ("SELECT id FROM products WHERE id NOT IN :id", "cannot bind :id"),
-        ("SELECT id FROM products WHERE id IN :id AND shop = :shop", "cannot bind :shop"),
+        (
+            "SELECT id FROM products",
+            "binds no capture, so it would load the same rows for every batch; add WHERE … IN :id",
+        ),
+        (
+            "SELECT id FROM products WHERE id = :id",
+            ":id is a list of values and needs IN before it; write IN :id",
+        ),
+        ("SELECT id FROM products WHERE id NOT IN :id", "NOT IN :id would load the rows of every other key"),
+        ("SELECT id FROM products WHERE id IN :id AND shop = :shop", ":shop names no capture of the key"),
     ],
 )
 def test_statement_that_does_not_select_by_key_is_refused(tmp_path, sql, why):
     source = SqlSource(f"sqlite+aiosqlite:///{tmp_path}/any.db")
     with pytest.raises(Misconfigured, match=why):
         SqlLoader(source, sql, PRODUCT)
-    with pytest.raises(Misconfigured, match=r"cannot bind :user; .*\(user, shop\) IN :keys"):
+    with pytest.raises(Misconfigured, match=r"IN :user binds one of 2 captures.*\(user, shop\) IN :keys"):
         SqlLoader(source, "SELECT 1 FROM b WHERE user IN :user", Pattern.compile("b:{user:int}:{shop}"))
 
 

@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, AdaptedConnection
 
     from cacheupdater.core.keyspace import Captures, CaptureType
+    from cacheupdater.core.statements import Dialect
 
 # prepared per connection: one per namespace, and thousands would cost the server memory
 STATEMENTS_CACHED = 300
 
 
 class Driver:
-    """Any database that SQLAlchemy reaches without blocking."""
+    """Any database that SQLAlchemy reaches without blocking: MySQL and MariaDB."""
 
+    dialect: ClassVar[Dialect] = "mysql"
     # the widest types: a key beyond the column's range then has no row instead of failing its unit
     _TYPES: ClassVar[dict[CaptureType, type[BigInteger | String]]] = {
         int: BigInteger,
@@ -91,6 +93,7 @@ class Driver:
 class PostgreSql(Driver):
     """asyncpg."""
 
+    dialect = "postgresql"
     _ARRAYS: ClassVar[dict[CaptureType, type[BigInteger | Text | Uuid[UUID]]]] = {
         int: BigInteger,
         str: Text,
@@ -150,6 +153,7 @@ class PostgreSql(Driver):
 class Sqlite(Driver):
     """aiosqlite: a thread per connection."""
 
+    dialect = "sqlite"
     _UNAVAILABLE = frozenset(
         {
             sqlite3.SQLITE_BUSY,

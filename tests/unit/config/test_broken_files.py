@@ -365,6 +365,21 @@ CASES = [
         "13:31: namespaces.product.load.sql: binds no capture, so it would load the same rows for every batch; add WHERE … IN :id",
     ),
     (
+        "IN :id",
+        "IN :id LIMIT 100",
+        "13:31: namespaces.product.load.sql: has LIMIT: it loads many keys at once, and a row left out would count as deleted; limit the rows of each key inside a (LATERAL) subquery",
+    ),
+    (
+        "IN :id",
+        "IN :id AND name <> 'a",
+        "13:31: namespaces.product.load.sql: has a quote `'a` that is opened and not closed",
+    ),
+    (
+        "id IN :id",
+        "[IN :id] = 1",
+        "13:31: namespaces.product.load.sql: binds no capture, so it would load the same rows for every batch; add WHERE … IN :id",
+    ),
+    (
         "rows: one",
         "table: products",
         "13:11: namespaces.product.load: has sql and table; name exactly one of sql, table and python",

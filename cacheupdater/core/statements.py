@@ -1,0 +1,138 @@
+"""How a configured statement is read: what of its text is code, and where in it the keys go.
+
+`config` asks for the problem at its line, the SQL loader for the pieces to put its own condition between; both get the
+same answer, so what the one accepts the other runs. Strings, quoted names and comments are passed over as the database
+does that will read them. Nothing here knows a driver; a database with a text of its own gets an entry in `_QUOTED`.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cacheupdater.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Dialect: TypeAlias = Literal["postgresql", "sqlite", "mysql"]
+"""Whose rules for quotes and comments hold."""
+
+_DIALECTS: dict[str, Dialect] = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
+
+# Each form once closed; what remains of an opening sign is one that nobody closes. Loops are unrolled: linear in time.
+_PLAIN = r"'[^']*(?:''[^']*)*'"
+_NAME = r'"[^"]*(?:""[^"]*)*"'
+_TICKS = r"`[^`]*(?:``[^`]*)*`"
+_ESCAPED = r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'"
+_ESCAPED_NAME = r'"[^"\\]*(?:(?:\\.|"")[^"\\]*)*"'
+_DOLLARS = r"(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
+_QUOTED: dict[Dialect, re.Pattern[str]] = {
+    "postgresql": re.compile(
+        rf"(?P<comment>--[^\n]*)|(?P<nested>/\*)|(?P<text>(?<![\w$])[eE]{_ESCAPED}|{_PLAIN}|{_NAME}|{_DOLLARS})"
+        r"|(?P<open>['\"]|(?<![\w$])\$(?:[^\W\d]\w*)?\$)",
+        re.DOTALL,
+    ),
+    "sqlite": re.compile(
+        rf"(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|(?P<text>{_PLAIN}|{_NAME}|{_TICKS}|\[[^\]]*\])|(?P<open>['\"`\[])",
+        re.DOTALL,
+    ),
+    # a comment that begins with ! is code
+    "mysql": re.compile(
+        r"(?P<comment>--(?=\s|\Z)[^\n]*|\#[^\n]*|/\*(?!M?!).*?\*/)"
+        rf"|(?P<text>{_ESCAPED}|{_ESCAPED_NAME}|{_TICKS})|(?P<open>['\"`]|/\*(?!M?!))",
+        re.DOTALL,
+    ),
+}
+_NESTING = re.compile(r"/\*|\*/")
+
+_BIND = re.compile(r"(?<![:\w\\]):([A-Za-z_]\w*)")  # as in SQLAlchemy, `x::text` and `\:word` are none
+_IN = re.compile(r"\b(?P<not>NOT\s+)?IN\s*(?:\(\s*:(?P<inside>\w+)\s*\)|:(?P<bare>\w+)\b)", re.IGNORECASE)
+_LIMIT = re.compile(r"[()]|\b(LIMIT|OFFSET|FETCH|TOP)\b(?=\s*[\d(]|\s+(?:FIRST|NEXT)\b)", re.IGNORECASE)
+
+
+def dialect_of(backend: str) -> Dialect:
+    """By the first word of a source's URL."""
+    return _DIALECTS.get(backend, "mysql")
+
+
+def pieces(sql: str, captures: Sequence[str], dialect: Dialect) -> Sequence[str]:
+    """The text before, between and after each `IN :id` or `IN :keys`; Misconfigured says why it cannot load by key."""
+    code = _code(sql, dialect)
+    wanted = f"IN :{captures[0]}" if len(captures) == 1 else f"({', '.join(captures)}) IN :keys"
+    selecting = {
+        match.end("inside") if match["inside"] else match.end(): match for match in _IN.finditer(code)
+    }
+    cut, at = [], 0
+    for bind in _BIND.finditer(code):
+        match = selecting.get(bind.end())
+        problem = _problem(bind[1], match, captures)
+        if problem or match is None:
+            raise Misconfigured(f"{problem}; write {wanted}")
+        cut.append(sql[at : match.start()])
+        at = match.end()
+    if not cut:
+        raise Misconfigured(
+            f"binds no capture, so it would load the same rows for every batch; add WHERE … {wanted}"
+        )
+    _refuse_limit(code)
+    return [*cut, sql[at:]]
+
+
+def _problem(name: str, match: re.Match[str] | None, captures: Sequence[str]) -> str:
+    """What is wrong with one bind, or an empty text."""
+    if name != "keys" and name not in captures:
+        close = get_close_matches(name, [*captures, "keys"], n=1)
+        return f":{name} names no capture of the key (" + (
+            f"did you mean :{close[0]}?)" if close else "\\: is a colon)"
+        )
+    if match is None:
+        return f":{name} is a list of values and needs IN before it"
+    if match["not"]:
+        return f"NOT IN :{name} would load the rows of every other key"
+    if len(captures) > 1 and name != "keys":
+        return f"IN :{name} binds one of {len(captures)} captures and would load rows of other keys"
+    return ""
+
+
+def _refuse_limit(code: str) -> None:
+    """A limit of the whole result hides rows that exist, and absence deletes. Inside parentheses it may be per key."""
+    depth = 0
+    for token in _LIMIT.finditer(code):
+        depth += (token[0] == "(") - (token[0] == ")")
+        if token[1] and depth == 0:
+            raise Misconfigured(
+                f"has {token[1].upper()}: it loads many keys at once, and a row left out would count as deleted;"
+                " limit the rows of each key inside a (LATERAL) subquery"
+            )
+
+
+def _code(sql: str, dialect: Dialect) -> str:
+    """The text as long as it was, with blanks for its comments and quotes for all that is quoted."""
+    quoted, parts, at = _QUOTED[dialect], [], 0
+    while match := quoted.search(sql, at):
+        if match["open"]:
+            raise Misconfigured(f"has {_opening(sql, match.start())} that is opened and not closed")
+        nested = match.lastgroup == "nested"
+        end = _end_of_nested(sql, match.end()) if nested else match.end()
+        filler = "'" if match["text"] else " "
+        parts += [sql[at : match.start()], filler * (end - match.start())]
+        at = end
+    return "".join(parts) + sql[at:]
+
+
+def _end_of_nested(sql: str, at: int) -> int:
+    """Behind the end of a comment that may hold others, where `at` is inside."""
+    begin, depth = at - 2, 1
+    for sign in _NESTING.finditer(sql, at):
+        depth += 1 if sign[0] == "/*" else -1
+        if not depth:
+            return sign.end()
+    raise Misconfigured(f"has {_opening(sql, begin)} that is opened and not closed")
+
+
+def _opening(sql: str, at: int) -> str:
+    """What opens there, with a few words for the eye."""
+    kind = "a comment" if sql.startswith("/*", at) else "a quote"
+    return f"{kind} `{' '.join(sql[at : at + 20].split())}`"
