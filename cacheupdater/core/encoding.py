@@ -3,10 +3,11 @@
 `encoder(kind)` is asked once per namespace and its answer called once per loaded key, by the load stage. A value is
 what a loader returned: the columns of a row by name, a list of those (`rows: many`), or anything a Python loader makes.
 
-- `json`: Decimal and UUID are strings, datetime is RFC 3339, bytes are base64, NULL, NaN and infinity are null.
+- `json`: Decimal and UUID are strings, datetime is RFC 3339, bytes are base64, NULL, NaN and infinity are null;
+  addresses, ranges and bits are strings (`odd_values`).
 - `string`: the only column, or the value itself, as text; bytes stay as they are.
-- `hash`: one field per column, each as `string` would spell it, nested values as JSON. A NULL has no field: Redis
-  hashes know none, and an absent field is how they say it.
+- `hash`: one field per column, each as `string` would spell it, nested values as JSON. What json says as null has no
+  field: Redis hashes know none, and an absent field is how they say it.
 - `msgpack`: as json, but bytes stay bytes and times with a zone are msgpack's timestamps.
 - `raw`: the only column, or the value itself, which must be bytes.
 
@@ -20,6 +21,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from cacheupdater.core import odd_values
 from cacheupdater.errors import Faulty
 
 Encoding: TypeAlias = Literal["json", "string", "hash", "msgpack", "raw"]
@@ -27,8 +29,8 @@ Encoder: TypeAlias = Callable[[object], bytes | Mapping[bytes, bytes]]
 
 VALUE_BYTES_MAX = 1024 * 1024  # a larger value stalls Redis and every reader; fields count for a hash
 
-_json = msgspec.json.Encoder()
-_msgpack = msgspec.msgpack.Encoder()
+_json = msgspec.json.Encoder(enc_hook=odd_values.told)
+_msgpack = msgspec.msgpack.Encoder(enc_hook=odd_values.told)
 # what msgspec raises for a value it cannot take
 _FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -38,12 +40,14 @@ def encoder(kind: Encoding) -> Encoder:
     return _ENCODERS[kind]
 
 
-def _by(kind: Encoding, encode: Callable[[object], bytes]) -> Encoder:
+def _by(kind: Encoding, encode: Callable[[object], bytes], maybe_odd: Callable[[bytes], bool]) -> Encoder:
     """The encoder of a format that takes whole rows; one call in Python per value, for a refresh pays each of them."""
 
     def encoded(value: object) -> bytes:
         try:
             spelled = encode(value)
+            if maybe_odd(spelled):
+                spelled = encode(odd_values.finite(value))
         except _FAILURES as e:
             raise Faulty(f"encoding {kind} cannot express {_culprit(encode, value)}") from e
         if len(spelled) > VALUE_BYTES_MAX:
@@ -65,7 +69,11 @@ def _culprit(encode: Callable[[object], bytes], value: object) -> str:
 
 
 def _string_value(value: object) -> bytes:
-    return _capped(_text("string", *_single("string", value)))
+    what, content = _single("string", value)
+    text = _text("string", what, content)
+    if text is None:
+        raise Faulty(f"encoding string cannot express {what}: it is NULL or not a number")
+    return _capped(text)
 
 
 def _raw_value(value: object) -> bytes:
@@ -81,9 +89,9 @@ def _hash_value(value: object) -> Mapping[bytes, bytes]:
             f"encoding hash takes one row of named columns, got a value of type {type(value).__name__}"
         )
     fields = {
-        str(name).encode(): _text("hash", f"column {name!r}", part)
+        str(name).encode(): text
         for name, part in value.items()
-        if part is not None
+        if (text := _text("hash", f"column {name!r}", part)) is not None
     }
     if not fields:
         raise Faulty("encoding hash got no column that is not NULL; Redis holds no empty hash")
@@ -104,18 +112,22 @@ def _single(kind: Encoding, value: object) -> tuple[str, object]:
     return f"column {name!r}", content
 
 
-def _text(kind: Encoding, what: str, value: object) -> bytes:
-    """A value in the words of JSON, but without quotes: a text is itself, a time is RFC 3339."""
+def _text(kind: Encoding, what: str, value: object) -> bytes | None:
+    """A value in the words of JSON, but without quotes: a text is itself, a time is RFC 3339. None: JSON says null."""
+    if value is None:
+        return None
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     try:
         if isinstance(value, str):
             return value.encode()
         spelled = _json.encode(value)
+        if odd_values.maybe_odd_json(spelled):
+            spelled = _json.encode(odd_values.finite(value))
     except _FAILURES as e:
         raise Faulty(f"encoding {kind} cannot express {what}, of type {type(value).__name__}") from e
     if spelled == b"null":
-        raise Faulty(f"encoding {kind} cannot express {what}: it is NULL or not a number")
+        return None
     if kind == "string" and spelled[:1] in b"[{":
         raise Faulty(
             f"encoding string takes one plain value; {what} is of type {type(value).__name__}, use json"
@@ -134,9 +146,9 @@ def _too_large(size: int) -> Faulty:
 
 
 _ENCODERS: dict[Encoding, Encoder] = {
-    "json": _by("json", _json.encode),
+    "json": _by("json", _json.encode, odd_values.maybe_odd_json),
     "string": _string_value,
     "hash": _hash_value,
-    "msgpack": _by("msgpack", _msgpack.encode),
+    "msgpack": _by("msgpack", _msgpack.encode, odd_values.maybe_odd_msgpack),
     "raw": _raw_value,
 }

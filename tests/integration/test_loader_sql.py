@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sqlite3
 import threading
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
 
+import msgspec
 import pytest
 from sqlalchemy.engine import make_url
 
@@ -546,6 +548,47 @@ async def test_json_columns_of_postgres_are_values_and_numeric_stays_exact(postg
         (2,): {"id": 2, "a": None, "b": None, "price": None},
     }
     assert encoder("json")(found[1,]) == '{"id":1,"a":{"x":[1,null]},"b":"é","price":"1.10"}'.encode()
+
+
+TYPES = {
+    "inet '10.0.0.1'": "10.0.0.1",
+    "inet '10.0.0.1/24'": "10.0.0.1/24",
+    "inet '::1'": "::1",
+    "cidr '10.0.0.0/8'": "10.0.0.0/8",
+    "int4range(1, 10)": "[1,10)",
+    "int4range(1, 1)": "empty",
+    "numrange(1.50, NULL, '(]')": "(1.50,)",
+    "tstzrange('2026-01-01Z', '2026-02-01Z')": "[2026-01-01T00:00:00Z,2026-02-01T00:00:00Z)",
+    "daterange(NULL, '2026-02-01')": "(,2026-02-01)",
+    "'{[1,3),[5,7)}'::int4multirange": ["[1,3)", "[5,7)"],
+    "array[inet '10.0.0.1']": ["10.0.0.1"],
+    "B'101'": "101",
+    "B'00000000111'": "00000000111",
+    "B''::varbit": "",
+    "1.10::numeric": "1.10",
+    "'NaN'::numeric": None,
+    "'Infinity'::numeric": None,
+    "'-Infinity'::numeric": None,
+    "'NaN'::float8": None,
+    "'-Infinity'::float4": None,
+    "array['NaN'::numeric, 1.5]": [None, "1.5"],
+}
+
+
+async def test_types_of_postgres_are_spelled_as_documented(postgres):
+    from cacheupdater.core.encoding import encoder
+
+    columns = ", ".join(f"{expression} AS c{at}" for at, expression in enumerate(TYPES))
+    sql = f"SELECT 1 AS id, {columns} WHERE 1 IN :id"
+    names = [f"c{at}" for at in range(len(TYPES))]
+    row = (await SqlLoader(postgres, sql, PRODUCT, columns=names).load([(1,)]))[1,]
+    assert json.loads(encoder("json")(row)) == dict(zip(names, TYPES.values(), strict=True))
+    assert msgspec.msgpack.decode(encoder("msgpack")(row)) == dict(zip(names, TYPES.values(), strict=True))
+    fields = {name: value for name, value in zip(names, TYPES.values(), strict=True) if value is not None}
+    assert {name.decode(): value.decode() for name, value in encoder("hash")(row).items()} == {
+        name: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        for name, value in fields.items()
+    }
 
 
 async def test_statement_is_compiled_once_and_stays_prepared(postgres):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
-from ipaddress import ip_address
 from uuid import UUID
 
 import msgspec
@@ -15,6 +14,15 @@ from cacheupdater.core.encoding import VALUE_BYTES_MAX, encoder
 from cacheupdater.errors import Faulty
 
 SOME = UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")
+
+
+class Secret:
+    """What no encoding knows."""
+
+    def __repr__(self):
+        return "canary"
+
+
 ROW = {
     "id": 7,
     "price": Decimal("9.90"),
@@ -90,14 +98,14 @@ def test_raw_is_the_bytes_of_the_only_column():
 @pytest.mark.parametrize(
     ("kind", "value", "why"),
     [
-        ("json", {"a": 1, "ip": ip_address("10.0.0.1")}, "column 'ip', of type IPv4Address"),
+        ("json", {"a": 1, "z": Secret()}, "column 'z', of type Secret"),
         ("msgpack", {"a": 1, "n": 2**70}, "column 'n', of type int"),
-        ("json", ip_address("10.0.0.1"), "a value of type IPv4Address"),
+        ("json", Secret(), "a value of type Secret"),
         ("json", {"s": "\udc80canary"}, "column 's', of type str"),
         ("string", {"a": 1, "b": 2}, "one column, got a, b"),
         ("string", {"a": None}, "column 'a': it is NULL"),
         ("string", [1], "use json"),
-        ("string", ip_address("10.0.0.1"), "of type IPv4Address"),
+        ("string", Secret(), "of type Secret"),
         ("hash", [{"a": 1}], "one row of named columns, got a value of type list"),
         ("hash", {"a": None}, "no column that is not NULL"),
         ("hash", {"s": "\udc80canary"}, "column 's', of type str"),
@@ -109,7 +117,6 @@ def test_encoding_refuses_what_it_cannot_express_and_names_it(kind, value, why):
     with pytest.raises(Faulty, match=why) as refused:
         encoder(kind)(value)
     assert "canary" not in str(refused.value)
-    assert "10.0.0.1" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
