@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Result(Enum):
-    """The outcome of one fenced write. The first three finish a head; the others make its key due again."""
+    """The outcome of one fenced write. Those of `ENDING` finish a head; the others make its key due again."""
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"  # the same bytes were there: ttl and floor moved
@@ -24,6 +24,10 @@ class Result(Enum):
 
 
 FINISHING = frozenset({Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE})
+"""The value is in Redis."""
+
+ENDING = FINISHING | {Result.BRAKED}
+"""The head is over, with or without a write: nobody's fault, and nothing to try again."""
 
 
 class Answer(NamedTuple):

@@ -1,9 +1,9 @@
 """The mass-deletion brake: rows that suddenly vanish by the hundred are more likely a mistake than a fact.
 
-A wrong schema, an empty replica or a truncated table answers "absent" for keys that readers still find. Asked
-before each write: when far more of the touched keys are absent than ever before, nothing is deleted and the keys
-count as failed; their values stay until their ttl. Misses and changes do not count (the one has no value to lose,
-the other was announced). One per namespace and engine.
+A wrong schema, an empty replica or a truncated table answers "absent" for keys that readers still find. Told of
+every unit before its write: while far more of the touched keys are absent than ever before, none of them is deleted;
+their values stay until their ttl. Misses and changes do not count and are believed (the one has no value to lose, the
+other was announced). One per namespace and engine.
 """
 
 from __future__ import annotations
@@ -28,18 +28,15 @@ class Brake:
     _turned: float = 0.0
 
     def trips(self, asked: int, absent: int, now: float) -> bool:
-        """Whether this unit's absent rows are not to be believed; `asked` and `absent` are touched keys."""
+        """Whether absent rows are not to be believed now; `asked` and `absent` are touched keys that were not counted before."""
         if now - self._turned >= WINDOW:
             self._turn(now)
         self._asked += asked
         self._absent += absent
         window_asked = self._asked + self._last_asked
         window_absent = self._absent + self._last_absent
-        return (
-            absent > 0
-            and window_absent >= LEAST_ABSENT
-            and window_absent > window_asked * max(SHARE, min(0.9, TIMES_USUAL * self.usual))
-        )
+        share = max(SHARE, min(0.9, TIMES_USUAL * self.usual))
+        return window_absent >= LEAST_ABSENT and window_absent > window_asked * share
 
     def _turn(self, now: float) -> None:
         stale = now - self._turned >= 2 * WINDOW

@@ -195,7 +195,8 @@ class Dedup:
 
     def again(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
         """These heads did not write: what they stood for is due again, together with what waited behind them."""
-        claim = claim._replace(not_before=max(claim.not_before, unit.began + self._limits.gap))
+        spaced = max(claim.not_before, unit.began + self._limits.gap)
+        claim = claim._replace(not_before=spaced, judged=claim.judged or unit.judged)
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
         unit.gone += len(keys)

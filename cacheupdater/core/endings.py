@@ -1,21 +1,23 @@
 """What becomes of a unit that has run: finished, due again, cut smaller, or never again.
 
 Called by the engine with the answers to a unit's writes, or with its failure; only its ticket's holder gets here.
-Keys leave the unit one by one, each by its own rule; whoever is left has written. Lives as long as its engine.
+Keys leave the unit one by one, each by its own rule; whoever is left has written, or the
+brake has kept its value. Lives as long as its engine.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.answers import FINISHING, UNCHANGED, WRITTEN, Answer, Result
+from cacheupdater.core.answers import ENDING, FINISHING, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.brake import Brake
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Loaded
 from cacheupdater.core.unit import Claim, Phase, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cacheupdater.core.absent import AbsentMarks
     from cacheupdater.core.dedup import Dedup
@@ -58,16 +60,22 @@ class Endings:
         self._tally = tally
         self._brakes: dict[Namespace, Brake] = {}
 
-    def braked(self, unit: Unit, absent: Sequence[bytes], now: float) -> bool:
-        """Whether so many rows of this unit are suddenly absent that nothing may be deleted.
+    def braked(self, unit: Unit, absent: Collection[bytes], now: float) -> Collection[bytes] | None:
+        """Of these keys without a row, those whose values stay; None unless so many are suddenly absent.
 
         Of a late unit nobody knows any more which keys were touched: its successor will tell.
         """
         if unit.phase is not Phase.RUNNING:
-            return bool(absent)
-        touched = {k for claim, keys in unit.parts if claim.kind is Kind.TOUCH for k in keys}
-        brake = self._brakes.setdefault(unit.namespace, Brake())
-        return brake.trips(len(touched), sum(key in touched for key in absent), now)
+            return absent
+        touched = [(claim, keys) for claim, keys in unit.parts if claim.kind is Kind.TOUCH]
+        rowless = set(absent)
+        gone = [(claim, [key for key in keys if key in rowless]) for claim, keys in touched] if absent else []
+        brake = self._brakes.get(unit.namespace)
+        if brake is None:
+            brake = self._brakes[unit.namespace] = Brake()
+        trips = brake.trips(_unjudged(touched), _unjudged(gone), now)
+        unit.judged = True
+        return frozenset(chain.from_iterable(keys for _, keys in gone)) if trips else None
 
     def answered(
         self,
@@ -75,11 +83,12 @@ class Endings:
         answers: Sequence[Answer],
         now: float,
         *,
-        absent: Sequence[bytes],
+        absent: Collection[bytes],
         stamps: Sequence[float | None],
     ) -> None:
         """The writes of a running unit were answered, in the order of its keys."""
         learned = unit.keys if self._policy.learns else ()
+        bad: dict[bytes, Answer] = {}
         if self._count_results(unit, answers) < len(answers):
             bad = {
                 key: answer
@@ -87,12 +96,16 @@ class Endings:
                 if answer.result not in FINISHING
             }
             self._settle(unit, bad, now)
-        self._report_ages(unit, now)
+            absent = [key for key in absent if key not in bad]  # not what the brake has kept
+        wrote = [(claim, keys) for claim, keys in self._live_parts(unit, bad) if keys]
+        self._report_ages(unit.namespace, wrote, now)
         if learned:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
             by_key = dict(zip(learned, answers, strict=True))
-            gone = [key for key in absent if by_key[key].result in FINISHING]  # not what the brake has kept
-            self._teach(unit, by_key, now, stamps=said, absent=gone)
+            for claim, keys in wrote:  # apart, for an announced change is no surprise
+                changed = [by_key[key].result is Result.WRITTEN for key in keys]
+                mine = [said[key] for key in keys] if said else ()
+                self._policy.on_loaded(Loaded(claim.kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
@@ -115,24 +128,8 @@ class Endings:
                 )
         self._dedup.close(unit)
 
-    def _teach(
-        self,
-        unit: Unit,
-        answers: Mapping[bytes, Answer],
-        now: float,
-        *,
-        stamps: Mapping[bytes, float | None],
-        absent: Sequence[bytes],
-    ) -> None:
-        """What the policy learns from: each claim's keys apart, for an announced change is no surprise."""
-        for claim, keys in unit.live_parts(self._dedup.seats):
-            if keys:
-                changed = [answers[key].result is Result.WRITTEN for key in keys]
-                said = [stamps[key] for key in keys] if stamps else ()
-                self._policy.on_loaded(Loaded(claim.kind, keys, changed, unit.began, said, absent), now)
-
-    def _finish(self, unit: Unit, absent: Sequence[bytes], now: float) -> None:
-        """Whoever is still in the unit has written."""
+    def _finish(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
+        """Whoever is still in the unit is through."""
         seats = self._dedup.seats
         gone = unit.gone
         keys = unit.live(seats)
@@ -148,11 +145,11 @@ class Endings:
             self._dedup.finish(unit, now)
 
     def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
-        """Keys whose write was not accepted leave the unit, each by its own rule."""
+        """Keys whose write was not accepted leave the unit, each by its own rule; what was braked stays."""
         for claim, keys in unit.parts:
             for key in keys:
                 answer = failed.get(key)
-                if answer is None:
+                if answer is None or answer.result in ENDING:
                     continue
                 if answer.result is Result.REFUSED:
                     refused = claim.covering(Kind.CHANGE)._replace(not_before=now + answer.wait)
@@ -192,8 +189,19 @@ class Endings:
                     self._tally.add("refreshes", 1, name, reason=answer.result.value)
         return plain
 
-    def _report_ages(self, unit: Unit, now: float) -> None:
-        """One age per claim: its keys came together. Bounded, for nobody may come to take them."""
+    def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Claim, list[bytes]]]:
+        """Of each claim the keys that have written."""
         for claim, keys in unit.live_parts(self._dedup.seats):
-            if keys and len(self.ages) < AGES_MAX:
-                self.ages.append((unit.namespace.name, now - claim.since))
+            yield claim, [key for key in keys if key not in bad] if bad else keys
+
+    def _report_ages(
+        self, namespace: Namespace, parts: Sequence[tuple[Claim, list[bytes]]], now: float
+    ) -> None:
+        """One age per claim: its keys came together. Bounded, for nobody may come to take them."""
+        for claim, _ in parts[: AGES_MAX - len(self.ages)]:
+            self.ages.append((namespace.name, now - claim.since))
+
+
+def _unjudged(parts: Iterable[tuple[Claim, list[bytes]]]) -> int:
+    """Keys that no brake has counted before."""
+    return sum(len(keys) for claim, keys in parts if not claim.judged)

@@ -147,8 +147,8 @@ class Engine:
         self._account_for_drops()
         return Work(units, self._removals.take(), self._wake())
 
-    def braked(self, unit: Unit, absent: Sequence[bytes], now: float) -> bool:
-        """Whether so many rows of this unit are suddenly absent that nothing may be deleted."""
+    def braked(self, unit: Unit, absent: Collection[bytes], now: float) -> Collection[bytes] | None:
+        """Of these keys without a row, those whose values stay; None while the brake is off. Asked of every unit, for it counts them all."""
         return self._endings.braked(unit, absent, now)
 
     def take_ages(self) -> list[tuple[str, float]]:
@@ -174,7 +174,7 @@ class Engine:
         answers: Sequence[Answer],
         now: float,
         *,
-        absent: Sequence[bytes] = (),
+        absent: Collection[bytes] = (),
         load: Load = UNSEEN,
     ) -> None:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""

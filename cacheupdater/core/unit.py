@@ -35,6 +35,7 @@ class Claim(NamedTuple):
     since: float  # arrival of the oldest hint: bounds how long it may wait
     not_before: float = 0.0
     alone: bool = False  # part of a unit that failed: never joined with others again
+    judged: bool = False  # the brake has counted these keys: another try is no news
 
     def covering(self, kind: Kind) -> Claim:
         """This claim with one more hint in it."""
@@ -70,6 +71,7 @@ class Unit:
         "ended",
         "gone",
         "hold_until",
+        "judged",
         "keys",
         "late",
         "namespace",
@@ -85,6 +87,7 @@ class Unit:
         self.claim = claim  # of a due unit; `parts` has those of a running one
         self.phase = Phase.DUE
         self.late = False  # its hold is over, its seats are not
+        self.judged = False  # the brake has counted its keys
         self.ready = False  # lies in a queue of its lane (and is not delayed)
         self.paid = 0.0  # what its start took from the source's bucket
         self.gone = 0  # keys listed here whose seat is another unit by now

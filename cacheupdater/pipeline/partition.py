@@ -212,14 +212,14 @@ class Partition:
         self._telling.loaded(unit)
         found = matched(captures, values)
         absent = [key for key, value in zip(keys, found, strict=True) if value is None]
-        braked = bool(absent) and self.engine.braked(unit, absent, clock())
-        prepared = prepare(recipe, keys, found, complete=not absent, keep_absent=braked, lot=around.random())
+        kept = self.engine.braked(unit, absent, clock())
+        prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
         self._telling.answered(unit, answers)
-        if not braked:
+        if kept is None:
             self._telling.believed(unit)
-        elif unit.phase is Phase.RUNNING:
-            self._telling.braked(unit, len(absent))
+        elif kept and unit.phase is Phase.RUNNING:
+            self._telling.braked(unit, len(kept))
         around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=Load(seen.seconds, seen.stamps))
 

@@ -94,11 +94,11 @@ class Telling:
 
     def braked(self, unit: Unit, absent: int) -> None:
         """Too many of its rows are suddenly absent."""
-        text = f"{absent} of {len(unit.keys)} rows are suddenly absent; nothing was deleted"
+        text = f"{absent} of {len(unit.keys)} rows are suddenly absent; none of them was deleted"
         self._notices.trouble("braked", unit.namespace.name, text, keys=absent)
 
     def believed(self, unit: Unit) -> None:
-        """Its rows were taken as they are."""
+        """Rows that are absent are taken for gone again."""
         self._notices.over("braked", unit.namespace.name)
 
     def answered(self, unit: Unit, answers: Sequence[Answer]) -> None:

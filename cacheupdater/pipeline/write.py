@@ -15,7 +15,7 @@ from cacheupdater.errors import Faulty
 from cacheupdater.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.pipeline.recipe import Recipe
@@ -40,10 +40,10 @@ def prepare(
     found: Sequence[object | None],
     *,
     complete: bool,
-    keep_absent: bool,
+    kept: Collection[bytes],
     lot: float,
 ) -> Prepared:
-    """Encode what was found; None is a row that is absent, which deletes unless the brake keeps it."""
+    """Encode what was found; None is a row that is absent, which deletes unless the brake has `kept` its key."""
     ttls = recipe.ttls_ms(len(keys), lot)
     if complete:
         with suppress(Faulty):  # whose fault it is, is found out below
@@ -55,7 +55,7 @@ def prepare(
         except Faulty as e:
             left[at] = Answer(Result.FAILED, why=str(e))
             continue
-        if value is None and keep_absent:
+        if value is None and key in kept:
             left[at] = BRAKED
         else:
             entries.append(Entry(key, encoded, ttl_ms))

@@ -170,12 +170,14 @@ class Model:
         key = self.keys[name]
         if result in (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE):
             self._finished(key, now, absent=absent)
+        elif result is Result.BRAKED:  # "Braked ... end a head without a write: ... nobody's fault"
+            self._finished(key, now, absent=False)
         elif result is Result.REFUSED:  # "refused: as a change, not before the returned floor"
             key.head.cover(Kind.CHANGE)
             self._again(key, now + wait)
         elif result is Result.TOO_OLD:
             self.set_back(name)
-        else:  # "error (wrong type and brake included)"
+        else:  # "error (wrong type included)"
             self.at_fault(name, now)
 
     def _finished(self, key: Key, now: float, *, absent: bool) -> None:

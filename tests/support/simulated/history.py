@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from cacheupdater.core.answers import FINISHING
+from cacheupdater.core.answers import ENDING
 
 OWNED = ContextVar("OWNED", default=None)  # the ownership that the present task works for
 
@@ -95,9 +95,9 @@ class Flight:
     answers: dict = field(default_factory=dict)  # key -> result
 
     def finished(self, key):
-        """When this key's value was there for good; inf if never."""
+        """When this key's value was there for good, or the brake had kept it; inf if never."""
         at, result = self.landed.get(key, (inf, None))
-        return at if result in FINISHING else inf
+        return at if result in ENDING else inf
 
     def is_finished(self, key, by=inf):
         """Whether it was, by then."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import pairwise
 from math import inf
 
-from cacheupdater.core.answers import FINISHING
+from cacheupdater.core.answers import ENDING
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
 from cacheupdater_client.wire import CHANGE, TOUCH
 from simulated.database import superseded_at
@@ -278,7 +278,7 @@ def _spaced(seen, plan):
     for (owner, key), flights in _starts(seen).items():
         for first, second in pairwise(flights):
             in_time = first.ended < first.began + plan.limits.head_timeout
-            if not (in_time and first.answers.get(key) in FINISHING):
+            if not (in_time and first.answers.get(key) in ENDING):
                 continue  # failure and eviction are excepted
             asked = any(first.began <= at <= second.began for at in asks[owner, key])
             least = plan.limits.gap if asked else max(plan.hold(key), plan.limits.gap)

@@ -15,7 +15,7 @@ def test_hundreds_that_vanish_at_once_trip_it():
     assert Brake().trips(200, 150, 0.0)
 
 
-def test_unit_without_absent_rows_is_never_stopped():
+def test_units_without_absent_rows_release_it():
     brake = Brake()
     assert brake.trips(200, 200, 0.0)
 

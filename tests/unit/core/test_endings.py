@@ -26,7 +26,7 @@ def test_refused_write_is_loaded_again_as_a_change_not_before_the_floor():
     assert claim.kind is Kind.CHANGE
 
 
-@pytest.mark.parametrize("answer", [WRONG_TYPE, BRAKED, Answer(Result.FAILED)])
+@pytest.mark.parametrize("answer", [WRONG_TYPE, Answer(Result.FAILED)])
 def test_key_with_five_errors_of_its_own_is_quarantined(answer):
     story = Story()
     story.touch(A, at=0.0)
@@ -208,14 +208,60 @@ def test_late_unit_may_not_delete_rows_behind_the_brakes_back():
     stuck = story.start(0.0)
     story.step(3.0)
 
-    assert story.engine.braked(stuck, [A], 3.1)
+    assert story.engine.braked(stuck, [A], 3.1) == [A]
     assert not story.engine.braked(stuck, [], 3.1)
 
 
-def test_brake_judges_touched_keys_only():
-    touched, missed = ([b"p:%d" % n for n in range(first, first + 50)] for first in (0, 100))
-    for absent, judged in ((missed, False), (touched, True)):
+def test_brake_judges_touched_keys_only_and_believes_misses_and_changes_of_the_same_unit():
+    touched, missed, changed = ([b"p:%d" % n for n in range(first, first + 50)] for first in (0, 100, 200))
+    for absent, kept in ((missed + changed, None), (touched + missed + changed, set(touched))):
         story = Story()
         story.touch(*touched, at=0.0)
         story.miss(*missed, at=0.0)
-        assert story.engine.braked(story.start(0.0), absent, 0.0) is judged
+        story.change(*changed, at=0.0)
+        assert story.engine.braked(story.start(0.0), absent, 0.0) == kept
+
+
+def test_units_without_absent_rows_count_for_the_brake():
+    story = Story()
+    for n in range(200):
+        story.touch(b"p:%d" % n, at=0.0)
+        unit = story.start(0.0)
+        absent = unit.keys if n >= 140 else []
+        assert story.engine.braked(unit, absent, 0.0) is None
+        story.end(unit, 0.0, absent=bool(absent))
+
+
+def test_another_try_of_the_same_keys_is_no_news_for_the_brake():
+    story = Story(max_attempts=100)
+    keys = [b"p:%d" % n for n in range(10)]
+    story.touch(*keys, at=0.0)
+    for at in range(4):  # Redis is away: the rows are found absent again and again
+        now = at * 2.0
+        unit = story.start(now)
+        assert story.engine.braked(unit, keys, now) is None
+        story.end(unit, now, Result.UNAVAILABLE)
+
+
+def test_keys_whose_first_try_never_reached_the_database_count_when_one_does():
+    story = Story()
+    keys = [b"p:%d" % n for n in range(30)]
+    story.touch(*keys, at=0.0)
+    story.fail(story.start(0.0), 0.0, own=False)
+
+    assert story.engine.braked(story.start(1.0), keys, 1.0) == set(keys)
+
+
+def test_braked_head_ends_without_a_fault_and_its_tail_runs():
+    story = Story(namespace(every=0.5), max_attempts=1)
+    story.touch(A, B, at=0.0)
+    unit = story.start(0.0)
+    story.change(B, at=0.1)
+    story.engine.on_answers(unit, [BRAKED, BRAKED], 0.2, absent=[A, B])
+
+    assert not story.engine.quarantine.keys
+    assert story.starts(0.2) == [[B]]
+    assert story.count("refreshes", "braked") == 2
+    story.miss(A, at=0.4)
+    assert story.starts(0.4) == [[A]], "no mark says that the row is gone"
+    assert story.engine.take_ages() == []

@@ -10,7 +10,7 @@ from random import Random
 
 from engine_story import Story, namespace
 
-from cacheupdater.core.answers import FINISHING, WRITTEN, Result
+from cacheupdater.core.answers import ENDING, WRITTEN, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.unit import Phase
@@ -34,7 +34,7 @@ def test_first_form_1_touch_tail_does_not_swallow_a_later_change():
 
 
 def test_first_form_2_head_that_failed_or_was_refused_does_not_keep_its_seat():
-    for result in set(Result) - FINISHING:
+    for result in set(Result) - ENDING:
         story = Story(namespace(every=60.0))
         story.touch(A, at=0.0)
         story.end(story.start(0.0), 0.1, result)

@@ -77,8 +77,48 @@ async def test_rows_that_are_suddenly_absent_by_the_dozen_are_left():
         await asyncio.sleep(1.0)
         assert [shell.redis.get(key) for key in keys] == [b'"new"'] + [b'"old"'] * 29
         shell.tables["p"].rows = {(n,): "back" for n in range(30)}
-        await asyncio.sleep(3.0)  # they have failed, so they are tried again
+        await asyncio.sleep(4.1)  # the hold is over
+        shell.queue.touch(*keys)
+        await asyncio.sleep(1.0)
         assert {shell.redis.get(key) for key in keys[1:]} == {b'"back"'}
+
+
+@in_virtual_time
+async def test_ordinary_deletes_among_many_small_units_are_no_mass_deletion(caplog):
+    shell = Shell()
+    live, deleted = ([b"p:%d" % n for n in range(first, first + 300)] for first in (0, 1_000))
+    shell.tables["p"].rows = {(n,): "new" for n in range(300)}
+    for key in deleted[:91]:
+        shell.redis.set(key, b'"old"')
+    async with shell.partition() as partition:
+        for n in range(91):
+            shell.queue.touch(*live[3 * n : 3 * n + 3])
+            await asyncio.sleep(0.03)  # another unit
+            shell.queue.touch(deleted[n])
+            await asyncio.sleep(0.03)
+        await asyncio.sleep(1.0)
+        assert [key for key in deleted[:91] if shell.redis.get(key)] == []
+        assert not partition.engine.quarantine.keys
+    assert "suddenly absent" not in caplog.text
+
+
+@in_virtual_time
+async def test_the_brake_is_told_of_when_it_begins_and_when_it_is_over(caplog):
+    caplog.set_level("INFO")
+    shell = Shell()
+    keys = [b"p:%d" % n for n in range(60)]
+    async with shell.partition():
+        shell.queue.touch(*keys)
+        await asyncio.sleep(1.0)
+        shell.tables["p"].rows = {(n,): "back" for n in range(60)}
+        for _ in range(6):
+            await asyncio.sleep(5.1)
+            shell.queue.touch(*keys)
+        await asyncio.sleep(1.0)
+    told = [line for line in caplog.messages if line.startswith("braked p")]
+    assert told[0] == "braked p: 60 of 60 rows are suddenly absent; none of them was deleted"
+    assert len(told) == 2
+    assert "over after" in told[1]
 
 
 @in_virtual_time
