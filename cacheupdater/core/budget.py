@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from math import inf
 
+from cacheupdater.core.turns import Turns
+
 _LEARNED = 0.1  # weight of one load in the mean cost of a row: some ten units
 _DEAREST = (
     60_000.0  # milliseconds; a row that seems to cost more was a pause of ours, not work of the database
@@ -70,7 +72,7 @@ class Bucket:
 class Source:
     """A database: its budget and how many units it serves at a time."""
 
-    __slots__ = ("bucket", "due", "free", "name", "timed")
+    __slots__ = ("bucket", "due", "free", "name", "timed", "turns")
 
     def __init__(self, name: str, bucket: Bucket, *, concurrency: int, timed: bool = False) -> None:
         self.name = name
@@ -82,6 +84,7 @@ class Source:
         a Redis that hangs stops the loads too."""
         self.due = 0.0
         """What the keys that are due in all engines will take from the bucket, once it is their turn."""
+        self.turns = Turns()
 
 
 class Cost:

@@ -1,34 +1,32 @@
 """Which due keys run next: misses before changes before touches, as fast as quotas and budgets pay.
 
 What can wait for a quiet moment comes last, and only where the source's bucket is more than half full.
-Each namespace has a lane with a queue per urgency; lanes that have something ready take turns, one unit each.
-That turn is the seam where priorities and weights will choose. One schedule per engine; the buckets behind it
-are shared by all engines of the process. `now` is an argument; `wake` says when a blocked lane can go on.
+Each namespace has a lane. One that has something ready rests until it may start (its quota, or company for a small unit);
+then it stands in line at its source, where `turns` says who is first. Nothing here looks at all lanes: a unit costs as
+much among thousands of namespaces as among three. One schedule per engine; what is behind it, buckets and turns, is
+shared by all engines of the process. `now` is an argument; `wake` says when a blocked lane can go on.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.lane import Lane
+from cacheupdater.core.turns import Line
 from cacheupdater.core.unit import PATIENT, Claim, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cacheupdater.core.budget import Source
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
 
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
+_YIELD = 0.002  # seconds until we look again whether another engine has taken the turn that is its own
 _LEAST_URGENT_FIRST = (3, 2, 0, 1)  # what a full backlog gives up: what can wait, touches, misses, changes
 _QUIET = 0.5  # share of a full bucket above which the patient are served: `price` aims at just that level
-
-_OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
 
 
 class Dropped(NamedTuple):
@@ -38,26 +36,6 @@ class Dropped(NamedTuple):
     keys: list[bytes]
     claim: Claim
     reason: str
-
-
-class Lane:
-    """The due keys of one namespace."""
-
-    __slots__ = ("claims", "namespace", "next_partial", "patient", "queues", "ready", "waiting")
-
-    def __init__(self, namespace: Namespace) -> None:
-        self.namespace = namespace
-        self.queues: tuple[deque[Unit], ...] = tuple(deque() for _ in range(PATIENT + 1))
-        self.ready = 0  # live keys in the queues
-        self.patient = 0  # those of them in the last one
-        self.waiting = 0  # those and the delayed ones
-        self.claims = 0  # those of them that are a claim on the budget
-        self.next_partial = 0.0
-
-    @property
-    def urgent(self) -> bool:
-        """Somebody waits, or an old value does."""
-        return bool(self.queues[0] or self.queues[1])
 
 
 class Schedule:
@@ -70,7 +48,12 @@ class Schedule:
         self._seats = seats
         self._limits = limits
         self._lanes: dict[Namespace, Lane] = {}
-        self._active: dict[Lane, None] = {}  # lanes with something ready, in the order of their turns
+        self._active: dict[Lane, None] = {}  # lanes with something ready
+        self._news: dict[Lane, None] = {}  # those of them that must be looked at: something has come
+        # (until when, order, lane), with entries that are over
+        self._resting: list[tuple[float, int, Lane]] = []
+        self._lines: dict[Source, Line] = {}
+        self._busy: dict[Source, Line] = {}  # those of them where somebody stands
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
         self._over = False
@@ -102,7 +85,7 @@ class Schedule:
         unit.gone += 1
         self._count(lane, unit.claim, -1)
         if unit.ready:
-            _count_ready(lane, unit.claim, -1)
+            lane.count_ready(unit.claim, -1)
 
     def end(self) -> None:
         """Another owner will read all of it again: what waits here is no claim on a budget that outlives us."""
@@ -110,23 +93,22 @@ class Schedule:
         for lane in self._lanes.values():
             lane.namespace.cost.wait(-lane.claims)
             lane.claims = 0
+        for line in self._lines.values():
+            line.leave()
+        self._busy.clear()
 
     def start(self, now: float) -> list[Unit]:
         """Every unit that can be paid for now, its seats taken over, not yet marked as running."""
         self._release(now)
-        self.wake = self._delayed[0][0] if self._delayed else inf
+        self._rouse(now)
+        self.wake = inf
         started: list[Unit] = []
-        turn = list(self._active)
-        while turn:
-            again: list[Lane] = []
-            for lane in turn:
-                rows = self._payable(lane, now)
-                if rows:
-                    started.append(self._take(lane, rows, now))
-                    again.append(lane)
-                    del self._active[lane]  # who was served is last next time
-                    self._active[lane] = None
-            turn = again
+        for source, line in list(self._busy.items()):
+            started += self._serve(source, line, now)
+        if self._delayed:
+            self.wake = min(self.wake, self._delayed[0][0])
+        if self._resting:
+            self.wake = min(self.wake, max(now + _MOMENT, self._resting[0][0]))
         return started
 
     def drop_aged(self, now: float) -> None:
@@ -151,15 +133,8 @@ class Schedule:
                 self._enqueue(self._lanes[unit.namespace], unit)
 
     def _enqueue(self, lane: Lane, unit: Unit) -> None:
-        """In the order of arrival: what is due again, or merged, has kept its place."""
-        unit.ready = True
-        queue, since = lane.queues[unit.claim.urgency], unit.claim.since
-        if queue and since < queue[-1].claim.since:
-            queue.insert(bisect_right(queue, since, key=lambda other: other.claim.since), unit)
-        else:
-            queue.append(unit)
-        _count_ready(lane, unit.claim, len(unit.keys) - unit.gone)
-        self._active[lane] = None
+        lane.put(unit)
+        self._active[lane] = self._news[lane] = None
 
     def _count(self, lane: Lane, claim: Claim, keys: int) -> None:
         """So many more keys are due (fewer, if negative). The patient are no claim on the budget."""
@@ -169,46 +144,110 @@ class Schedule:
             lane.claims += keys
             lane.namespace.cost.wait(keys)
 
-    def _payable(self, lane: Lane, now: float) -> int:
-        """How many keys the lane's next unit may have; none for now sets `wake`, or waits for a unit to end."""
-        source, quota, limits = lane.namespace.source, lane.namespace.quota, self._limits
+    # --- turns ------------------------------------------------------------------------------------------
+
+    def _rouse(self, now: float) -> None:
+        """Look at the lanes to which something has come, and at those that have rested."""
+        resting = self._resting
+        while resting and (resting[0][0] <= now or resting[0][0] != resting[0][2].rests):
+            until, _, lane = heappop(resting)
+            if until == lane.rests:
+                lane.rests = inf
+                self._news[lane] = None
+        for lane in self._news:
+            self._place(lane, now)
+        self._news.clear()
+
+    def _place(self, lane: Lane, now: float) -> None:
+        """To rest, or into the line of its source. Who stands there keeps its place."""
+        if lane.start is not None:
+            return
         if not lane.ready:
             self._active.pop(lane, None)
-            for queue in lane.queues:
-                queue.clear()  # what is left there has no live keys
-            return 0
-        if source.free <= 0:
-            return 0
-        if lane.ready == lane.patient and not self._quiet(source, now):
-            return 0
+            lane.clear()
+            return
+        source = lane.namespace.source
+        until = self._rests(lane, now)
+        if until > now:
+            if until < lane.rests - _MOMENT:  # else it is looked at before, and rests again
+                lane.rests = until
+                heappush(self._resting, (until, next(self._order), lane))
+            return
+        lane.rests = inf
+        line = self._lines.get(source)
+        if line is None:
+            line = self._lines[source] = Line(source, self._limits)
+        self._busy[source] = line
+        line.put(lane)
+
+    def _rests(self, lane: Lane, now: float) -> float:
+        """Until when nothing of this lane may start, whatever its source can pay."""
+        limits, quota = self._limits, lane.namespace.quota
         want = min(limits.unit_keys, lane.ready)
         gathered = (
             lane.next_partial if lane.urgent else lane.next_partial + limits.gather_touches - limits.gather
         )
         if want < limits.unit_keys and now < gathered:
-            self.wake = min(self.wake, gathered)
-            return 0
-        bucket, cost = source.bucket, lane.namespace.cost.per_row
-        rows = bucket.rows(now, cost)
-        enough = min(want, bucket.share(limits.pace, cost))
+            return gathered
         if quota is not None:
-            rows, enough = min(rows, quota.rows(now)), min(enough, quota.share(limits.pace))
-        if rows >= enough:
-            return min(rows, want)
-        paid = max(bucket.when(enough * cost), quota.when(enough) if quota is not None else 0.0)
-        self.wake = min(self.wake, max(now + _MOMENT, paid))
-        return 0
+            enough = min(want, quota.share(limits.pace))
+            if quota.rows(now) < enough:
+                return max(now + _MOMENT, quota.when(enough))
+        if lane.ready == lane.patient:
+            return self._quiet_from(lane.namespace.source, now)
+        return now
 
-    def _quiet(self, source: Source, now: float) -> bool:
-        """Whether there is more in the bucket than anybody urgent needs; else sets `wake`."""
+    def _quiet_from(self, source: Source, now: float) -> float:
+        """When there is more in the bucket than anybody urgent needs."""
         quiet = source.bucket.burst * _QUIET
-        if source.bucket.level(now) >= quiet:
-            return True
-        self.wake = min(self.wake, max(now + _MOMENT, source.bucket.when(quiet)))
-        return False
+        return now if source.bucket.level(now) >= quiet else max(now + _MOMENT, source.bucket.when(quiet))
+
+    def _serve(self, source: Source, line: Line, now: float) -> list[Unit]:
+        """One lane after the other, until the first cannot be paid: nobody overtakes it then."""
+        started: list[Unit] = []
+        while lane := line.first():
+            rows = 0
+            if lane.ready and self._rests(lane, now) <= now:
+                rows = self._payable(lane, line, now)
+                if not rows:
+                    break
+            start = line.pop()
+            if rows:
+                unit = self._take(lane, rows, now)
+                source.turns.serve(lane.namespace, start, unit.paid)
+                started.append(unit)
+            self._place(lane, now)
+        else:
+            del self._busy[source]
+        line.wait(now)
+        return started
+
+    def _payable(self, lane: Lane, line: Line, now: float) -> int:
+        """How many keys the unit of the first in line may have; none for now sets `wake`, or waits for a unit to end."""
+        source, quota, cost = lane.namespace.source, lane.namespace.quota, lane.namespace.cost.per_row
+        if source.free <= 0:
+            return 0
+        want = min(self._limits.unit_keys, lane.ready)
+        need = min(want, lane.need)
+        units, amount = line.before(now)
+        rows = source.bucket.rows(now, cost) - (int(amount / cost) if amount else 0)
+        if rows < need:
+            paid = source.bucket.when(amount + need * cost)
+            self.wake = min(self.wake, max(now + (_YIELD if units else _MOMENT), paid))
+            return 0
+        if units >= source.free:
+            self.wake = min(self.wake, now + _YIELD)
+            return 0
+        rows = min(rows, want)
+        return rows if quota is None else min(rows, quota.rows(now))
+
+    # --- units ------------------------------------------------------------------------------------------
 
     def _take(self, lane: Lane, rows: int, now: float) -> Unit:
-        parts, whole = self._pick(lane, rows, now)
+        quiet = bool(lane.patient) and (
+            lane.ready == lane.patient or self._quiet_from(lane.namespace.source, now) <= now
+        )
+        parts, whole = lane.pick(rows, self._seats, quiet=quiet)
         if whole is not None:
             unit = whole  # one pack's keys as they came: their seats are right already
         else:
@@ -218,7 +257,7 @@ class Schedule:
         unit.parts = parts
         for claim, keys in parts:
             self._count(lane, claim, -len(keys))
-            _count_ready(lane, claim, -len(keys))
+            lane.count_ready(claim, -len(keys))
         lane.next_partial = now + self._limits.gather
         unit.paid = len(unit.keys) * lane.namespace.cost.per_row
         lane.namespace.source.free -= 1
@@ -226,44 +265,6 @@ class Schedule:
         if lane.namespace.quota is not None:
             lane.namespace.quota.take(len(unit.keys))
         return unit
-
-    def _served(self, lane: Lane, now: float) -> Sequence[deque[Unit]]:
-        """The queues whose turn it may be."""
-        patient = lane.patient and (lane.ready == lane.patient or self._quiet(lane.namespace.source, now))
-        return lane.queues if patient else lane.queues[:PATIENT]
-
-    def _pick(self, lane: Lane, rows: int, now: float) -> tuple[list[tuple[Claim, list[bytes]]], Unit | None]:
-        """The most urgent keys; and the one unit that they are, where they are just that.
-
-        To run as it came saves a unit the new seats of all its keys. So where the next unit is too large, a smaller
-        one a few places behind goes along, and half of what could be had is enough before one is cut in two.
-        """
-        parts: list[tuple[Claim, list[bytes]]] = []
-        whole: Unit | None = None
-        enough = rows // 2
-        for queue in self._served(lane, now):
-            while queue and rows:
-                unit = queue[0]
-                if unit.claim.alone and parts:
-                    return parts, whole
-                keys = unit.live(self._seats)
-                if len(keys) > rows:
-                    if parts and _bring_forward(queue, rows):
-                        continue
-                    if rows <= enough:
-                        return parts, whole
-                    unit.keys, unit.gone = keys[rows:], 0
-                    parts.append((unit.claim, keys[:rows]))
-                    return parts, None
-                queue.popleft()
-                if not keys:
-                    continue
-                whole = unit if not parts and not unit.gone else None
-                parts.append((unit.claim, keys))
-                rows -= len(keys)
-                if unit.claim.alone:
-                    return parts, whole
-        return parts, whole
 
     def _drop_excess(self, lane: Lane) -> bool:
         excess = lane.waiting - lane.namespace.max_backlog
@@ -285,24 +286,7 @@ class Schedule:
         for key in keys:
             del self._seats[key]
         if unit.ready:
-            _count_ready(lane, unit.claim, -len(keys))
+            lane.count_ready(unit.claim, -len(keys))
         self._count(lane, unit.claim, -len(keys))
         if keys:
             self.dropped.append(Dropped(lane.namespace, keys, unit.claim, reason))
-
-
-def _count_ready(lane: Lane, claim: Claim, keys: int) -> None:
-    lane.ready += keys
-    if claim.urgency == PATIENT:
-        lane.patient += keys
-
-
-def _bring_forward(queue: deque[Unit], rows: int) -> bool:
-    """Let a unit that fits overtake a few that do not; they run next."""
-    for at in range(1, min(len(queue), _OVERTAKEN + 1)):
-        unit = queue[at]
-        if len(unit.keys) - unit.gone <= rows and not unit.claim.alone:
-            del queue[at]
-            queue.appendleft(unit)
-            return True
-    return False

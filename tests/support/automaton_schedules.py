@@ -251,6 +251,7 @@ class Play:
             self.tell(f"{self.now:.5f} hand over at", done)
         for running in self.running:
             running.unit.namespace.source.free += 1
+        self.engine.leave()  # this source lives on
         self.excused.update(self.names)
         self.last_start.clear()
         self.running, self.asked, self.log = [], [], []

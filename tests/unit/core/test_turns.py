@@ -1,0 +1,198 @@
+"""Namespaces share what a source can pay: by rows, not by who asks for the least."""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import heappop, heappush
+from itertools import count
+from zlib import crc32
+
+import pytest
+from engine_story import Story, namespace
+
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.hints import Hints, Kind
+
+TICK = 0.05  # seconds between the hints of a namespace
+TOOK = 0.004  # seconds of a load and its write
+
+
+class Market:
+    """Several engines at one source, in virtual time, each asked when it wanted to be asked, or when a unit has ended."""
+
+    def __init__(self, *engines: Story) -> None:
+        self.engines = engines
+        self.rows: Counter[str] = Counter()
+        self.statements: Counter[str] = Counter()
+        self.waited: dict[str, float] = {}
+        self.steps = self.hinted = 0
+        self._order = count()
+        self._next_key = count()
+        self._events: list[tuple[float, int, object]] = []
+        self._wakes = [0.0] * len(engines)
+        self._since: dict[bytes, float] = {}
+
+    def offer(self, name: str, rate: float, seconds: float, *, kind: Kind, engine: int = 0) -> None:
+        """So many new keys a second, ten to twenty times a second."""
+        every = max(TICK, 1.0 / rate)
+        for at in range(int(seconds / every)):
+            shift = (crc32(name.encode()) % 97) / 97 * every
+            heappush(
+                self._events, (at * every + shift, next(self._order), (engine, name, rate * every, kind))
+            )
+
+    def run(self, seconds: float) -> None:
+        now = 0.0
+        while now < seconds:
+            at = min([*self._wakes, self._events[0][0] if self._events else seconds])
+            now = max(now, at)
+            while self._events and self._events[0][0] <= now:
+                self._happen(heappop(self._events)[2], now)
+            for number, wake in enumerate(self._wakes):
+                if wake <= now:
+                    self._step(number, now)
+
+    def _happen(self, what, now: float) -> None:
+        if len(what) == 2:
+            story, unit = what
+            story.end(unit, now)
+            self._wakes = [now] * len(self.engines)  # the shell stirs all
+            return
+        engine, name, number, kind = what
+        self.hinted += 1
+        keys = [b"%s:%d" % (name.encode(), next(self._next_key)) for _ in range(round(number))]
+        self._since.update(dict.fromkeys(keys, now))
+        self.engines[engine].engine.on_hints([Hints(next(self._order), kind, keys, ())], now)
+        self._wakes[engine] = now
+
+    def _step(self, number: int, now: float) -> None:
+        story = self.engines[number]
+        self.steps += 1
+        work = story.step(now)
+        assert work.wake > now
+        self._wakes[number] = work.wake
+        for unit in work.units:
+            name = unit.namespace.name
+            self.rows[name] += len(unit.keys)
+            self.statements[name] += 1
+            longest = now - min(self._since[key] for key in unit.keys)
+            self.waited[name] = max(self.waited.get(name, 0.0), longest)
+            heappush(self._events, (now + TOOK, next(self._order), (story, unit)))
+
+
+class Looked(Bucket):
+    """Tells how often somebody wanted to know."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        super().__init__(rate, burst, now=0.0)
+        self.looks = 0
+
+    def rows(self, now: float, cost: float = 1.0) -> int:
+        self.looks += 1
+        return super().rows(now, cost)
+
+
+def source(rate: float) -> Source:
+    return Source("db", Bucket(rate, rate, now=0.0), concurrency=5)
+
+
+@pytest.mark.parametrize("gather", [0.0, 0.005])
+def test_busy_namespace_gets_its_fair_share_beside_twenty_neighbours(gather):
+    shared = source(500.0)
+    small = [f"n{number}" for number in range(20)]
+    story = Story(*(namespace(name, source=shared) for name in ["busy", *small]), gather=gather)
+    market = Market(story)
+    market.offer("busy", 200.0, 20.0, kind=Kind.MISS)
+    for name in small:
+        market.offer(name, 30.0, 20.0, kind=Kind.TOUCH)
+    market.run(20.0)
+
+    fair = 500.0 * 20.0 / 21
+    assert market.rows["busy"] >= 0.95 * fair
+    assert min(market.rows[name] for name in small) >= 0.9 * fair
+    assert sum(market.rows.values()) >= 0.98 * 500.0 * 19.9
+
+
+def test_busy_namespace_gets_its_fair_share_beside_a_thousand_small_neighbours():
+    shared = source(500.0)
+    small = [f"n{number}" for number in range(1_000)]
+    story = Story(*(namespace(name, source=shared) for name in ["busy", *small]))
+    market = Market(story)
+    market.offer("busy", 200.0, 10.0, kind=Kind.MISS)
+    for name in small:
+        market.offer(name, 0.6, 10.0, kind=Kind.TOUCH)
+    market.run(10.0)
+
+    assert market.rows["busy"] >= 0.95 * 500.0 * 10.0 / 1_001
+
+
+def test_key_of_a_quiet_namespace_does_not_wait_for_the_long_units_of_busy_ones():
+    shared = source(500.0)
+    busy = [f"b{number}" for number in range(5)]
+    story = Story(*(namespace(name, source=shared) for name in ["quiet", *busy]))
+    market = Market(story)
+    for name in busy:
+        market.offer(name, 300.0, 10.0, kind=Kind.MISS)
+    market.offer("quiet", 5.0, 10.0, kind=Kind.MISS)
+    market.run(10.0)
+
+    assert market.rows["quiet"] >= 48
+    assert market.waited["quiet"] <= 0.25
+    assert sum(market.statements.values()) <= 25 * 10.0, "and they still go in long units"
+
+
+def test_partitions_of_one_process_share_alike_and_none_starves_another():
+    shared = source(500.0)
+    small = [f"n{number}" for number in range(20)]
+    spaces = [namespace(name, source=shared) for name in ["busy", *small]]
+    market = Market(Story(spaces[0]), *(Story(*spaces[1:]) for _ in range(4)))
+    market.offer("busy", 200.0, 20.0, kind=Kind.MISS)
+    for at, name in enumerate(small):
+        market.offer(name, 30.0, 20.0, kind=Kind.TOUCH, engine=1 + at % 4)
+    market.run(20.0)
+
+    fair = 500.0 * 20.0 / 21
+    assert market.rows["busy"] >= 0.95 * fair
+    assert sum(market.rows.values()) >= 0.98 * 500.0 * 19.9
+    stirred = market.hinted + 5 * sum(market.statements.values())
+    assert market.steps <= stirred + 5 * sum(market.statements.values()), "and nobody asks all the time"
+
+
+def test_namespace_has_one_share_however_many_partitions_it_has():
+    shared = source(500.0)
+    spaces = [namespace(name, source=shared) for name in ("wide", "narrow")]
+    market = Market(*(Story(*spaces) for _ in range(4)))
+    for engine in range(4):
+        market.offer("wide", 200.0, 20.0, kind=Kind.MISS, engine=engine)
+    market.offer("narrow", 800.0, 20.0, kind=Kind.MISS)
+    market.run(20.0)
+
+    assert market.rows["narrow"] >= 0.95 * 5_000.0
+
+
+def test_turn_of_an_engine_that_has_left_holds_up_nobody():
+    shared = source(100.0)
+    spaces = [namespace(name, source=shared) for name in "ab"]
+    gone, left = Story(spaces[0]), Story(spaces[1])
+    gone.miss(*(b"a:%d" % n for n in range(50)), at=0.0)
+    assert gone.starts(0.0) == []
+    left.miss(*(b"b:%d" % n for n in range(50)), at=0.0)
+    assert left.starts(0.0) == []
+    gone.engine.leave()
+
+    assert [len(keys) for keys in left.starts(0.1)] == [10]
+
+
+def test_a_step_looks_only_at_lanes_to_which_something_has_happened():
+    """Thousands of namespaces that wait for their quota cost nothing while nothing happens to them."""
+    shared = source(1e6)
+    spaces = [namespace(f"n{number}", source=shared, quota=Looked(0.001, 1.0)) for number in range(300)]
+    story = Story(*spaces)
+    for each in spaces:
+        story.miss(b"%s:1" % each.name.encode(), at=1.0)
+    story.step(1.0)
+    before = sum(each.quota.looks for each in spaces)
+    story.miss(b"n7:2", at=2.0)
+    story.step(2.0)
+
+    assert sum(each.quota.looks for each in spaces) <= before + 3
