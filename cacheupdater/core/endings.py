@@ -152,8 +152,7 @@ class Endings:
                 if answer is None or answer.result in ENDING:
                     continue
                 if answer.result is Result.REFUSED:
-                    refused = claim.covering(Kind.CHANGE)._replace(not_before=now + answer.wait)
-                    self._dedup.again(unit, [key], refused, now)
+                    self._dedup.again(unit, [key], claim.refused(now + answer.wait), now)
                 else:
                     own = answer.result not in _NOBODYS_FAULT
                     failure = Failure(answer.why or answer.result.value, own)

@@ -43,6 +43,11 @@ class Claim(NamedTuple):
             return self
         return self._replace(kind=max(kind, self.kind), urgency=min(URGENCY[kind], self.urgency))
 
+    def refused(self, until: float) -> Claim:
+        """As urgent as a change, for there was one; but nobody announced it here, so it is still what it was."""
+        urgency = min(URGENCY[Kind.CHANGE], self.urgency)
+        return self._replace(urgency=urgency, not_before=until)
+
 
 class Tail(NamedTuple):
     """The one that waits behind a running head."""

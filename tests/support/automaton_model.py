@@ -45,6 +45,9 @@ class Wanted:
 
     def cover(self, kind: Kind) -> None:
         self.kind = max(self.kind, kind)
+        self.hurry(kind)
+
+    def hurry(self, kind: Kind) -> None:
         self.urgency = min(self.urgency, MOST_URGENT_FIRST.index(kind))
 
 
@@ -172,8 +175,9 @@ class Model:
             self._finished(key, now, absent=absent)
         elif result is Result.BRAKED:  # "Braked ... end a head without a write: ... nobody's fault"
             self._finished(key, now, absent=False)
-        elif result is Result.REFUSED:  # "refused: as a change, not before the returned floor"
-            key.head.cover(Kind.CHANGE)
+        elif result is Result.REFUSED:
+            # as told, "refused: urgently, not before the returned floor, and still as the kind that it was"
+            key.head.hurry(Kind.CHANGE)
             self._again(key, now + wait)
         elif result is Result.TOO_OLD:
             self.set_back(name)

@@ -8,7 +8,7 @@ from engine_story import Story, namespace, plenty
 from cacheupdater.core.answers import BRAKED, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.unit import Phase
+from cacheupdater.core.unit import URGENCY, Phase
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 
@@ -16,14 +16,14 @@ A, B, C = b"p:1", b"p:2", b"p:3"
 # --- ends that did not write -----------------------------------------------------------------------------
 
 
-def test_refused_write_is_loaded_again_as_a_change_not_before_the_floor():
+def test_refused_write_is_loaded_again_as_urgently_as_a_change_not_before_the_floor():
     story = Story()
     story.touch(A, at=0.0)
     story.end(story.start(0.0), 0.1, Result.REFUSED, wait=0.5)
 
     assert story.starts(0.59) == []
     ((claim, _),) = story.start(0.6).parts
-    assert claim.kind is Kind.CHANGE
+    assert (claim.kind, claim.urgency) == (Kind.TOUCH, URGENCY[Kind.CHANGE])
 
 
 @pytest.mark.parametrize("answer", [WRONG_TYPE, Answer(Result.FAILED)])

@@ -199,6 +199,11 @@ def refused_head_is_due_as_it_was(patch):
     patch(Endings, "_settle", as_touch)
 
 
+def refused_head_becomes_a_change(patch):
+    refused = Claim.refused
+    patch(Claim, "refused", lambda self, until: refused(self.covering(Kind.CHANGE), until))
+
+
 def own_errors_never_count(patch):
     failed = Troubles.failed
     patch(Troubles, "failed", lambda self, key, *, own: failed(self, key, own=False))
@@ -299,6 +304,7 @@ FAULTS = [
     head_starts_within_the_gap,
     eviction_passes_nothing_on,
     refused_head_is_due_as_it_was,
+    refused_head_becomes_a_change,
     own_errors_never_count,
     every_error_counts,
     absent_mark_outlives_a_change,

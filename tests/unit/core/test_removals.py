@@ -84,3 +84,15 @@ def test_a_key_that_redis_refuses_goes_apart_and_is_given_up_at_last():
     assert asked == 2 * 3 + REFUSALS_MAX  # it is halved three times
     assert story.count("dropped", "quarantined") == given_up + 1
     assert (story.done, story.engine.pending) == (2, 0)
+
+
+def test_what_was_merely_read_stays_in_redis_when_its_refresh_is_refused_for_too_long():
+    """The floors of a Redis whose clock has stepped back lie ahead for as long as the step was."""
+    for hint, removed in ((Story.touch, []), (Story.miss, []), (Story.change, [A])):
+        story = Story()
+        hint(story, A, at=0.0)
+        story.end(story.start(0.0), 0.0, Result.REFUSED, wait=40.0)
+        invalidation = story.step(31.0).invalidation
+
+        assert story.count("dropped", "aged") == 1
+        assert (invalidation.keys if invalidation else []) == removed
