@@ -115,8 +115,12 @@ class Writer(Protocol):
         """One answer per entry, in order; a key's own failure is an answer and never stops its neighbours."""
         ...
 
-    async def invalidate(self, keys: Sequence[bytes]) -> None:
-        """Remove the values and raise their floors, so that no load begun before now can land."""
+    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
+        """Remove the values and raise their floors, so that no load begun before now can land.
+
+        One answer per key, in order: written (it is gone), failed (Redis refuses this key), unavailable (its server
+        cannot do it now). Raises Unavailable where nothing is known of any: some may be gone, ask for all again.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -152,7 +152,7 @@ class Drive:
             gone = [int(key[2:]) for key in work.invalidation.keys]
             self.absent[gone] = True
             self.any_absent = True
-            self.engine.on_invalidated(work.invalidation, done=True)
+            self.engine.on_invalidated(work.invalidation, [WRITTEN] * len(gone), now)
 
     def _load(self, unit: Unit, now: float) -> None:
         keys = np.array([captures[0] for captures in unit.captures], np.int64)

@@ -145,7 +145,7 @@ class Engine:
             self._dedup.schedule.drop_aged(now)
         units = self._start(now)
         self._account_for_drops()
-        return Work(units, self._removals.take(), self._wake())
+        return Work(units, self._removals.take(now), self._wake())
 
     def braked(self, unit: Unit, absent: Collection[bytes], now: float) -> Collection[bytes] | None:
         """Of these keys without a row, those whose values stay; None while the brake is off. Asked of every unit, for it counts them all."""
@@ -197,14 +197,17 @@ class Engine:
         else:
             self.tally.add("refreshes", 1, unit.namespace.name, reason="late")
 
-    def on_invalidated(self, invalidation: Invalidation, *, done: bool) -> None:
-        """Redis has acknowledged these removals, or they must be asked for again."""
-        self._removals.answered(invalidation, done=done)
-
-    def on_refused(self, invalidation: Invalidation) -> None:
-        """Redis answers, and does not want to remove one of these keys."""
-        given_up = self._removals.refused(invalidation)
-        self.tally.add("dropped", given_up, reason="quarantined")
+    def on_invalidated(
+        self, invalidation: Invalidation, answers: Sequence[Answer], now: float
+    ) -> Sequence[bytes]:
+        """What Redis says to these removals, in their order; no answers: it could not be reached. Those given up."""
+        if not answers:
+            self._removals.unanswered(invalidation, now)
+            return ()
+        given_up = self._removals.answered(invalidation, answers, now)
+        for namespace, keys in self._keyspace.resolve_many(given_up)[0].items():
+            self.tally.add("dropped", len(keys), namespace.name, reason="removal_refused")
+        return given_up
 
     def leave(self) -> None:
         """The partition goes to another owner; nothing is asked afterwards."""
@@ -333,4 +336,4 @@ class Engine:
     def _wake(self) -> float:
         waits = self._dedup.schedule.waiting > 0
         prune = self._pruned + self._limits.prune if waits else inf
-        return min(self._dedup.wake(), prune, self._policy.wake())
+        return min(self._dedup.wake(), prune, self._policy.wake(), self._removals.wake)

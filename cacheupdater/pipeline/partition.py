@@ -23,11 +23,13 @@ from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.load import Seen, load
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.telling import Telling
+from cacheupdater.pipeline.unremoved import Unremoved
 from cacheupdater.pipeline.write import matched, prepare, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from cacheupdater.core.answers import Answer
     from cacheupdater.core.engine import Engine
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.removals import Invalidation
@@ -42,7 +44,6 @@ FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked ag
 TICK = 0.001  # seconds: uvloop's clock goes by milliseconds; a shorter wait would spin until the next
 LONGEST_WAIT = 60.0  # seconds; the engine may have nothing to wait for
 REPORT_EVERY = 1.0  # seconds between two reports of totals and levels
-INVALIDATE_AGAIN = 0.5  # seconds before a removal that Redis did not acknowledge is asked for again
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Surroundings:
     def keyspace(self) -> Keyspace[Namespace]:
         """Whose keys they are, for what is counted by namespace."""
         return Keyspace([(each.pattern, each) for each in self.recipes])
+
+    @cached_property
+    def unremoved(self) -> Unremoved:
+        """Changed keys that Redis did not let go."""
+        return Unremoved(self.notices)
 
 
 class Partition:
@@ -106,7 +112,7 @@ class Partition:
                     await self._stepped.wait()
         for task in self._under_way:
             task.cancel()
-        self._telling.left(self.engine)
+        self._telling.left(self.engine, clock())
         self.engine.leave()
         with suppress(Unavailable):  # what is not committed is read again by the next owner
             await self._committer.commit()
@@ -179,7 +185,7 @@ class Partition:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(REPORT_EVERY)
-            self._telling.totals(self.engine)
+            self._telling.totals(self.engine, asyncio.get_running_loop().time())
 
     # --- work -------------------------------------------------------------------------------------------
 
@@ -224,18 +230,14 @@ class Partition:
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=Load(seen.seconds, seen.stamps))
 
     async def _invalidate(self, invalidation: Invalidation) -> None:
+        """Redis removes, or refuses, or cannot be asked; and the engine hears of it."""
+        answers: Sequence[Answer] = ()
         try:
-            await self._around.writer.invalidate(invalidation.keys)
+            answers = await self._around.writer.invalidate(invalidation.keys)
         except CacheUpdaterError as e:
             self._telling.not_removed(invalidation.keys, e)
-            refused = isinstance(e, Faulty)
-            if not refused or len(invalidation.keys) == 1:
-                await asyncio.sleep(INVALIDATE_AGAIN)
-            if refused:
-                self.engine.on_refused(invalidation)
-            else:
-                self.engine.on_invalidated(invalidation, done=False)
-        else:
-            self._telling.removed(invalidation.keys)
-            self.engine.on_invalidated(invalidation, done=True)
+        now = asyncio.get_running_loop().time()
+        given_up = self.engine.on_invalidated(invalidation, answers, now)
+        if answers:
+            self._telling.removed(invalidation.keys, answers, given_up, now)
         self._stir_all()

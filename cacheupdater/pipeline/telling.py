@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.answers import Result
+from cacheupdater.core.answers import FINISHING, Result
 from cacheupdater.errors import Faulty
 
 if TYPE_CHECKING:
@@ -105,6 +105,9 @@ class Telling:
         """Redis has said what became of each key: counted by the engine, but only here a person learns the reason."""
         name, notices = unit.namespace.name, self._notices
         notices.over("unexpected", name)
+        if self._around.unremoved:
+            done = zip(unit.keys, answers, strict=False)  # an eviction empties the unit while we wait
+            self._around.unremoved.served(name, [key for key, each in done if each.result in FINISHING])
         bad = [each for each in answers if each.result in _REFUSED]
         if bad:
             why = bad[0].why or bad[0].result.value
@@ -124,31 +127,35 @@ class Telling:
     # --- removing ---------------------------------------------------------------------------------------
 
     def not_removed(self, keys: Sequence[bytes], error: CacheUpdaterError) -> None:
-        """Changed keys that could be neither refreshed nor removed; the engine asks again."""
-        if not isinstance(error, Faulty):
-            text = f"{len(keys)} changed keys wait for their removal: {error}"
-            self._notices.trouble("redis_down", "", text, keys=len(keys))
-            return
-        for name, known in self._by_name(keys):
-            text = f"{known} changed keys could not be removed: {error}"
-            self._notices.trouble("removal_refused", name, text, keys=known)
+        """Redis could not be asked to remove changed keys; the engine asks again."""
+        text = f"{len(keys)} changed keys wait for their removal: {error}"
+        self._notices.trouble("redis_down", "", text, keys=len(keys))
 
-    def removed(self, keys: Sequence[bytes]) -> None:
-        """They are gone."""
-        self._notices.over("redis_down", "")
-        for name, known in self._by_name(keys):
-            self._observer.count("invalidations", known, label=name)
-            self._notices.over("removal_refused", name)
+    def removed(
+        self, keys: Sequence[bytes], answers: Sequence[Answer], given_up: Sequence[bytes], now: float
+    ) -> None:
+        """Redis has said what became of each; those given up keep their old values."""
+        gone = [key for key, answer in zip(keys, answers, strict=True) if answer.result is Result.WRITTEN]
+        if len(gone) == len(keys) or any(answer.result is Result.FAILED for answer in answers):
+            self._notices.over("redis_down", "")
+        for name, known in self._by_name(gone):
+            self._observer.count("invalidations", len(known), label=name)
+            self._around.unremoved.served(name, known)
+        if given_up:
+            why = next(answer.why for key, answer in zip(keys, answers, strict=True) if key in given_up)
+            for name, known in self._by_name(given_up):
+                self._around.unremoved.given_up(name, known, why, now)
 
-    def _by_name(self, keys: Sequence[bytes]) -> list[tuple[str, int]]:
+    def _by_name(self, keys: Sequence[bytes]) -> list[tuple[str, Sequence[bytes]]]:
         groups, _ = self._around.keyspace.resolve_many(keys)
-        return [(namespace.name, len(known)) for namespace, known in groups.items()]
+        return [(namespace.name, known) for namespace, known in groups.items()]
 
     # --- totals -----------------------------------------------------------------------------------------
 
-    def totals(self, engine: Engine) -> None:
+    def totals(self, engine: Engine, now: float) -> None:
         """What the core has counted since the last time, and how full it is."""
         observer = self._observer
+        self._around.unremoved.tick(now)
         for (metric, label, reason), amount in engine.tally.drain().items():
             observer.count(metric, amount, label=label, reason=reason)
         for name, seconds in engine.take_ages():
@@ -163,9 +170,9 @@ class Telling:
         for metric, level in levels:
             observer.level(metric, level, label=self._label)
 
-    def left(self, engine: Engine) -> None:
+    def left(self, engine: Engine, now: float) -> None:
         """The partition is another's from now on."""
-        self.totals(engine)
+        self.totals(engine, now)
         for metric in _OURS:
             self._observer.level(metric, 0, label=self._label)
         self.read()

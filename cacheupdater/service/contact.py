@@ -140,9 +140,11 @@ async def _written(writer: Writer, namespace: NamespaceConfig) -> Finding | None
     value: Value = {b"check": b"1"} if namespace.encoding == "hash" else b"1"
     try:
         [answer] = await writer.write(await writer.token(), [Entry(key, value, TTL_MS)])
-        await writer.invalidate([key])
+        [removal] = await writer.invalidate([key])
     except CacheUpdaterError as e:
         return _trouble("cache", namespace.name, e)
+    if answer.result in FINISHING:
+        answer = removal
     if answer.result in FINISHING:
         return None
     return _trouble("cache", namespace.name, Unavailable(f"a write was {answer.result.value}: {answer.why}"))

@@ -203,8 +203,9 @@ class MemoryWriter:
             return Answer(Result.FAILED, why=outcome.text)
         return _ANSWERS[outcome]
 
-    async def invalidate(self, keys: Sequence[bytes]) -> None:
+    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
         self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms)
+        return [answers.WRITTEN] * len(keys)
 
     async def close(self) -> None:
         """Nothing to end."""

@@ -155,7 +155,7 @@ async def test_write_of_an_older_load_is_refused_when_another_updater_was_newer(
 async def test_write_of_a_load_begun_before_an_invalidation_is_refused(cache, writer):
     await cache.set(b"k", b"old")
     token = await writer.token()
-    await writer.invalidate([b"k", b"never seen"])
+    assert await writer.invalidate([b"k", b"never seen"]) == [WRITTEN, WRITTEN]
     [answer] = await writer.write(token, [Entry(b"k", b"old", HOUR_MS)])
     assert answer.result is Result.REFUSED
     assert 0 < answer.wait < 1
@@ -238,7 +238,7 @@ async def test_write_answers_a_thousand_keys_in_order(cache, writer):
     entries = [Entry(b"k%d" % i, b"v%d" % i, HOUR_MS) for i in range(1000)]
     answers = await writer.write(await writer.token(), entries)
     assert answers == [WRONG_TYPE if i == 777 else WRITTEN for i in range(1000)]
-    await writer.invalidate([entry.key for entry in entries])
+    assert await writer.invalidate([entry.key for entry in entries]) == [WRITTEN] * 1000
     assert await cache.get(b"k999") is None
 
 
@@ -251,7 +251,7 @@ async def test_write_serves_binary_keys_and_keys_with_braces(cache, writer):
 
 async def test_write_of_nothing_is_nothing(writer):
     assert list(await writer.write(await writer.token(), [])) == []
-    await writer.invalidate([])
+    assert list(await writer.invalidate([])) == []
 
 
 async def test_write_is_too_old_for_tokens_that_prove_nothing(cache, writer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import threading
 import time
 
@@ -13,7 +14,7 @@ import redis
 
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.core.answers import TOO_OLD, WRITTEN, WRONG_TYPE, Result
-from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.ports import Entry
 from cacheupdater.testing.redis_server import RedisServer, version
 
@@ -102,7 +103,16 @@ async def test_user_with_the_documented_rights_can_do_everything(admin):
     assert await with_user(admin, RIGHTS, act_hash) == ["written", "unchanged", "written", "written"]
 
 
-@pytest.mark.parametrize("missing", ["+set", "+time", "+evalsha", "~__crs:*", "+script|load"])
+async def test_user_without_a_right_to_the_floors_can_write_no_key_and_is_told_so(admin):
+    async def act(writer):
+        return await write_one(writer)
+
+    answer = await with_user(admin, [right for right in RIGHTS if right != "~__crs:*"], act)
+    assert answer.result is Result.FAILED
+    assert "key" in answer.why
+
+
+@pytest.mark.parametrize("missing", ["+set", "+time", "+evalsha", "+script|load"])
 async def test_user_without_a_right_is_unavailable_and_told_so(admin, missing):
     async def act(writer):
         with pytest.raises(Unavailable, match=r"(?i)permission|can't run this command"):
@@ -145,8 +155,33 @@ async def test_floor_of_a_wrong_type_fails_the_key_with_the_reason(writer, admin
     answer = await write_one(writer)
     assert answer.result is Result.FAILED
     assert "WRONGTYPE" in answer.why
-    with pytest.raises(Faulty, match="WRONGTYPE"):
-        await writer.invalidate([b"ns:1"])
+    neighbours = [b"ns:%d" % n for n in range(2, 10)]
+    refused, *others = await writer.invalidate([b"ns:1", *neighbours])
+    assert (refused.result, "WRONGTYPE" in refused.why) == (Result.FAILED, True)
+    assert others == [WRITTEN] * len(neighbours)
+
+
+KEYS = [b"no:%d" % n if n in {1, 150} else b"ns:%d" % n for n in range(250)]
+
+
+async def test_keys_that_the_user_has_no_right_to_cost_their_scripts_neighbours_nothing(admin):
+    """Redis refuses the whole script then, and does not say which key it was."""
+    admin.select(1)  # where the user's writer writes
+    admin.mset(dict.fromkeys(KEYS, b"old"))
+
+    async def act(writer):
+        token = await writer.token()
+        written = await writer.write(token, [Entry(key, b"v", TTL_MS) for key in KEYS])
+        removed = await writer.invalidate(KEYS)
+        return written, removed
+
+    written, removed = await with_user(admin, RIGHTS, act)
+    for said in (written, removed):
+        refused = {key: answer for key, answer in zip(KEYS, said, strict=True) if answer != WRITTEN}
+        assert [*refused] == [b"no:1", b"no:150"]
+        assert {answer.result for answer in refused.values()} == {Result.FAILED}
+        assert all(re.search("(?i)permissions|can't access", answer.why) for answer in refused.values())
+    assert admin.exists(*KEYS) == 2
 
 
 async def test_replica_is_unavailable_until_it_is_promoted(own_server):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.limits import Limits
 
+AGAIN, REFUSALS_MAX = 0.5, 5  # a removal that Redis refuses is asked for so often, so many seconds apart
 # "it queues as the most urgent, miss before change before touch"
 MOST_URGENT_FIRST = (Kind.MISS, Kind.CHANGE, Kind.TOUCH)
 
@@ -56,6 +57,16 @@ def wanted(kind: Kind, offset: int, now: float, not_before: float = 0.0) -> Want
 
 
 @dataclass(slots=True)
+class Removal:
+    """A change that waits for Redis to forget its key."""
+
+    offset: int
+    refusals: int = 0
+    not_before: float = -inf
+    ticket: object = None  # of the one that Redis was asked for
+
+
+@dataclass(slots=True)
 class Key:
     """One key. No head and not seated: Init. Head not running: due. Running: Process, with a tail: Block."""
 
@@ -71,8 +82,7 @@ class Key:
     kept: float = -inf  # the last end that kept its seat
     faults: int = 0
     absent_until: float = -inf
-    # offsets of changes that wait for Redis to forget the key
-    removals: list[int] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
 
     @property
     def due(self) -> bool:
@@ -130,7 +140,7 @@ class Model:
     def _accept(self, name: bytes, key: Key, kind: Kind, offset: int, now: float) -> str:
         if now < self.quarantine.get(name, -inf):
             if kind is Kind.CHANGE:  # "A dropped or quarantined change invalidates its key in Redis"
-                key.removals.append(offset)
+                key.removals.append(Removal(offset))
             return "quarantined"
         self.quarantine.pop(name, None)  # "the next hint after quarantine_for tries again"
         if key.namespace is None:
@@ -225,7 +235,7 @@ class Model:
             self._again(key, inf)
             return False
         if Kind.CHANGE in (key.head.kind, key.tail.kind if key.tail else None):
-            key.removals.append(key.head.offset)
+            key.removals.append(Removal(key.head.offset))
         self._forget(key)
         self.quarantine.pop(name, None)
         self.quarantine[name] = now + self.limits.quarantine_for
@@ -247,14 +257,33 @@ class Model:
         require(key.due, name, "was dropped but is not due")
         change = key.head.kind is Kind.CHANGE and reason != "unknown"
         if change:
-            key.removals.append(key.head.offset)
+            key.removals.append(Removal(key.head.offset))
         self._forget(key)
         self.counts[reason] = self.counts.get(reason, 0) + 1
         return change
 
-    def removed(self, name: bytes, offset: int) -> None:
-        """ "it is finished when Redis has acknowledged that" """
-        self.keys[name].removals.remove(offset)
+    def asked(self, name: bytes, offset: int, ticket: object, now: float) -> None:
+        """Redis is asked to forget the key, and after a refusal not at once."""
+        waits = [each for each in self.keys[name].removals if each.offset == offset]
+        mine = [each for each in waits if each.ticket is ticket] or [
+            each for each in waits if not each.ticket
+        ]
+        require(mine and mine[0].not_before <= now, name, "is removed for no reason, or too soon")
+        mine[0].ticket = ticket
+
+    def removed(self, name: bytes, ticket: object, result: Result, now: float) -> tuple[bool, bool]:
+        """ "it is finished when Redis has acknowledged that"; or given up, after so many refusals. Whether either."""
+        waits = self.keys[name].removals
+        [found] = [each for each in waits if each.ticket is ticket]
+        found.refusals += result is Result.FAILED
+        given_up = found.refusals >= REFUSALS_MAX
+        if result is Result.WRITTEN or given_up:
+            waits.remove(found)
+            if given_up:
+                self.counts["removal_refused"] = self.counts.get("removal_refused", 0) + 1
+            return True, given_up
+        found.not_before = now + AGAIN
+        return False, False
 
     @staticmethod
     def _forget(key: Key) -> None:
@@ -279,8 +308,8 @@ class Model:
             for one in (key.head, key.tail):
                 if one and one.offset < least:
                     least = one.offset
-            for offset in key.removals:
-                least = min(least, offset)
+            for removal in key.removals:
+                least = min(least, removal.offset)
         return least
 
     def handed_over(self, offset: int) -> Model:

@@ -64,7 +64,7 @@ def _check_idle(play: Play) -> None:
     require(not any(left), "left behind:", left)
     require(engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off")
     require(not engine._troubles, "troubles are left")
-    require(not engine._removals._next.keys, "an invalidation is left")
+    require(engine._removals.open == 0, "an invalidation is left")
     for lane in schedule._lanes.values():
         require(not (lane.ready or lane.waiting), "a lane counts keys that are gone")
     require(engine.cursor.advance() == play.model.scan == engine.cursor.scan, "the cursor does not catch up")

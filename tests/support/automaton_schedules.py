@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
 FINE = (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE, Result.BRAKED)
+NO, SHUT = Answer(Result.FAILED), Answer(Result.UNAVAILABLE)
 BAD = (Result.REFUSED, Result.REFUSED, Result.TOO_OLD, Result.WRONG_TYPE, Result.FAILED)
 
 
@@ -114,7 +115,7 @@ class Play:
         elif chance < 0.9 and self.running:
             self.end(self.running.pop(rng.randrange(len(self.running))))
         elif self.asked:
-            self.acknowledge(self.asked.pop(), done=rng.random() < 0.7)
+            self.acknowledge(self.asked.pop(), away=rng.random() < 0.2, refused=0.2)
         elif rng.random() < 0.3:
             self.hand_over()
         if rng.random() < 0.85:
@@ -235,14 +236,26 @@ class Play:
         compare_counts(self.engine, self.model)
         compare(self.engine, self.model, self.now)
 
-    def acknowledge(self, asked: Asked, *, done: bool) -> None:
+    def acknowledge(self, asked: Asked, *, away: bool = False, refused: float = 0.0) -> None:
+        """Redis could not be reached; or it has removed all keys but some, which it refuses or cannot remove now."""
+        rng = self.rng
+        said = [
+            rng.choice((NO, SHUT)) if rng.random() < refused else Answer(Result.WRITTEN)
+            for _ in (() if away else asked.invalidation.keys)
+        ]
         if self.tell:
-            self.tell(f"{self.now:.5f} invalidation", asked.invalidation.keys, "done" if done else "failed")
-        pairs = list(zip(asked.invalidation.keys, asked.invalidation.origins, strict=True))
-        self.engine.on_invalidated(asked.invalidation, done=done)
-        for name, origin in pairs if done else ():
-            self.model.removed(name, origin.offset)
-            self.removed[name].append(asked.at)
+            self.tell(f"{self.now:.5f} invalidation", asked.invalidation.keys, said or "away")
+        given_up = list(self.engine.on_invalidated(asked.invalidation, said, self.now))
+        expected = []
+        for at, removal in enumerate(asked.invalidation.removals):
+            result = said[at].result if said else Result.UNAVAILABLE
+            name = removal.key
+            gone, up = self.model.removed(name, removal, result, self.now)
+            expected += [name] if up else []
+            if gone:
+                self.removed[name].append(asked.at)
+        require(given_up == expected, "gave up", given_up, "instead of", expected)
+        compare_counts(self.engine, self.model)
 
     def hand_over(self) -> None:
         """The owner dies; the next one reads again from what was committed."""
@@ -281,8 +294,8 @@ class Play:
             self._started(unit)
         if work.invalidation:
             self.asked.append(Asked(work.invalidation, self.now))
-            for name, origin in zip(work.invalidation.keys, work.invalidation.origins, strict=True):
-                require(origin.offset in self.model.keys[name].removals, name, "is removed for no reason")
+            for removal in work.invalidation.removals:
+                self.model.asked(removal.key, removal.origin.offset, removal, self.now)
         self.wake = work.wake
         require(work.wake > self.now, "the engine asks to be woken at once, at", work.wake)
         compare_counts(self.engine, self.model)
@@ -368,7 +381,7 @@ class Play:
                     running = self.running.pop()
                     self.answer(running, [Answer(Result.WRITTEN)] * len(running.names))
                 while self.asked:
-                    self.acknowledge(self.asked.pop(), done=True)
+                    self.acknowledge(self.asked.pop())
             elif self.wake == inf:
                 break
             else:

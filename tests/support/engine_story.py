@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.answers import Answer, Result
+from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Engine, Work
@@ -15,10 +15,14 @@ from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.policy import Fixed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from cacheupdater.core.policy import Policy
+    from cacheupdater.core.removals import Invalidation
     from cacheupdater.core.unit import Unit
 
 PLENTY = 2.0**30
+REFUSAL = Answer(Result.FAILED, why="NOPERM No permissions to access a key")
 
 
 def limits(**changed: float) -> Limits:
@@ -99,6 +103,13 @@ class Story:
             keys += unit.keys
             self.end(unit, at + took)
         return keys
+
+    def removed(
+        self, invalidation: Invalidation, at: float, *, refused: Collection[bytes] = ()
+    ) -> Sequence[bytes]:
+        """Redis has removed these, all but some; the keys that are given up."""
+        answers = [REFUSAL if key in refused else WRITTEN for key in invalidation.keys]
+        return self.engine.on_invalidated(invalidation, answers, at)
 
     def fail(self, unit: Unit, at: float, *, own: bool) -> None:
         self.engine.on_failure(unit, Failure("no", own=own), at)

@@ -13,13 +13,12 @@ from functools import wraps
 from engine_story import limits, namespace
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.core.answers import Answer, Result
+from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.policy import Fixed
-from cacheupdater.errors import Faulty
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
@@ -31,6 +30,7 @@ from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client import wire
 
 GARBAGE = b"no pack at all"
+NO_RIGHT = Answer(Result.FAILED, why="NOPERM No permissions to access a key")
 
 
 def in_virtual_time(test):
@@ -101,9 +101,8 @@ class Writer(MemoryWriter):
     async def invalidate(self, keys):
         if self.invalidation_errors:
             raise self.invalidation_errors.pop(0)
-        if self.refuses in keys:
-            raise Faulty("Redis could not invalidate a key: WRONGTYPE")
-        await super().invalidate(keys)
+        await super().invalidate([key for key in keys if key != self.refuses])
+        return [NO_RIGHT if key == self.refuses else WRITTEN for key in keys]
 
 
 class Ledger(MemoryQueue):
@@ -155,6 +154,7 @@ class Shell:
         self.redis = MemoryRedis(lambda: 1000.0 + loop.time())
         self.writer = Writer(self.redis)
         self.observer = RecordingObserver()
+        self.notices = Notices(loop.time)
         self.namespaces = namespaces or (namespace(),)
         self.source = self.namespaces[0].source
         self.tables = {each.name: Rows() for each in self.namespaces}
@@ -173,7 +173,7 @@ class Shell:
             self.writer,
             self.observer,
             random=lambda: 0.5,
-            notices=Notices(lambda: asyncio.get_running_loop().time()),
+            notices=self.notices,
         )
         engine = Engine(
             keyspace, Fixed(), limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset

@@ -60,6 +60,7 @@ _DROPS = {
     "backlog": "more keys waited than `max_backlog`",
     "aged": "waited for 30 s without being paid for",
     "quarantined": "failed by itself too often, and is left alone for a minute",
+    "removal_refused": "a change that could not be served, and Redis refused five times to remove its key: an old value may be left",
 }
 _ERRORS = {
     "unavailable": "the server did not answer, or not in time",

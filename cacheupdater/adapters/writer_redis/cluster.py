@@ -19,7 +19,7 @@ from cacheupdater.adapters.writer_redis.sessions import TOKENS_MAX, one_call
 from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client import fence
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ WINDOW = 4  # chunks in one exchange with one node: at most 400 keys and 4 MiB
 KEYS_MAX = WINDOW * fence.SCRIPT_KEYS_MAX
 REDIRECTIONS = 3  # of an invalidation; a slot that moves more often is tried again by the caller
 _NOBODY = Answer(Result.UNAVAILABLE, why="no node of the Redis Cluster has the slot of this key")
+_MOVING = Answer(Result.UNAVAILABLE, why="the slot of this key is on the move")
 
 
 class _Way(NamedTuple):
@@ -126,10 +127,10 @@ class ClusterWriter:
                 said[at] = answer
         return said
 
-    async def invalidate(self, keys: Sequence[bytes]) -> None:
-        """Removes the values and raises their floors. When it raises, some of the keys may be done: do all again."""
+    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
+        """Removes the values and raises their floors. Where it raises, some of the keys may be done: do all again."""
         left: list[bytes] = list(keys)
-        refusals: list[Unavailable | Faulty] = []
+        said = dict.fromkeys(left, _MOVING)
         for _ in range(REDIRECTIONS):
             if not left:
                 break
@@ -140,13 +141,10 @@ class ClusterWriter:
                 if home := view.home(key):
                     places.setdefault(_Way(home, key in view.aside), []).append(key)
                 else:
-                    refusals.append(Unavailable(_NOBODY.why))
-            again = await _together([self._invalidate_at(*each, refusals) for each in places.items()])
+                    said[key] = _NOBODY
+            again = await _together([self._invalidate_at(*each, said) for each in places.items()])
             left = [key for some in again for key in some]
-        if left:
-            refusals.append(Unavailable("the slots of some keys are on the move"))
-        if refusals:  # what may work later is told first
-            raise min(refusals, key=lambda each: isinstance(each, Faulty))
+        return [said[key] for key in keys]
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later ones are unavailable."""
@@ -198,10 +196,8 @@ class ClusterWriter:
         why = self._refusal(home, reply)
         return Answer(Result.UNAVAILABLE if is_trouble(why) else Result.FAILED, why=why)
 
-    async def _invalidate_at(
-        self, way: _Way, keys: list[bytes], refusals: list[Unavailable | Faulty]
-    ) -> list[bytes]:
-        """The keys that have to be looked for elsewhere; why others are not done goes to `refusals`."""
+    async def _invalidate_at(self, way: _Way, keys: list[bytes], said: dict[bytes, Answer]) -> list[bytes]:
+        """The keys that have to be looked for elsewhere; what became of the others goes to `said`."""
         elsewhere = []
         for at in range(0, len(keys), KEYS_MAX):
             some = keys[at : at + KEYS_MAX]
@@ -210,21 +206,25 @@ class ClusterWriter:
                 async with self._reaching(way.home):
                     replies = await way.home.evaluate(fence.INVALIDATE, calls, asking=way.aside)
             except Unavailable as e:
-                refusals.append(e)
+                said.update(dict.fromkeys(keys[at:], Answer(Result.UNAVAILABLE, why=str(e))))
                 break
             for key, reply in zip(some, replies, strict=True):
                 if self._is_redirection(way.home, key, reply):
                     elsewhere.append(key)
-                elif (why := self._why_not(way.home, reply)) is not None:
-                    what = f"Redis could not invalidate a key: {why}"
-                    refusals.append(Unavailable(what) if is_trouble(why) else Faulty(what))
+                else:
+                    said[key] = self._removal(way.home, reply)
         return elsewhere
 
-    def _why_not(self, home: Member, reply: Any) -> str | None:
+    def _removal(self, home: Member, reply: Any) -> Answer:
+        """What became of one key."""
         if isinstance(reply, redis_errors.ResponseError):
-            return self._refusal(home, reply)
-        [outcome] = fence.outcomes(reply)
-        return f"{home}: {outcome.text}" if isinstance(outcome, fence.Failed) else None
+            why = self._refusal(home, reply)
+        else:
+            [outcome] = fence.outcomes(reply)
+            if not isinstance(outcome, fence.Failed):
+                return answers.WRITTEN
+            why = f"{home}: {outcome.text}"
+        return Answer(Result.UNAVAILABLE if is_trouble(why) else Result.FAILED, why=why)
 
     @asynccontextmanager
     async def _reaching(self, home: Member) -> AsyncIterator[None]:

@@ -28,6 +28,8 @@ _SERVER_TROUBLE = re.compile(
     r"\b(OOM|READONLY|LOADING|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|NOPERM|NOAUTH)\b"
     r"|no permission|user executing the script can't"
 )
+# The user may not touch this key, or its floor; whether others of the same call may be touched, the reply does not say.
+_KEY_REFUSED = re.compile(r"(permissions to|can't) access\b.*\bkeys?\b")
 
 _CODES = {
     redis_errors.OutOfMemoryError: "OOM",
@@ -46,7 +48,12 @@ _ARGUMENTS = ", with args beginning with"
 
 def is_trouble(text: str) -> bool:
     """Whether the server refuses for now, whatever the key."""
-    return _SERVER_TROUBLE.search(text) is not None
+    return _SERVER_TROUBLE.search(text) is not None and not refuses_a_key(text)
+
+
+def refuses_a_key(text: str) -> bool:
+    """Whether the server answers that the user has no right to one of the call's keys."""
+    return _KEY_REFUSED.search(text) is not None
 
 
 def text_of(error: redis_errors.ResponseError) -> str:
@@ -56,6 +63,11 @@ def text_of(error: redis_errors.ResponseError) -> str:
         if isinstance(error, kind):
             return f"{code} {said}"
     return said
+
+
+def removal_of(outcome: fence.Outcome) -> Answer:
+    """What became of one key that was to be removed."""
+    return Answer(Result.FAILED, why=outcome.text) if isinstance(outcome, fence.Failed) else answers.WRITTEN
 
 
 def answer_of(outcome: fence.Outcome, token: int) -> Answer:

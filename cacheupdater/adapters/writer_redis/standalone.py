@@ -7,12 +7,19 @@ tokens are void: it may take writes for some seconds more, but nobody reads them
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redis import exceptions as redis_errors
 
-from cacheupdater.adapters.writer_redis.replies import TOO_BIG, answer_of, is_trouble, text_of
+from cacheupdater.adapters.writer_redis.replies import (
+    TOO_BIG,
+    answer_of,
+    is_trouble,
+    removal_of,
+    text_of,
+)
 from cacheupdater.adapters.writer_redis.sentinel import Vote
 from cacheupdater.adapters.writer_redis.sessions import CONNECTIONS, Node, Session, connector, one_call
 from cacheupdater.core import answers, cache_url
@@ -20,12 +27,24 @@ from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater_client import fence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.ports import Entry
 
 WINDOW = 4  # chunks sent before their answers are read: at most 4 MiB on the way
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls(Generic[T]):
+    """A script for many keys, on that connection or on any."""
+
+    script: fence.Script
+    parts: Sequence[Sequence[T]]  # one call each
+    arguments: Callable[[Sequence[T]], Sequence[Any]]
+    session: Session | None
 
 
 class RedisWriter:
@@ -59,13 +78,13 @@ class RedisWriter:
         session = self._node.session_of(token)
         if session is None:
             return [answers.TOO_OLD] * len(entries)
+
+        def call(some: fence.Entries) -> Sequence[Any]:
+            return fence.commit_args(token, some, hold_off_ms=self._hold_off_ms, replace=self._replace)
+
         cuts = list(fence.chunks(entries))
-        calls = [
-            fence.commit_args(token, cut, hold_off_ms=self._hold_off_ms, replace=self._replace)
-            for cut in cuts
-            if _fits(cut)
-        ]
-        outcomes = iter(await self._run(fence.COMMIT, calls, session))
+        calls = _Calls(fence.COMMIT, [cut for cut in cuts if _fits(cut)], call, session)
+        outcomes = iter(await self._run(calls))
         said: list[Answer] = []
         for cut in cuts:
             if _fits(cut):
@@ -74,38 +93,58 @@ class RedisWriter:
                 said.append(TOO_BIG)
         return said
 
-    async def invalidate(self, keys: Sequence[bytes]) -> None:
+    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
         """Removes the values and raises their floors. When it raises, some of the keys may be done: do all again."""
-        calls = [
-            fence.invalidate_args(chunk, hold_off_ms=self._hold_off_ms) for chunk in fence.key_chunks(keys)
-        ]
+
+        def call(some: Sequence[bytes]) -> Sequence[Any]:
+            return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms)
+
         async with one_call():
             await self._leave_a_former_primary()
-        for outcome in await self._run(fence.INVALIDATE, calls, None):
-            if isinstance(outcome, fence.Failed):
-                raise Faulty(f"Redis could not invalidate a key: {outcome.text}")
+        calls = _Calls(fence.INVALIDATE, list(fence.key_chunks(keys)), call, None)
+        return [removal_of(each) for each in await self._run(calls)]
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later ones are unavailable."""
         await self._node.close()
         await self._where.close()
 
-    async def _run(
-        self, script: fence.Script, calls: Sequence[Sequence[Any]], session: Session | None
-    ) -> list[fence.Outcome]:
-        """The outcomes of all calls, a window of them in each exchange; `None` = on any connection."""
+    async def _run(self, calls: _Calls[T]) -> list[fence.Outcome]:
+        """The outcomes of all parts, a window of them in each exchange. A part that the server refuses is sent again,
+        each key apart: the reply does not say which one is at fault."""
         outcomes: list[fence.Outcome] = []
-        for at in range(0, len(calls), WINDOW):
-            async with one_call():
-                replies = await self._node.evaluate(script, calls[at : at + WINDOW], session)
-            for reply in replies:
-                if isinstance(reply, redis_errors.ResponseError):
-                    raise await self._trouble(text_of(reply)) from reply
-                outcomes += fence.outcomes(reply)
+        for at in range(0, len(calls.parts), WINDOW):
+            some = calls.parts[at : at + WINDOW]
+            for part, said in zip(some, await self._exchange(calls, some), strict=True):
+                if isinstance(said, str):
+                    apart = (
+                        await self._exchange(calls, [[each] for each in part]) if len(part) > 1 else [said]
+                    )
+                    for each in apart:
+                        outcomes += [fence.Failed(each)] if isinstance(each, str) else each
+                else:
+                    outcomes += said
         for outcome in outcomes:
             if isinstance(outcome, fence.Failed) and is_trouble(outcome.text):
                 raise await self._trouble(outcome.text)
         return outcomes
+
+    async def _exchange(
+        self, calls: _Calls[T], parts: Sequence[Sequence[T]]
+    ) -> list[Sequence[fence.Outcome] | str]:
+        """The outcomes of each part, or the words in which the server refuses it for one of its keys."""
+        async with one_call():
+            window = [calls.arguments(part) for part in parts]
+            replies = await self._node.evaluate(calls.script, window, calls.session)
+        said: list[Sequence[fence.Outcome] | str] = []
+        for reply in replies:
+            if not isinstance(reply, redis_errors.ResponseError):
+                said.append(fence.outcomes(reply))
+            elif is_trouble(text := text_of(reply)):
+                raise await self._trouble(text) from reply
+            else:
+                said.append(text)
+        return said
 
     async def _leave_a_former_primary(self) -> None:
         if await self._where.has_changed():

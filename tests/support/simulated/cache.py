@@ -205,6 +205,7 @@ class SimWriter:
         removal.acked = world.seen.clock()
         for event in events:
             event.acked = True
+        return [answers.WRITTEN] * len(events)
 
     async def close(self):
         """Nothing is open."""

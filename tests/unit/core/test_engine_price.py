@@ -162,7 +162,7 @@ def test_change_that_waited_for_too_long_is_dropped_and_its_key_removed():
     assert work.invalidation.keys == [A]
     assert story.count("dropped", "aged") == 1
     done = story.done
-    story.engine.on_invalidated(work.invalidation, done=True)
+    story.removed(work.invalidation, now)
     assert story.done > done
     assert story.engine.pending == 0
 

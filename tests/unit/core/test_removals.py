@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from engine_story import Story, namespace
 
-from cacheupdater.core.answers import Result
-from cacheupdater.core.removals import REFUSALS_MAX
+from cacheupdater.core.answers import Answer, Result
+from cacheupdater.core.removals import AGAIN, REFUSALS_MAX
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 
@@ -20,10 +20,11 @@ def test_dropped_change_leaves_redis_and_is_finished_when_redis_says_so():
     story.end(work.units[0], 0.1)
     assert story.done == 0
 
-    story.engine.on_invalidated(work.invalidation, done=False)
-    again = story.step(0.2).invalidation
+    story.engine.on_invalidated(work.invalidation, (), 0.1)
+    assert story.step(0.1 + AGAIN / 2).wake == 0.1 + AGAIN
+    again = story.step(0.1 + AGAIN).invalidation
     assert again.keys == [A]
-    story.engine.on_invalidated(again, done=True)
+    story.removed(again, 1.0)
     assert story.done == 2
 
 
@@ -58,32 +59,58 @@ def test_quarantined_change_takes_its_tail_along():
 
     assert invalidation.keys == [A]
     assert story.done == 0
-    story.engine.on_invalidated(invalidation, done=True)
+    story.removed(invalidation, 0.3)
     assert story.done == 2
     assert story.engine.pending == 0
 
 
-def test_a_key_that_redis_refuses_goes_apart_and_is_given_up_at_last():
+def changes_in_quarantine(*keys: bytes) -> Story:
+    """At 1.0 s."""
     story = Story(max_attempts=1)
-    keys = [b"p:%d" % n for n in range(8)]
     story.touch(*keys, at=0.0)
     for unit in story.step(0.0).units:
         story.end(unit, 0.0, Result.FAILED)
     story.change(*keys, at=1.0)
-    given_up = story.count("dropped", "quarantined")
-    removed, asked = [], 0
-    while (invalidation := story.step(1.0).invalidation) is not None:
-        asked += 1
-        if keys[3] in invalidation.keys:
-            story.engine.on_refused(invalidation)
-        else:
-            removed += invalidation.keys
-            story.engine.on_invalidated(invalidation, done=True)
+    story.count("dropped", "")
+    return story
 
-    assert sorted(removed) == sorted(set(keys) - {keys[3]})
-    assert asked == 2 * 3 + REFUSALS_MAX  # it is halved three times
-    assert story.count("dropped", "quarantined") == given_up + 1
+
+def test_a_key_that_redis_refuses_is_given_up_at_last_and_its_neighbours_are_finished_at_once():
+    story = changes_in_quarantine(A, B, C)
+    asked, given_up, now = [], [], 1.0
+    while (work := story.step(now)).invalidation is not None:
+        asked.append(work.invalidation.keys)
+        given_up += story.removed(work.invalidation, now, refused=[B])
+        now = story.step(now).wake if story.engine.pending else now
+
+    assert asked == [[A, B, C], *[[B]] * (REFUSALS_MAX - 1)]
+    assert now == 1.0 + (REFUSALS_MAX - 1) * AGAIN
+    assert given_up == [B]
+    assert story.count("dropped", "removal_refused") == 1
     assert (story.done, story.engine.pending) == (2, 0)
+
+
+def test_a_key_whose_refusals_take_long_is_given_up_after_thirty_seconds_of_them():
+    story = changes_in_quarantine(A)
+    first = story.step(1.0).invalidation
+    assert story.removed(first, 16.0, refused=[A]) == []
+    second = story.step(16.0 + AGAIN).invalidation
+
+    assert story.removed(second, 31.0, refused=[A]) == [A]
+    assert story.engine.pending == 0
+
+
+def test_outages_between_refusals_do_not_count():
+    story, now = changes_in_quarantine(A), 1.0
+    for _ in range(REFUSALS_MAX - 1):
+        assert story.removed(story.step(now).invalidation, now, refused=[A]) == []
+        now += AGAIN
+        for answers in ((), [Answer(Result.UNAVAILABLE, why="LOADING")]):
+            story.engine.on_invalidated(story.step(now).invalidation, answers, now + 100.0)
+            now += 100.0 + AGAIN
+
+    assert story.engine.pending == 1
+    assert story.removed(story.step(now).invalidation, now, refused=[A]) == [A]
 
 
 def test_what_was_merely_read_stays_in_redis_when_its_refresh_is_refused_for_too_long():

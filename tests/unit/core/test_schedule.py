@@ -247,7 +247,7 @@ def test_backlog_is_bounded_in_number_whatever_comes():
         assert story.engine.pending <= 10 + 50 * 20
         work = story.step(at / 10)
         if work.invalidation:
-            story.engine.on_invalidated(work.invalidation, done=True)
+            story.removed(work.invalidation, at / 10)
         assert story.engine.pending <= 10
 
 

@@ -8,9 +8,8 @@ from engine_story import namespace, plenty
 from shell_story import GARBAGE, Rows, Shell, Turns, in_virtual_time
 
 from cacheupdater.core.budget import Source
-from cacheupdater.core.removals import REFUSALS_MAX
+from cacheupdater.core.removals import AGAIN, REFUSALS_MAX
 from cacheupdater.errors import Faulty, Unavailable
-from cacheupdater.pipeline.partition import INVALIDATE_AGAIN
 from cacheupdater.testing import virtual_loop
 
 
@@ -206,7 +205,7 @@ async def test_an_invalidation_that_redis_does_not_acknowledge_is_asked_for_agai
 
 @in_virtual_time
 async def test_a_removal_that_redis_refuses_for_ever_pins_no_cursor():
-    """As where the key's floor holds a list. Others that are removed at the same time are not kept waiting."""
+    """As where the user has no right to the key. Others that are removed at the same time are not kept waiting."""
     shell = Shell(max_attempts=1)
     for n in range(4):
         shell.redis.set(b"p:%d" % n, b'"old"')
@@ -217,9 +216,14 @@ async def test_a_removal_that_redis_refuses_for_ever_pins_no_cursor():
         await asyncio.sleep(1.5)
         assert [shell.redis.get(b"p:%d" % n) for n in range(4)] == [None, None, b'"old"', None]
         assert shell.queue.commits == []
-        await asyncio.sleep(REFUSALS_MAX * INVALIDATE_AGAIN)
+        await asyncio.sleep(REFUSALS_MAX * AGAIN)
         assert shell.queue.commits == [(0, 1, 1)]
         assert shell.observer.total("invalidations", label="p") == 3
+        assert shell.observer.total("dropped", label="p", reason="removal_refused") == 1
+        [notice] = [each for each in shell.notices.standing() if each.event == "removal_refused"]
+        assert (notice.subject, notice.keys) == ("p", 1)
+        assert "NOPERM" in notice.text
+        assert "p:2" not in notice.text
 
 
 # --- the queue ------------------------------------------------------------------------------------------
