@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from pace import PATIENCE_S
+
 from cacheupdater_client.wire import FrameReader, Hello, decode_pack, encode_ack, encode_hello, partition_of
 
 
@@ -104,7 +106,7 @@ class HintServer:
                         counts[key] += count
         return counts
 
-    def wait_until(self, condition, timeout=5.0):
+    def wait_until(self, condition, timeout=PATIENCE_S):
         """Polls; returns whether the condition came true."""
         deadline = time.monotonic() + timeout
         while not (met := condition(self)) and time.monotonic() < deadline:

@@ -19,6 +19,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from pace import PATIENCE_S
+
 from cacheupdater.testing.children import dying_with_us
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +40,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def eventually(condition, within=10.0, every=0.02):
+def eventually(condition, within=PATIENCE_S, every=0.02):
     """The first true answer of `condition`; fails with its last answer when there is none in time."""
     deadline = time.monotonic() + within
     while not (answer := condition()):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -40,14 +40,20 @@ def config(tmp_path):
     return file
 
 
+def cpu_of_children():
+    """Seconds that those which have ended have computed: others on the machine add nothing to it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_answers_at_once():
     ours, least = [], []
     for _ in range(9):
-        start = time.perf_counter()
+        start = cpu_of_children()
         python("-c", "import argparse, logging, typing")
-        between = time.perf_counter()
+        between = cpu_of_children()
         done = cacheupdater("--help")
-        ours.append(time.perf_counter() - between)
+        ours.append(cpu_of_children() - between)
         least.append(between - start)
     assert done.returncode == 0
     assert all(command in done.stdout for command in ("run", "check", "freshness", "record", "plan", "demo"))

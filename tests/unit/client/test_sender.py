@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 import redis
 from hint_server import HintServer
+from pace import PATIENCE_S, soonest
 
 from cacheupdater_client import transports
 from cacheupdater_client.sender import DRAIN_S, Sender
@@ -31,7 +32,7 @@ def buffer_to(sender):
     return lambda url, only=(): sender.target(url, only).buffer(ENCODER)
 
 
-def eventually(condition, timeout=5.0):
+def eventually(condition, timeout=PATIENCE_S):
     deadline = time.monotonic() + timeout
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -52,13 +53,14 @@ def test_sender_brings_a_change_at_once(buffer_to, tmp_path):
         buffer = buffer_to(server.url)
         buffer.touch("p:0")
         assert server.wait_until(lambda it: it.frames)
-        took = []
-        for number in range(10):
-            before = time.monotonic()
+        numbers = count(1)
+
+        def change():
+            number = next(numbers)
             buffer.add(CHANGE, f"p:{number}")
-            assert server.wait_until(lambda it, number=number: b"p:%d" % number in it.hints(CHANGE))
-            took.append(time.monotonic() - before)
-        assert min(took) < DRAIN_S / 4
+            assert server.wait_until(lambda it: b"p:%d" % number in it.hints(CHANGE))
+
+        soonest(change, DRAIN_S / 4, tries=100)
 
 
 def test_sender_does_not_spin_when_changes_never_cease(buffer_to, sender, request):
@@ -169,9 +171,7 @@ def test_close_returns_at_once_when_nobody_listens_and_counts(buffer_to, sender,
     buffer = buffer_to(f"unix://{tmp_path}/nobody")
     for number in range(100):
         buffer.touch(str(number))
-    before = time.monotonic()
-    sender.close(5)
-    assert time.monotonic() - before < 1
+    soonest(lambda: sender.close(60), 10, tries=1)
     assert sender.stats()["dropped"] == {"closed": 100}
 
 
@@ -226,13 +226,18 @@ def test_close_leaves_a_lookup_that_hangs_and_its_hints_go_out_when_it_ends(buff
 
 def test_close_waits_no_longer_than_told_for_a_peer_that_hangs(buffer_to, sender, tmp_path):
     with HintServer(tmp_path / "s", acknowledges=False) as server:
-        buffer_to(server.url).touch("p:1")
-        before = time.monotonic()
-        sender.close(0.3)
-        assert time.monotonic() - before < 0.8
+        buffer, tries = buffer_to(server.url), count()
+
+        def close():
+            next(tries)
+            buffer.touch("p:1")
+            began = time.monotonic()
+            sender.close(0.3)
+            return time.monotonic() - began
+
+        soonest(close, 0.8)
         stats = sender.stats()
-    assert stats["emitted"] == 1
-    assert stats["dropped"] == {"closed": 1}
+    assert stats["dropped"] == {"closed": stats["emitted"]} == {"closed": next(tries)}
 
 
 def test_hints_are_sent_by_close_where_no_thread_can_be_started(buffer_to, sender, tmp_path, monkeypatch):
@@ -284,8 +289,6 @@ def test_stats_bear_a_reason_that_another_thread_adds_meanwhile(buffer_to, sende
 def test_hint_costs_no_wait_while_another_thread_starts_the_sender(buffer_to, sender):
     buffer = buffer_to("memory://nobody")
     with sender._starting:
-        before = time.monotonic()
-        buffer.touch("p:1")
+        buffer.touch("p:1")  # whoever waited here would wait for ever
         buffer.add(CHANGE, "p:1")
-        assert time.monotonic() - before < 0.1
     assert len(buffer) == 2

@@ -117,11 +117,11 @@ def test_pattern_takes_keys_of_1024_bytes_and_no_longer_ones():
 
 def test_pattern_reads_hostile_keys_in_linear_time():
     pattern = Pattern.compile("k:{a}:{b}:{c}.png")
-    start = time.perf_counter()
+    start = time.thread_time()
     for _ in range(100):
         assert pattern.parse(b"k:" + b".pn" * 340) is None
         assert pattern.parse(b"k:a:b:" + b".pn" * 339) is None
-    assert time.perf_counter() - start < 1.0, "100 pairs of 1 KiB keys take milliseconds"
+    assert time.thread_time() - start < 1.0, "100 pairs of 1 KiB keys take milliseconds"
 
 
 def test_pattern_writes_only_what_it_can_read():
