@@ -284,6 +284,7 @@ def test_killed_updater_gets_the_waiting_hints_when_it_is_back(redis_url, tmp_pa
     program = """
         r = Redis.from_url(redis_url, emit=emit)
         r.get('p:before')
+        while not cu.stats()['delivered']: time.sleep(0.01)  # else it comes again
         sys.stdout.write('read\\n'); sys.stdout.flush()
         sys.stdin.readline()
         for n in range(100): r.get(f'p:during:{n}')

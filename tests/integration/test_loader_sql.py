@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from pace import PATIENCE_S
 from sqlalchemy.engine import make_url
 
 from cacheupdater.adapters import loader_sql
@@ -624,7 +625,7 @@ async def test_close_does_not_wait_for_a_silent_server(postgres_url):
         loader = SqlLoader(source, "SELECT id, pg_sleep(0.1) FROM products WHERE id IN :id", PRODUCT)
         await asyncio.gather(*(loader.load([(1,)]) for _ in range(3)))
         relay.silent = True
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(PATIENCE_S):  # it would wait for ever
             await source.close()
         await _until(lambda: relay.left == 3)  # none of the connections stays open
 

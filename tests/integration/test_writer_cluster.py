@@ -11,6 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 from cluster_story import TTL_MS, entries, floor_of, keys_of, one_of_each, results, write
+from pace import PATIENCE_S, Metronome
 from redis.crc import key_slot
 
 from cacheupdater.adapters.writer_redis import ClusterWriter, writer_for
@@ -28,7 +29,6 @@ from cacheupdater.ports import Entry
 from cacheupdater.testing.redis_server import RedisServer, version
 from cacheupdater_client import fence
 
-RESUMED_S = 10.0  # a death is noticed after one second, the vote takes another; the machine may be busy
 CHANGES = 50
 BOUND_S = 1.6  # what one call may take, whatever happens: looking for the nodes, and one exchange
 
@@ -50,7 +50,7 @@ async def prompt_writer(redis_cluster):
 
 async def until_written(writer, keys, value=b"v"):
     """Refreshes until each has landed; everything that was said on the way."""
-    deadline, seen = time.monotonic() + RESUMED_S, set()
+    deadline, seen = time.monotonic() + PATIENCE_S, set()
     while True:
         try:
             said = await results(writer, keys, value)
@@ -382,21 +382,21 @@ async def test_frozen_node_holds_nobody_for_long_and_the_others_not_at_all(redis
     keys = [*homes.values()]
     await write(writer, keys)
     token = await writer.token(keys)
-    frozen.pause()
-    began = time.monotonic()
-    said = dict(zip(homes, await writer.write(token, entries(keys, b"w")), strict=True))
-    assert time.monotonic() - began < BOUND_S
-    assert said.pop(frozen).result is Result.UNAVAILABLE
-    assert [*said.values()] == [WRITTEN, WRITTEN]
-
-    took = []
-    for i in range(30):
+    with Metronome() as control:
+        frozen.pause()
         began = time.monotonic()
-        said = dict(zip(homes, await write(writer, keys, b"%d" % i), strict=True))
-        took.append(time.monotonic() - began)
-        assert [answer for node, answer in said.items() if node is not frozen] == [WRITTEN, WRITTEN]
-    assert max(took) < BOUND_S
-    assert sorted(took)[len(took) // 2] < 0.1  # most go by without a wait
+        said = dict(zip(homes, await writer.write(token, entries(keys, b"w")), strict=True))
+        took = [time.monotonic() - began]
+        assert said.pop(frozen).result is Result.UNAVAILABLE
+        assert [*said.values()] == [WRITTEN, WRITTEN]
+
+        for i in range(30):
+            began = time.monotonic()
+            said = dict(zip(homes, await write(writer, keys, b"%d" % i), strict=True))
+            took.append(time.monotonic() - began)
+            assert [answer for node, answer in said.items() if node is not frozen] == [WRITTEN, WRITTEN]
+    assert max(took) < BOUND_S + 4 * control.latest
+    assert sorted(took)[len(took) // 2] < 0.1 + 4 * control.latest  # most go by without a wait
     redis_cluster.tell(replica, "CONFIG", "SET", "cluster-replica-no-failover", "no")
     frozen.resume()
     await until_written(writer, keys, b"again")

@@ -6,6 +6,7 @@ every try, keeps none: `soonest`. What is merely waited for has `PATIENCE_S`, wh
 
 from __future__ import annotations
 
+import threading
 from time import monotonic
 
 PATIENCE_S = 60.0
@@ -24,4 +25,45 @@ def soonest(attempt, within, *, tries=TRIES):
         took.append(said if isinstance(said, float) else monotonic() - began)
         if took[-1] <= within:
             return said
-    raise AssertionError(f"not within {within:g} s in {tries} tries: {[round(each, 3) for each in took]}")
+    raise AssertionError(_never(took, within))
+
+
+async def soonest_of(attempt, within, *, tries=TRIES):
+    """The same for a coroutine function."""
+    took = []
+    while len(took) < tries:
+        began = monotonic()
+        said = await attempt()
+        took.append(said if isinstance(said, float) else monotonic() - began)
+        if took[-1] <= within:
+            return said
+    raise AssertionError(_never(took, within))
+
+
+def _never(took, within):
+    return f"not within {within:g} s in {len(took)} tries: {[round(each, 3) for each in took]}"
+
+
+class Metronome(threading.Thread):
+    """Shows by how much the machine held somebody up who did nothing but sleep: a control for stories that cannot be repeated."""
+
+    BEAT_S = 0.02
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.latest = 0.0  # seconds after its time, at the most
+        self._ended = threading.Event()
+
+    def run(self):
+        began = monotonic()
+        while not self._ended.wait(self.BEAT_S):
+            now = monotonic()
+            self.latest, began = max(self.latest, now - began - self.BEAT_S), now
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self.join()

@@ -15,7 +15,7 @@ from cacheupdater.adapters import admin_http
 from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.errors import Misconfigured
 
-SOON = 10.0  # s: whatever should happen has happened by then, on any machine
+SOON = 60.0  # s: whatever should happen has happened by then, on any machine
 
 
 class Service:

@@ -10,6 +10,7 @@ from traceback import format_exception
 from types import ModuleType
 
 import pytest
+from pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.core.keyspace import Pattern
@@ -193,7 +194,7 @@ async def test_threads_that_hang_are_bounded_and_come_back(shop):
             await loader.load([(7,)])
     assert len(started) == 2, "the third and fourth call found no free thread"
     release.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 assert await loader.load([(7,)]) == {(7,): 1}
@@ -215,7 +216,7 @@ async def test_async_function_that_ignores_its_cancellation_is_given_up_at_the_d
 
     loader = _loader(shop, load, deadline=0.05, threads=1)
     for why in ("no answer within 0.05 s", "all its threads are busy"):
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_S):  # it would wait for ever
             with pytest.raises(Unavailable, match=why):
                 await loader.load([(7,)])
     release.set()
