@@ -105,7 +105,12 @@ class AdminServer:
         if self._path:
             with suppress(FileNotFoundError):  # a worker that was killed has left its own
                 os.unlink(self._path)  # noqa: PTH108  pathlib's is refused in coroutines, and this takes no time
-            self._server = await asyncio.start_unix_server(self._connected, self._path, limit=HEAD_BYTES_MAX)
+            try:
+                self._server = await asyncio.start_unix_server(
+                    self._connected, self._path, limit=HEAD_BYTES_MAX
+                )
+            except OSError as e:
+                raise Misconfigured(f"admin: cannot listen on {self._path}: {e}") from e
             return
         try:
             self._server = await asyncio.start_server(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -84,9 +85,9 @@ class StateFile:
         if self._path.is_dir():
             raise Misconfigured(f"state: {self._path} is a directory; it must be the path of a file")
         try:
-            with self._new.open("ab"):
+            # under a name of its own: a predecessor may be writing its last save
+            with NamedTemporaryFile(dir=self._path.parent, prefix=f"{self._path.name}.probe-"):
                 pass
-            self._new.unlink()
             if self._path.exists():
                 with self._path.open("rb"):
                     pass

@@ -45,6 +45,13 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from cacheupdater.cli import early
+
+    with early.signals():
+        return _run(args, environ)
+
+
+def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
     from cacheupdater.cli.serve import serve
     from cacheupdater.config import load_config

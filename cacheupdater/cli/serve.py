@@ -13,10 +13,11 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from cacheupdater.cli import exits
+from cacheupdater.cli import early, exits
 from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Runnable(Protocol):
         ...
 
     def reload(self) -> None:
-        """Takes over what may change while it runs."""
+        """Takes over what may change while it runs; what comes before `run` is made up for."""
         ...
 
 
@@ -62,8 +63,15 @@ async def _serve(service: Runnable) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     _stop_on_signal(loop, stop)
-    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(service.reload))
+    signal.signal(signal.SIGHUP, lambda *_: _call_soon(loop, service.reload))
+    if early.hung_up():
+        service.reload()
     return await service.run(_say_ready, stop)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and so shall we
+        loop.call_soon_threadsafe(what)
 
 
 def _say_ready(where: str) -> None:
@@ -82,7 +90,7 @@ def _stop_on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Non
             os._exit(exits.SIGNALLED + number)
         first.append(number)
         stopped.put(None)
-        loop.call_soon_threadsafe(stop.set)
+        _call_soon(loop, stop.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)

@@ -64,6 +64,7 @@ class Service:
             sources=config.sources,
         )
         self._pricing: Pricing | None = None
+        self._reload_due = False  # asked for before there was anything to change
         self._cache_answers = False
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
@@ -81,6 +82,8 @@ class Service:
                 door.queue, recipes, parts.writer(), self._observer, random=random.random, notices=notices
             )
             pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
+            if self._reload_due:
+                self.reload()
             supervisor = Supervisor(
                 door.queue,
                 _maker(keyspace, around, pricing),
@@ -95,6 +98,7 @@ class Service:
 
     def reload(self) -> None:
         """Take over the budgets that the configuration names by now; everything else waits for the next start."""
+        self._reload_due = self._pricing is None
         if self._reread is None or self._pricing is None:
             return
         try:

@@ -46,10 +46,10 @@ def fetch(path: str, page: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def merged_metrics(texts: Mapping[int, bytes], restarts: Mapping[int, int]) -> bytes:
-    """In the text format, each family once: its help and type, then the samples of all workers."""
+def merged_metrics(answers: Mapping[int, tuple[int, bytes]], restarts: Mapping[int, int]) -> bytes:
+    """In the text format, each family once: its help and type, then the samples of all workers that answer."""
     families: dict[str, tuple[list[str], list[str]]] = {}
-    for number, text in texts.items():
+    for number, text in _sound(answers):
         heads: list[str] = []
         samples: list[str] = []
         for line in text.decode().splitlines():
@@ -79,21 +79,46 @@ def _restart_lines(restarts: Mapping[int, int]) -> Iterable[str]:
         yield f'{_RESTARTS}{{worker="{number}"}} {count}'
 
 
-def merged_freshness(bodies: Iterable[bytes]) -> dict[str, object]:
-    """The sources of all workers that answer, named by worker."""
+def merged_freshness(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
+    """The sources of all workers that answer, named by worker, and what they warn of."""
+    said = {number: json.loads(body) for number, body in _sound(answers)}
     return {
         "sources": [
             {**source, "name": f"{source['name']} ({number})"}
-            for number, body in enumerate(bodies)
-            if body
-            for source in json.loads(body)["sources"]
-        ]
+            for number, page in said.items()
+            for source in page["sources"]
+        ],
+        "warnings": [
+            {**each, "worker": number} for number, page in said.items() for each in page["warnings"]
+        ],
     }
 
 
-def of_the_owner(bodies: Iterable[bytes]) -> dict[str, object]:
+def of_the_owner(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
     """What the worker says that owns the key; else what any says."""
-    found: list[dict[str, object]] = [json.loads(body) for body in bodies if body]
+    found: list[dict[str, object]] = [json.loads(body) for _, body in _sound(answers)]
     if not found:
         raise Unavailable("no worker answers")
     return next((each for each in found if each["ours"]), found[0])
+
+
+def merged_warnings(bodies: Mapping[int, bytes]) -> list[dict[str, object]]:
+    """What each worker's `/readyz` warns of, whether it is ready or not."""
+    return [
+        {**each, "worker": number}
+        for number, body in bodies.items()
+        for each in _said(body).get("warnings", ())
+    ]
+
+
+def _sound(answers: Mapping[int, tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
+    """An error's page is no page of figures."""
+    return ((number, body) for number, (status, body) in answers.items() if status == OK)
+
+
+def _said(body: bytes) -> dict[str, list[dict[str, object]]]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

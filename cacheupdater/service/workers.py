@@ -9,20 +9,20 @@ killed: each reads from a pipe that nobody writes to, and stops when that ends.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import tempfile
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote_from_bytes
 
 from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.config.addresses import UnixAddress
 from cacheupdater.config.settings import KafkaQueueConfig
 from cacheupdater.errors import Misconfigured
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.service import pages
 
 if TYPE_CHECKING:
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
     from cacheupdater.config.settings import Config
 
-log = logging.getLogger(__name__)
-
 WORKERS_MAX = 256
 AGAIN_FIRST_S = 0.5  # before a worker that died is started again; doubles while it dies young
 AGAIN_MOST_S = 15.0
 STEADY_S = 60.0  # a worker that has lived so long did not die of what killed the last one
 PROBE_EVERY = 1.0  # seconds between two looks at whether the workers are ready
 SIGNALLED = 128  # beyond it a shell tells which signal has ended a process
-CHUNK_BYTES = 64 * 1024  # of a worker's output, read at once
+SAID_S = (
+    0.5  # for the last words of a worker that has ended; a child of its loader may hold the pipe for ever
+)
+SOCKET_BYTES_MAX = 107  # of a path, by Linux' sockaddr_un
 LINE_BYTES = 1024  # of one line; the one that we wait for has less
 FAILED_EXIT = 70  # what counts as the end of one that could not be started
 CONFIG_EXIT = 78  # what a worker says when starting it again cannot help
@@ -62,9 +63,10 @@ class Workers:
             raise Misconfigured("queue: memory:// belongs to one process; --workers needs a kafka:// queue")
         self._config = config
         self._command = command
-        self._folder = tempfile.TemporaryDirectory(prefix="cacheupdater-")
+        self._folder = _folder(count)
         self._workers = [Worker(number, Path(self._folder.name)) for number in range(count)]
         self._stop = asyncio.Event()
+        self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Until `stop` is set and all have drained; the first exit code that is not 0."""
@@ -87,6 +89,12 @@ class Workers:
         """Each worker reads its budgets again."""
         self._tell_all(signal.SIGHUP)
 
+    def warnings(self) -> list[dict[str, object]]:
+        """Of this process and of its workers, by what they said last."""
+        return self._notices.plain() + pages.merged_warnings(
+            {each.number: each.page for each in self._workers}
+        )
+
     def _tell_all(self, number: signal.Signals) -> None:
         for each in self._workers:
             each.tell(number)
@@ -99,8 +107,9 @@ class Workers:
             try:
                 code = await worker.live(self._command, self._stop)
             except OSError as e:  # no room for another process just now: those that live shall live on
-                log.error("worker %d could not be started: %s", worker.number, e)  # noqa: TRY400  the message is the news
-                code = FAILED_EXIT
+                code, why = FAILED_EXIT, f"worker {worker.number} could not be started: {e}"
+            else:
+                why = f"worker {worker.number} has ended with {code}"
             if self._stop.is_set():
                 # one that our signal reached before it could hear signals had nothing to drain
                 return 0 if code == -signal.SIGTERM else code
@@ -108,7 +117,9 @@ class Workers:
                 self._stop.set()
                 return code
             wait = AGAIN_FIRST_S if clock() - began >= STEADY_S else wait
-            log.error("worker %d has ended with %d; starting it again in %g s", worker.number, code, wait)
+            self._notices.trouble(
+                "worker_down", str(worker.number), f"{why}; starting it again in {wait:g} s"
+            )
             worker.restarts += 1
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
@@ -130,6 +141,7 @@ class Workers:
             self._config.admin.host_port,
             metrics=self._metrics,
             ready=lambda: {f"worker {each.number}": each.serves for each in self._workers},
+            warnings=self.warnings,
             pages={"/freshness": self._freshness},
             keyed=Keyed({"/explain": self._explain}, self._config.admin_token),
         )
@@ -138,25 +150,50 @@ class Workers:
 
     def _metrics(self, _accept: str) -> tuple[bytes, str]:
         """Called in a thread. A worker that does not answer is missing; `workers` and `restarts` tell."""
-        found = {each.number: pages.fetch(each.socket, "/metrics")[1] for each in self._workers}
+        found = {each.number: pages.fetch(each.socket, "/metrics") for each in self._workers}
         restarts = {each.number: each.restarts for each in self._workers}
         return pages.merged_metrics(found, restarts), pages.TEXT
 
     async def _freshness(self) -> dict[str, object]:
-        asked = (asyncio.to_thread(pages.fetch, each.socket, "/freshness") for each in self._workers)
-        return pages.merged_freshness([body for _, body in await asyncio.gather(*asked)])
+        return pages.merged_freshness(await self._asked("/freshness"))
 
     async def _explain(self, key: bytes) -> dict[str, object]:
-        page = f"/explain?key={quote_from_bytes(key, safe='')}"
+        return pages.of_the_owner(await self._asked(f"/explain?key={quote_from_bytes(key, safe='')}"))
+
+    async def _asked(self, page: str) -> dict[int, tuple[int, bytes]]:
+        """Each worker's answer, by its number."""
         asked = (asyncio.to_thread(pages.fetch, each.socket, page) for each in self._workers)
-        return pages.of_the_owner([body for _, body in await asyncio.gather(*asked)])
+        return dict(enumerate(await asyncio.gather(*asked)))
 
     async def _probe(self) -> None:
         while True:
             for each in self._workers:
-                status, _ = await asyncio.to_thread(pages.fetch, each.socket, "/readyz")
+                status, each.page = await asyncio.to_thread(pages.fetch, each.socket, "/readyz")
                 each.serves = status == pages.OK
+                if each.serves:
+                    self._notices.over("worker_down", str(each.number))
+            self._notices.tick()
             await asyncio.sleep(PROBE_EVERY)
+
+
+def _folder(count: int) -> tempfile.TemporaryDirectory[str]:
+    """For the workers' sockets, whose paths must be short."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="cacheupdater-")
+    except OSError as e:
+        raise Misconfigured(f"TMPDIR: no folder for the workers' sockets can be made: {e}") from e
+    size = len(os.fsencode(_socket_in(Path(folder.name), count)))
+    if size > SOCKET_BYTES_MAX:
+        folder.cleanup()
+        raise Misconfigured(
+            f"TMPDIR: {tempfile.gettempdir()} is too long: a worker's socket would have a path of {size} bytes, and"
+            f" {SOCKET_BYTES_MAX} is the most; name a shorter folder, such as /tmp"
+        )
+    return folder
+
+
+def _socket_in(folder: Path, number: int) -> str:
+    return str(folder / f"{number}.sock")
 
 
 class Worker:
@@ -164,48 +201,97 @@ class Worker:
 
     def __init__(self, number: int, folder: Path) -> None:
         self.number = number
-        self.socket = str(folder / f"{number}.sock")
+        self.socket = _socket_in(folder, number)
         self.ready = asyncio.Event()  # it has accepted hints once
         self.where = ""
         self.serves = False
+        self.page = b""  # what its /readyz said last
         self.restarts = 0
-        self._process: asyncio.subprocess.Process | None = None
+        self._life: _Life | None = None
+
+    @property
+    def lives(self) -> bool:
+        """It was started, and has not ended."""
+        return self._life is not None
 
     async def live(self, command: Sequence[str], stop: asyncio.Event) -> int:
         """From its start to its end; its exit code."""
-        self._process = await asyncio.create_subprocess_exec(
+        life = _Life(self._heard)
+        transport, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: life,
             *command,
             f"{self.number}:{self.socket}",
             stdin=asyncio.subprocess.PIPE,  # never written to: see `lifeline`
             stdout=asyncio.subprocess.PIPE,
+            stderr=None,
             start_new_session=True,  # Ctrl-C is for the parent, which passes it on once
         )
-        assert self._process.stdout is not None
+        self._life = life
         if stop.is_set():  # it came while we were starting
             self.tell(signal.SIGTERM)
         try:
-            await self._listen(self._process.stdout)
-            return await self._process.wait()
+            await life.ended.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SAID_S):
+                    await life.silent.wait()
+            code = transport.get_returncode()
+            return FAILED_EXIT if code is None else code
         finally:
-            self.serves = False
-            if self._process.returncode is None:
-                self._process.kill()
+            self.serves, self._life = False, None
+            transport.close()  # kills it where it lives
 
-    async def _listen(self, said: asyncio.StreamReader) -> None:
-        """Until its end. A loader may print what it likes: of a line only the beginning is kept."""
-        rest = b""
-        while chunk := await said.read(CHUNK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if line.startswith(b"ready"):
-                    self.where = line.decode(errors="replace").removeprefix("ready").strip()
-                    self.ready.set()
-            rest = rest[:LINE_BYTES]
+    def _heard(self, where: str) -> None:
+        self.where = where
+        self.ready.set()
 
     def tell(self, number: signal.Signals) -> None:
-        """A signal, if it lives."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(number)
+        """A signal, if it lives. A reload waits until it is ready: before that it might have no handler, and die of it."""
+        if self._life is not None:
+            self._life.tell(number)
+
+
+class _Life(asyncio.SubprocessProtocol):
+    """One process of a worker. Its end is its own, whoever else holds the pipe that it spoke into."""
+
+    def __init__(self, ready: Callable[[str], None]) -> None:
+        self.ended = asyncio.Event()
+        self.silent = asyncio.Event()
+        self._say_ready = ready
+        self._ready = False
+        self._later: list[signal.Signals] = []
+        self._rest = b""
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)  # uvloop's are not derived from it
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002  there is one pipe that speaks
+        """A loader may print what it likes: of a line only the beginning is kept."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"ready") and not self._ready:
+                self._ready = True
+                self._say_ready(line.decode(errors="replace").removeprefix("ready").strip())
+                for number in self._later:
+                    self.tell(number)
+        self._rest = rest[:LINE_BYTES]
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  how is all the same
+        if fd == 1:
+            self.silent.set()
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+    def tell(self, number: signal.Signals) -> None:
+        """A signal, as soon as it can be heard."""
+        if self._transport is None or self.ended.is_set():
+            return
+        if number is signal.SIGHUP and not self._ready:
+            self._later = [number]
+            return
+        with suppress(ProcessLookupError):
+            self._transport.send_signal(number)
 
 
 def lifeline() -> None:

@@ -16,8 +16,7 @@ from group_rows import Rows
 from group_story import PARTITIONS, QUICK_START, Group
 from updater_process import DRAINED_S, eventually
 
-from cacheupdater.config import load_config
-from cacheupdater.service.workers import Worker, Workers
+from cacheupdater.service.workers import Worker
 from cacheupdater_client import Redis
 
 TWO = ("--workers", "2")
@@ -180,21 +179,3 @@ async def test_a_worker_whose_loader_prints_long_lines_is_heard_all_the_same(tmp
         assert await worker.live([sys.executable, "-c", CHATTY], asyncio.Event()) == 3
     assert worker.ready.is_set()
     assert worker.where == "tcp://127.0.0.1:1"
-
-
-async def test_a_worker_that_finds_no_room_is_tried_again_and_ends_no_other(tmp_path, caplog):
-    """As where the system's limit of processes is reached for a while."""
-    file = tmp_path / "shop.yaml"
-    file.write_text(
-        "version: 1\nqueue: {url: 'kafka://127.0.0.1:1/hints'}\ncache: {url: 'redis://127.0.0.1:1'}\n"
-        "sources: {main: {budget: 1/s}}\n"
-        "namespaces: {item: {key: 'item:{id:int}', load: {source: main, python: 'shop:items'}}}\n"
-    )
-    stop = asyncio.Event()
-    parent = Workers(load_config(file, {}), 2, ["/no/such/program"])
-    running = asyncio.ensure_future(parent.run(lambda _: None, stop))
-    async with asyncio.timeout(WITHIN_S):
-        while caplog.text.count("could not be started") < 4:  # noqa: ASYNC110  both, and both again
-            await asyncio.sleep(0.05)
-        stop.set()
-        await running

@@ -82,7 +82,7 @@ class ClusterWriter:
     async def token(self, keys: Sequence[bytes] = ()) -> int:
         """The time of each node that has some of the keys; without keys, of all. One that answers is enough."""
         self._check_open()
-        view = await self._slots.view()
+        view = await self._slots.view(keys)
         homes = [home for home in set(map(view.home, keys)) if home] if keys else list(view.homes())
         said = dict(zip(homes, await _together([self._token_of(home) for home in homes]), strict=True))
         tokens = {home: token for home, token in said.items() if isinstance(token, int)}
@@ -135,7 +135,7 @@ class ClusterWriter:
             if not left:
                 break
             self._check_open()
-            view = await self._slots.view()
+            view = await self._slots.view(left)
             places: dict[_Way, list[bytes]] = {}
             for key in left:
                 if home := view.home(key):

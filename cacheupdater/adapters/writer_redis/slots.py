@@ -70,7 +70,9 @@ class View(NamedTuple):
     """What is known at a moment."""
 
     owners: Sequence[Member | None]  # by slot
-    aside: Mapping[bytes, Member]  # keys that are ahead of their slot, on its way to this node
+    aside: Mapping[
+        bytes, Member
+    ]  # keys that are ahead of their slot, on its way to this node; of those asked for
 
     def home(self, key: bytes) -> Member | None:
         return (self.aside.get(key) if self.aside else None) or self.owners[key_slot(key)]
@@ -96,8 +98,9 @@ class Slots:
         self._rotation = 0
         connector(address.url("127.0.0.1", 1))
 
-    async def view(self) -> View:
-        """What is known now; asks first where there is doubt. Raises Unavailable when nothing is known."""
+    async def view(self, keys: Sequence[bytes] = ()) -> View:
+        """What is known now of these keys, without any of all; asks first where there is doubt. Raises Unavailable when
+        nothing is known."""
         if not self._owners:
             async with self._turn:
                 if not self._owners:
@@ -108,7 +111,9 @@ class Slots:
                     await self._learn()
         if self._aside:
             self._expire()
-        return View(self._owners, {key: member for key, (member, _) in self._aside.items()})
+        aside = self._aside
+        moving = (key for key in keys if key in aside) if keys else aside
+        return View(self._owners, {key: aside[key][0] for key in moving})
 
     def doubt(self) -> None:
         """Something is not as it was."""

@@ -75,3 +75,13 @@ def test_a_folder_that_vanishes_later_is_only_unavailable(tmp_path):
 
     with pytest.raises(Unavailable, match="cannot be written"):
         file.write([b"x"])
+
+
+def test_a_successor_that_starts_takes_nothing_from_a_save_under_way(file, tmp_path):
+    def pieces():
+        yield b"the last "
+        StateFile(str(tmp_path / "learned"), most=100)  # it looks whether it could write
+        yield b"words"
+
+    file.write(pieces())
+    assert file.read() == b"the last words"

@@ -106,3 +106,63 @@ def test_unexpected_error_is_logged_without_passwords_and_ends_with_70():
         lines = [json.loads(line) for line in err.splitlines()]
         assert len(lines) == 1
         assert "RuntimeError: lost redis://:***@host" in lines[0]["exception"]
+
+
+_HEAVY = """
+import os, signal, sys, time
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "cacheupdater.config":
+            print("importing", flush=True)
+            sys.stdin.read(1)
+        return None
+
+sys.meta_path.insert(0, Slow())
+from cacheupdater.cli import main
+sys.exit(main(["run", "-c", sys.argv[1]]))
+"""
+
+
+@contextmanager
+def starting(tmp_path):
+    """An updater that has begun and is still importing."""
+    file = tmp_path / "shop.yaml"
+    file.write_text("version: 2\n")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", _HEAVY, str(file)], text=True, **pipes) as process:
+        try:
+            assert process.stdout.readline() == "importing\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_stop_before_anything_is_imported_ends_with_0(tmp_path):
+    with starting(tmp_path) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+
+
+def test_a_reload_before_anything_is_imported_does_no_harm(tmp_path):
+    with starting(tmp_path) as process:
+        process.send_signal(signal.SIGHUP)
+        _, err = process.communicate("x", timeout=20)
+        assert process.returncode == 78, err  # as the file deserves
+
+
+def test_a_reload_that_came_early_is_made_up_for():
+    body = "await stop.wait(); return self.reloads"
+    program = _PROGRAM.format(body=body, without_uvloop=False)
+    program = program.replace(
+        "class Service:", "class Service:\n    reloads = 0\n    def reload(self): self.reloads += 1"
+    )
+    program = program.replace(
+        "sys.exit(serve(Service()))",
+        "import os, signal\nfrom cacheupdater.cli import early\n"
+        "with early.signals():\n    os.kill(os.getpid(), signal.SIGHUP)\n    sys.exit(serve(Service()))",
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready tcp://127.0.0.1:7171\n"
+        process.terminate()
+        assert process.wait(timeout=20) == 1

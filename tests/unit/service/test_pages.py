@@ -1,19 +1,52 @@
-"""What several workers say about one key is what its owner says."""
+"""Pages of several workers made into one, also where one of them answers an error or nothing."""
 
 import json
 
 import pytest
 
 from cacheupdater.errors import Unavailable
-from cacheupdater.service.pages import of_the_owner
+from cacheupdater.service.pages import merged_freshness, merged_metrics, merged_warnings, of_the_owner
+
+METRICS = b'# HELP a Some.\n# TYPE a gauge\na{source="main"} 1.0\n'
+FRESHNESS = json.dumps({"sources": [{"name": "main"}], "warnings": [{"event": "redis_down", "subject": ""}]})
+
+
+def test_a_worker_that_answers_an_error_is_left_out_of_the_metrics():
+    page = merged_metrics(
+        {0: (200, METRICS), 1: (500, b"Internal Server Error\n"), 2: (0, b"")}, {0: 0, 1: 4}
+    )
+    lines = page.decode().splitlines()
+    assert 'a{worker="0",source="main"} 1.0' in lines
+    assert not any("Server" in line for line in lines)
+    assert 'cacheupdater_worker_restarts_total{worker="1"} 4' in lines
+
+
+def test_a_worker_that_answers_an_error_is_left_out_of_the_freshness():
+    page = merged_freshness({0: (500, b"Internal Server Error\n"), 1: (200, FRESHNESS.encode()), 2: (0, b"")})
+    assert page["sources"] == [{"name": "main (1)"}]
+    assert page["warnings"] == [{"event": "redis_down", "subject": "", "worker": 1}]
+
+
+def test_warnings_are_those_of_each_worker_that_says_some_ready_or_not():
+    said = json.dumps({"ready": False, "warnings": [{"event": "redis_down", "subject": ""}]}).encode()
+    old = json.dumps({"ready": True}).encode()
+    assert merged_warnings({0: said, 1: b"", 2: old, 3: b"no json"}) == [
+        {"event": "redis_down", "subject": "", "worker": 0}
+    ]
+
+
+# --- one key ----
 
 
 def body(name, *, ours):
-    return json.dumps({"name": name, "ours": ours}).encode()
+    return 200, json.dumps({"name": name, "ours": ours}).encode()
 
 
 def test_the_owner_is_heard_and_a_silent_worker_is_passed_over():
-    assert of_the_owner([b"", body("other", ours=False), body("owner", ours=True)])["name"] == "owner"
+    assert (
+        of_the_owner({0: (0, b""), 1: body("other", ours=False), 2: body("owner", ours=True)})["name"]
+        == "owner"
+    )
 
 
 def test_where_none_owns_the_key_any_can_name_who_does():
@@ -22,4 +55,4 @@ def test_where_none_owns_the_key_any_can_name_who_does():
 
 def test_workers_that_are_all_silent_are_an_error():
     with pytest.raises(Unavailable):
-        of_the_owner([b"", b""])
+        of_the_owner({0: (0, b""), 1: (500, b"Internal Server Error")})

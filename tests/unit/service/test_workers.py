@@ -1,0 +1,94 @@
+"""The parent of several updaters: what it hears of their lives, without an updater."""
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cacheupdater.config import load_config
+from cacheupdater.errors import Misconfigured
+from cacheupdater.service.workers import Worker, Workers
+
+WITHIN_S = 30.0  # a start of Python on a busy machine
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "shop.yaml"
+    file.write_text(
+        "version: 1\nqueue: {url: 'kafka://127.0.0.1:1/hints'}\ncache: {url: 'redis://127.0.0.1:1'}\n"
+        "sources: {main: {budget: 1/s}}\n"
+        "namespaces: {item: {key: 'item:{id:int}', load: {source: main, python: 'shop:items'}}}\n"
+    )
+    return load_config(file, {})
+
+
+HOLDS_STDOUT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"])
+print("ready here", child.pid, flush=True)
+raise SystemExit(3)
+"""
+
+
+async def test_a_workers_end_is_noticed_while_a_child_of_it_holds_its_stdout(tmp_path):
+    worker = Worker(0, tmp_path)
+    living = asyncio.ensure_future(worker.live([sys.executable, "-c", HOLDS_STDOUT], asyncio.Event()))
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            assert await living == 3
+        assert worker.where.startswith("here ")
+    finally:
+        living.cancel()
+        if worker.where:
+            os.kill(int(worker.where.split()[1]), signal.SIGKILL)
+
+
+HUNG_UP = """
+import signal, sys, time
+signal.signal(signal.SIGHUP, lambda *_: print("heard", flush=True) or sys.exit(4))
+print("ready here", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_reload_waits_until_the_worker_can_hear_it(tmp_path):
+    """SIGHUP ends a process that has no handler yet."""
+    worker = Worker(0, tmp_path)
+    slow = "import time\ntime.sleep(0.3)\n" + HUNG_UP
+    living = asyncio.ensure_future(worker.live([sys.executable, "-c", slow], asyncio.Event()))
+    async with asyncio.timeout(WITHIN_S):
+        while not worker.lives:  # noqa: ASYNC110  no event says that it was started
+            await asyncio.sleep(0.001)
+        worker.tell(signal.SIGHUP)
+        assert await living == 4
+
+
+def test_a_long_tmpdir_is_a_configuration_that_cannot_work(config, tmp_path, monkeypatch):
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with pytest.raises(Misconfigured, match="TMPDIR"):
+        Workers(config, 2, ["/no/such/program"])
+    assert list(Path(folder).iterdir()) == []
+
+
+async def test_a_worker_that_cannot_be_started_stands_as_a_trouble_and_ends_no_other(config, caplog):
+    stop = asyncio.Event()
+    parent = Workers(config, 2, ["/no/such/program"])
+    running = asyncio.ensure_future(parent.run(lambda _: None, stop))
+    async with asyncio.timeout(WITHIN_S):
+        while min(each.restarts for each in parent._workers) < 2:  # noqa: ASYNC110  polled for what shall be true
+            await asyncio.sleep(0.01)
+        stop.set()
+        await running
+    assert caplog.text.count("could not be started") == 2  # once for each, however often it was tried
+    assert [each.restarts >= 2 for each in parent._workers] == [True, True]
+    assert {(each["event"], each["subject"]) for each in parent.warnings()} == {
+        ("worker_down", "0"),
+        ("worker_down", "1"),
+    }
