@@ -53,7 +53,13 @@ class PythonLoader:
             return {}
         wanted = [key[0] for key in keys] if self._single else list(keys)
         # before the call, for the function may sort its list
-        owners: dict[object, Captures] = dict(zip(wanted, keys, strict=True))
+        return await self._asked(wanted, dict(zip(wanted, keys, strict=True)))
+
+    async def try_out(self) -> None:
+        """Calls the function with an empty list, to which only an empty mapping is an answer."""
+        await self._asked([], {})
+
+    async def _asked(self, wanted: Wanted, owners: Mapping[object, Captures]) -> Mapping[Captures, object]:
         try:
             return self._checked(await self._in_time(wanted), owners)
         except CacheUpdaterError:
@@ -119,7 +125,7 @@ class PythonLoader:
             )
         strange = [key for key in answer if key not in owners]
         if strange:
-            got, asked = type(strange[0]).__name__, type(next(iter(owners))).__name__
+            got, asked = type(strange[0]).__name__, type(next(iter(owners), strange[0])).__name__
             raise Faulty(
                 f"{self._target} returned {len(strange)} keys that it was not asked for"
                 + (f": {got} instead of {asked}" if got != asked else "")

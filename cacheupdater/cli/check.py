@@ -1,6 +1,7 @@
 """`cacheupdater check`: says whether a configuration can work, without contacting anything unless asked to.
 
-Prints the settings that would be used, defaults merged, or every problem with its line (exit 78). With `--connect`
+Prints the settings that would be used, defaults merged, or every problem with its line (exit 78), those included that
+only `run` would meet: a driver that is not installed, a loader's module that is not there. With `--connect`
 everything is contacted once, and what is wrong is named (exit 78; 70 where something is only unreachable now).
 """
 
@@ -32,17 +33,21 @@ def add_to(
     parser.add_argument(
         "--connect",
         action="store_true",
-        help="contact queue, cache and sources once, import Python loaders, and say what is wrong",
+        help="contact queue, cache and sources once, call Python loaders with an empty list, and say what is wrong",
     )
     parser.set_defaults(command=check)
 
 
 def check(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.config import load_config
+    from cacheupdater.service.refusals import refusals
 
-    config = load_config(args.config, environ)
+    sys.path.insert(0, "")  # for Python loaders, as in `run`
+    config = load_config(args.config, environ, further=refusals)
     print(f"{args.config}: OK\n")
-    print("\n".join(_report(config)))
+    print("\n".join(_report(config)), flush=True)
+    for warning in config.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     if args.connect:
         return _contacted(config)
     print("\nNothing was contacted: --connect tries queue, Redis, sources and Python loaders once.")
@@ -56,7 +61,6 @@ def _contacted(config: Config) -> int:
     from cacheupdater.service.contact import contact
 
     logging.getLogger().addHandler(logging.NullHandler())  # what drivers log, the table says
-    sys.path.insert(0, "")  # for Python loaders, as in `run`
     found = asyncio.run(contact(config))
     print()
     print("\n".join(table(("CONTACTED", "NAME", "IS", "WHAT"), map(_finding, found))))

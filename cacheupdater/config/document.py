@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from cacheupdater.config.problems import TOP, ConfigErrors, Path, Place, Problem
+
+# A statement without quotes, which YAML reads up to its first comma or bracket, and what is said of the pieces
+_UNQUOTED = re.compile(r"\bsql:\s+(?![\"'|>])\S")
+_OF_PIECES = ("not YAML:", "has no value;", "binds no capture,", "must be text")
 
 Tree: TypeAlias = "str | list[Tree] | dict[str, Tree]"
 
@@ -23,6 +28,7 @@ class Document:
     keys: dict[Path, Place] = field(default_factory=dict)
     values: dict[Path, Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
     _names: dict[str, list[str]] = field(default_factory=dict)
     _refused: set[Path] = field(default_factory=set)
 
@@ -38,7 +44,15 @@ class Document:
     def note(self, path: Path, place: Place, message: str) -> None:
         """Notes a problem at a place that the path does not tell."""
         source = self.lines[place.line] if place.line < len(self.lines) else ""
+        if message.startswith(_OF_PIECES) and _UNQUOTED.search(source):
+            message += '; SQL with ::, commas or brackets needs quotes around it: sql: "SELECT …"'
         self.problems.append(Problem(self.file, place, path, message, source))
+
+    def warn(self, path: Path, message: str) -> None:
+        """Notes what is no mistake and does nothing."""
+        place = self._place(path, key=True)
+        source = self.lines[place.line] if place.line < len(self.lines) else ""
+        self.warnings.append(Problem(self.file, place, path, message, source))
 
     def raise_if_refused(self) -> None:
         if self.problems:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
 from cacheupdater.config import checks, later
 from cacheupdater.config.addresses import CONVENTIONAL
 from cacheupdater.config.explain import explain
+from cacheupdater.config.idle import warn_of_idle
 from cacheupdater.config.models import (
     BUILT_IN,
     DefaultsSection,
@@ -43,7 +44,7 @@ from cacheupdater.config.settings import (
 from cacheupdater.core.statements import dialect_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from cacheupdater.config.document import Document, Tree
     from cacheupdater.config.models import Policy
@@ -55,12 +56,21 @@ S = TypeVar("S", bound=Section)
 T = TypeVar("T")
 
 
-def load_config(path: str | FilePath, environ: Mapping[str, str]) -> Config:
-    """Raises ConfigErrors with everything that is wrong."""
+Further: TypeAlias = "Callable[[Config], Iterable[tuple[Path, str]]]"
+"""Finds what is wrong with parts that the configuration itself does not know."""
+
+
+def load_config(
+    path: str | FilePath, environ: Mapping[str, str], *, further: Further | None = None
+) -> Config:
+    """Raises ConfigErrors with everything that is wrong; `further` is asked where nothing else is."""
     document = read_document(FilePath(path), environ)
     later.refuse_later(document)
     parts = _Parts(document)
     config = parts.config()
+    if config and further and not document.problems:
+        for place, problem in further(config):
+            document.refuse(place, problem)
     document.raise_if_refused()
     if config is None:
         raise AssertionError("a part without a value has noted no problem")
@@ -89,6 +99,9 @@ class _Parts:
         if self._top is None:
             return None
         top = self._top
+        sources = {name: _source(name, one) for name, one in self._sources.items() if one}
+        if not self._document.problems:
+            warn_of_idle(self._document, sources, namespaces)
         queue = queue_of(top.queue.url, top.queue.partitions)
         default = (CONVENTIONAL,) if isinstance(queue, MemoryQueueConfig) else ()
         return Config(
@@ -99,8 +112,9 @@ class _Parts:
             admin_token=checks.token_of(self._document, top.admin) if top.admin else None,
             state=top.state,
             fleet=top.fleet,
-            sources={name: _source(name, one) for name, one in self._sources.items() if one},
+            sources=sources,
             namespaces=namespaces,
+            warnings=tuple(self._document.warnings),
         )
 
     def _typed(self, model: type[S], tree: Tree, path: Path) -> S | None:

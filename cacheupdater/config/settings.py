@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.addresses import Address, TcpAddress, UnixAddress
     from cacheupdater.config.models import Policy, Rows, WrongType
+    from cacheupdater.config.problems import Problem
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
     from cacheupdater.core.keyspace import Pattern
@@ -125,3 +126,4 @@ class Config:
     fleet: str | None  # updaters of one name share the rates of their sources
     sources: Mapping[str, SourceConfig]
     namespaces: Mapping[str, NamespaceConfig]
+    warnings: Sequence[Problem] = field(default=(), compare=False)  # of settings that do nothing

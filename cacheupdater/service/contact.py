@@ -2,7 +2,7 @@
 
 `contact` builds what a service is built from, tries each part once, all of them at the same time and each within its
 own bound, and ends. It costs little and leaves nothing behind: a statement is asked for one key that does not exist,
-a loader of the user's is imported and not called, and Redis gets one key per namespace that is removed at once.
+a loader of the user's is imported and called with an empty list, and Redis gets one key per namespace that is removed at once.
 
 What a driver calls unavailable may be a password that is wrong: a running updater waits for someone to put it right,
 here someone is looking. So the words of the servers decide whose turn it is.
@@ -70,7 +70,11 @@ async def contact(config: Config) -> Sequence[Finding]:
     async with AsyncExitStack() as stack:
         parts = Parts(config, stack)
         imported = await asyncio.gather(
-            *(_python(each, each.load) for each in namespaces if isinstance(each.load, PythonLoad))
+            *(
+                _python(each, each.load, deadline=config.sources[each.load.source].statement_timeout)
+                for each in namespaces
+                if isinstance(each.load, PythonLoad)
+            )
         )
         asked = [each for each in namespaces if not isinstance(each.load, PythonLoad)]
         built = {each.name: _built(each, parts) for each in asked}
@@ -185,16 +189,24 @@ async def _loaded(namespace: NamespaceConfig, loader: Loader) -> Finding:
     return Finding("load", namespace.name, "ok", "its statement runs")
 
 
-async def _python(namespace: NamespaceConfig, load: PythonLoad) -> Finding:
-    """Imports the function. Calling it might cost anything, so nobody does."""
+async def _python(namespace: NamespaceConfig, load: PythonLoad, *, deadline: float) -> Finding:
+    """Imports the function, and calls it for nothing: most of what it needs is then there or is missed."""
+    made: list[PythonLoader] = []
     try:
-        await _in_thread(lambda: PythonLoader(load.python, namespace.pattern))
+        await _in_thread(lambda: made.append(PythonLoader(load.python, namespace.pattern, deadline=deadline)))
     except TimeoutError:
         what = f"{load.python} was not imported within {IMPORT_S:g} s: what does its module do at import?"
         return Finding("load", namespace.name, "wrong", what)
     except CacheUpdaterError as e:
         return _trouble("load", namespace.name, e)
-    return Finding("load", namespace.name, "ok", f"{load.python} can be imported; it was not called")
+    try:
+        await made[0].try_out()
+    except CacheUpdaterError as e:
+        said = _trouble("load", namespace.name, e)
+        return said._replace(what=f"called with an empty list, {said.what}")
+    finally:
+        await made[0].close()
+    return Finding("load", namespace.name, "ok", f"{load.python} answers an empty list")
 
 
 async def _in_thread(work: Callable[[], object]) -> None:

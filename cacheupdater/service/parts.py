@@ -89,7 +89,7 @@ class Parts:
         """How keys of this namespace become values."""
         namespace = self._config.namespaces[name]
         return Recipe(
-            loader=self._loader(namespace),
+            loader=self.loader(namespace),
             writer=self.writer(replace=namespace.wrong_type == "replace"),
             encode=encoder(namespace.encoding),
             ttl=namespace.ttl,
@@ -104,7 +104,8 @@ class Parts:
             self._stack.push_async_callback(writer.close)
         return writer
 
-    def _loader(self, namespace: NamespaceConfig) -> Loader:
+    def loader(self, namespace: NamespaceConfig) -> Loader:
+        """What gets this namespace's rows."""
         load, source = namespace.load, self._config.sources[namespace.load.source]
         if isinstance(load, PythonLoad):
             python = PythonLoader(
@@ -115,7 +116,7 @@ class Parts:
             )
             self._stack.push_async_callback(python.close)
             return python
-        database = self._database(source)
+        database = self.database(source)
         names, columns = namespace.pattern.names, namespace.columns
         if isinstance(load, SqlLoad):
             return SqlLoader(
@@ -124,7 +125,8 @@ class Parts:
         sql = database.select(load.table, names, columns, stamp=load.stamp)
         return SqlLoader(database, sql, namespace.pattern, columns=columns, stamp=load.stamp)
 
-    def _database(self, source: SourceConfig) -> SqlSource:
+    def database(self, source: SourceConfig) -> SqlSource:
+        """The database of a source, made once."""
         database = self._databases.get(source.name)
         if database is None:
             if source.url is None:

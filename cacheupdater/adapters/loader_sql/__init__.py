@@ -89,7 +89,7 @@ class SqlSource:
                 address
             ).get_driver_name()  # SQLAlchemy names drivers by their packages
             raise Misconfigured(f"this source needs {e.name}: pip install {package}") from None
-        except SQLAlchemyError as e:  # its text would show the url, and the password in it
+        except (SQLAlchemyError, ValueError) as e:  # its text would show the url, and the password in it
             raise Misconfigured(
                 f"a source's url cannot be used ({type(e).__name__}); it begins with postgresql+asyncpg://,"
                 " sqlite+aiosqlite:// or another asynchronous driver of SQLAlchemy"

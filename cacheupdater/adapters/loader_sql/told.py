@@ -22,11 +22,26 @@ _PARSER = re.compile(
 )
 # Of the address, when a connection is refused: user and database, full or shutting down. No statement has run.
 _LOGIN = ("28", "3D000", "08", "53300", "57P03", "42501")
+# Texts that are always the same, whoever raises them
+_ALWAYS = frozenset(
+    {
+        "canceling statement due to lock timeout",
+        "canceling statement due to statement timeout",
+        "canceling statement due to user request",
+        "deadlock detected",
+        "terminating connection due to administrator command",
+        "the database system is shutting down",
+        "the database system is starting up",
+    }
+)
 _RIGHTS = "aclcheck_error"  # the server's own function that says `permission denied for table products`
 
 
 def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
     """The server's message, or an empty text. What ran inside a function has a context; a RAISE is one of these."""
+    text = str(error.args[0]) if code else ""
+    if text in _ALWAYS:
+        return text
     if not code or _said(error, "context") or _said(error, "internal_query"):
         return ""
     if connecting:
@@ -36,7 +51,7 @@ def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
             error, "position"
         )  # only the parser points into the statement
         known = bool(parsed) or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
-    return str(error.args[0]) if known else ""
+    return text if known else ""
 
 
 def _said(error: BaseException, field: str) -> str:

@@ -100,6 +100,7 @@ def test_no_error_of_asyncpg_itself_quotes_anything():
         ("42703", 'column "nonesuch" does not exist', {"P": "12"}),
         ("42P01", 'relation "products" does not exist', {"P": "26"}),
         ("42883", "operator does not exist: integer = text", {"P": "40"}),
+        ("57014", "canceling statement due to statement timeout", {"W": "PL/pgSQL function f() line 1"}),
         ("42501", "permission denied for table products", {"R": "aclcheck_error", "F": "aclchk.c"}),
     ],
 )

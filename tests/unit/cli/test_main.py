@@ -21,7 +21,7 @@ cache: {url: "redis://:c4n4ry@127.0.0.1:1/0"}
 sources: {main: {url: "postgresql+asyncpg://u:c4n4ry@127.0.0.1:1/x", budget: 500/s}}
 namespaces:
   product: {key: "product:{id:int}", load: {source: main, table: products}, quota: {rate: 5/s}}
-  banner: {key: "banner:{slot}", load: {source: main, python: "no_such_module:banners"}}
+  banner: {key: "banner:{slot}", load: {source: main, python: "json:loads"}}
 """
 
 
@@ -123,7 +123,7 @@ def test_check_prints_how_each_namespace_is_refreshed(config, capsys):
     text = _CONFIG.replace("quota: {rate: 5/s}", "refresh: {worth: 10, max_age: 1m}")
     text = text.replace("budget: 500/s", "db_time: 300ms/s, burst: 30s, freshness_target: 99.9%")
     config.write_text(
-        text.replace('banners"}', 'banners"}, refresh: {every: 2s}') + "state: /tmp/learned\nfleet: eu\n"
+        text.replace('loads"}', 'loads"}, refresh: {every: 2s}') + "state: /tmp/learned\nfleet: eu\n"
     )
     assert main(["check", "-c", str(config)]) == 0
     printed = capsys.readouterr().out
@@ -141,6 +141,80 @@ def test_bad_configuration_ends_with_78_and_names_the_line_on_stderr(config, com
     assert f"{config}:3:78: sources.main.budget:" in printed.err
     assert not printed.out
     assert "c4n4ry" not in printed.err
+
+
+REFUSED = [
+    (
+        "redis://:c4n4ry@127.0.0.1:1/0",
+        "redis://:c4n4ry@127.0.0.1:1/0?health_check_interval=soon",
+        "2:14: cache.url: the Redis URL cannot be used",
+    ),
+    (
+        "postgresql+asyncpg://",
+        "mysql+aiomysql://",
+        "3:23: sources.main.url: this source needs aiomysql: pip install aiomysql",
+    ),
+    (
+        "127.0.0.1:1/x",
+        "127.0.0.1:port/x",
+        "3:23: sources.main.url: a source's url cannot be used (ValueError)",
+    ),
+    (
+        "postgresql+asyncpg://u:c4n4ry@127.0.0.1:1/x",
+        "sqlite+aiosqlite://",
+        "3:23: sources.main.url: an SQLite source needs a file",
+    ),
+    (
+        "json:loads",
+        "no_such_module.sub:banners",
+        "6:63: namespaces.banner.load.python: there is no module 'no_such_module' in the working directory",
+    ),
+    (
+        "json:loads",
+        "json.no_such:loads",
+        "6:63: namespaces.banner.load.python: there is no module 'json.no_such' in json",
+    ),
+    (
+        "json:loads",
+        "json.decoder.sub:loads",
+        "6:63: namespaces.banner.load.python: json.decoder is a module and holds no module 'sub'",
+    ),
+    (
+        "version: 1",
+        'version: 1\nqueue: {url: "kafka://h:1/t?sasl=SCRAM-SHA-512&username=u&password_file=/no/such/file"}',
+        "2:14: queue.url: a file that it names cannot be used: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("good", "bad", "message"), REFUSED)
+def test_check_refuses_at_its_line_what_run_would_refuse(config, capsys, good, bad, message):
+    assert good in _CONFIG
+    config.write_text(_CONFIG.replace(good, bad, 1))
+    assert main(["check", "-c", str(config)]) == 78
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"{config}:{message}")
+    assert printed.err.count(f"{config}:") == 1, "nothing that follows from it"
+    assert "c4n4ry" not in printed.err
+    assert not printed.out
+
+
+def test_check_warns_of_settings_that_do_nothing(config, capsys):
+    config.write_text(_CONFIG.replace("budget: 500/s}", "budget: 500/s}, spare: {budget: 1/s}"))
+    assert main(["check", "-c", str(config)]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == (
+        f"warning: {config}:3:86: sources.spare: has no effect: no namespace loads from it\n"
+    )
+
+
+def test_check_names_the_extra_of_a_queue_that_is_not_installed(config, capsys, monkeypatch):
+    from cacheupdater.service import refusals
+
+    monkeypatch.setattr(refusals, "find_spec", lambda name: None)
+    config.write_text(_CONFIG + 'queue: {url: "kafka://h:1/t"}\n')
+    assert main(["check", "-c", str(config)]) == 78
+    assert "queue.url: needs aiokafka: pip install 'cacheupdater[kafka]'" in capsys.readouterr().err
 
 
 def test_missing_configuration_says_how_to_name_one(tmp_path):

@@ -607,3 +607,77 @@ def test_report_hides_passwords_in_lines_and_messages(tmp_path):
     assert len(caught.value.problems) == 4
     assert canary not in str(caught.value)
     assert canary not in f"{caught.value!r}"
+
+
+FLOW = "load: {source: main, sql: SELECT %s FROM products WHERE %s}"
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        FLOW % ("id::text AS id, name", "id IN :id"),
+        FLOW % ("id", "a::int[] = b AND id IN :id"),
+        "load:\n      source: main\n      sql: SELECT id, name::text AS a: b FROM products WHERE id IN :id",
+    ],
+)
+def test_sql_without_quotes_is_told_to_have_some(tmp_path, load):
+    good = 'load: {source: main, sql: "SELECT id, name FROM products WHERE id IN :id", rows: one}'
+    assert good in GOOD
+    found = problems_of(tmp_path, GOOD.replace(good, load))
+    hint = 'SQL with ::, commas or brackets needs quotes around it: sql: "SELECT …"'
+    assert found
+    assert all(problem.endswith(hint) for problem in found)
+
+
+@pytest.mark.parametrize("sql", ['"SELECT 1::text"', "'SELECT 1::text'", "SELECT 1::text"])
+def test_sql_that_yaml_reads_as_it_stands_is_told_what_is_wrong_with_it(tmp_path, sql):
+    file = GOOD.replace(
+        'load: {source: main, sql: "SELECT id, name FROM products WHERE id IN :id", rows: one}',
+        f"load:\n      source: main\n      sql: {sql}",
+    )
+    [problem] = problems_of(tmp_path, file)
+    assert "binds no capture, so it would load the same rows for every batch; add WHERE … IN :id" in problem
+    assert ("needs quotes" in problem) == (sql[0] not in "'\"")
+
+
+FIXED = GOOD.replace("defaults: {ttl: 5m}", "defaults: {ttl: 5m, refresh: {every: 2s}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        (GOOD, []),
+        (FIXED, []),
+        (
+            FIXED.replace("version: 1", "version: 1\nstate: /tmp/learned"),
+            ["2:1: state: has no effect: it is for policy: price, and every namespace has a fixed interval"],
+        ),
+        (GOOD.replace("version: 1", "version: 1\nstate: /tmp/learned"), []),
+        (
+            GOOD.replace("budget: 500/s", "budget: 500/s, freshness_target: 99%"),
+            [
+                "7:61: sources.main.freshness_target: has no effect: it is for policy: price, and every namespace of the source has a fixed interval"
+            ],
+        ),
+        (GOOD.replace("budget: 50/m", "budget: 50/m, freshness_target: 99%"), []),
+        *(
+            (
+                GOOD.replace("rows: one", f"{name}: at"),
+                [
+                    f"13:80: namespaces.product.load.{name}: has no effect: it tells policy: price what has changed, and here the interval is fixed"
+                ],
+            )
+            for name in ("updated_at", "version_column")
+        ),
+        (GOOD.replace("rows: one", "updated_at: at").replace("{every: 2s}", "{worth: 2}"), []),
+        (
+            GOOD.replace("  api:", "  spare: {budget: 1/s, freshness_target: 99%}\n  api:"),
+            ["8:3: sources.spare: has no effect: no namespace loads from it"],
+        ),
+    ],
+)
+def test_setting_that_does_nothing_is_a_warning_at_its_line(tmp_path, text, warnings):
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    found = load_config(file, {}).warnings
+    assert [str(warning).removeprefix(f"{file}:") for warning in found] == warnings

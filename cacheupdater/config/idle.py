@@ -1,0 +1,49 @@
+"""Settings that are right and do nothing, because of what other settings say: warnings with their line.
+
+`load` asks once a configuration has no mistakes. A setting here is one whose author expects something of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cacheupdater.config.document import Document
+    from cacheupdater.config.settings import NamespaceConfig, SourceConfig
+
+_FIXED = "is for policy: price, and every namespace {}has a fixed interval"
+_STAMPS = {"version": "version_column", "age": "updated_at"}
+
+
+def warn_of_idle(
+    document: Document,
+    sources: Mapping[str, SourceConfig],
+    namespaces: Mapping[str, NamespaceConfig],
+) -> None:
+    """Notes each of them."""
+    for name, source in sources.items():
+        _warn_of_source(document, source, [each for each in namespaces.values() if each.load.source == name])
+    for name, one in namespaces.items():
+        if one.policy == "fixed" and one.load.stamp:
+            document.warn(
+                ("namespaces", name, "load", _STAMPS[one.load.stamp.kind]),
+                "has no effect: it tells policy: price what has changed, and here the interval is fixed",
+            )
+    if ("state",) in document.values and not _priced(namespaces.values()):
+        document.warn(("state",), f"has no effect: it {_FIXED.format('')}")
+
+
+def _warn_of_source(document: Document, source: SourceConfig, mine: Sequence[NamespaceConfig]) -> None:
+    if not mine:
+        document.warn(("sources", source.name), "has no effect: no namespace loads from it")
+    elif source.freshness_target is not None and not _priced(mine):
+        document.warn(
+            ("sources", source.name, "freshness_target"),
+            f"has no effect: it {_FIXED.format('of the source ')}",
+        )
+
+
+def _priced(namespaces: Iterable[NamespaceConfig]) -> bool:
+    return any(each.policy == "price" for each in namespaces)

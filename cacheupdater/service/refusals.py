@@ -1,0 +1,72 @@
+"""What `run` would refuse although the file is well formed: told to `check` before, each with the line it belongs to.
+
+`check` hands `refusals` to `load_config`, which asks it for a configuration without other mistakes. The parts are built
+as `run` builds them and thrown away: nothing is contacted, and of Python loaders only the files are looked at.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from cacheupdater.config.settings import KafkaQueueConfig, PythonLoad
+from cacheupdater.errors import Misconfigured
+from cacheupdater.service.importable import import_problem
+from cacheupdater.service.parts import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cacheupdater.config.problems import Path
+    from cacheupdater.config.settings import Config, NamespaceConfig, QueueConfig
+
+
+def refusals(config: Config) -> Iterator[tuple[Path, str]]:
+    """The way to a setting, and why it cannot be run on this machine."""
+    parts = Parts(config, AsyncExitStack())  # nothing is open yet that would have to be closed
+    problem = _queue_problem(config.queue)
+    if problem:
+        yield ("queue", "url"), problem
+    try:
+        parts.writer()
+    except Misconfigured as e:
+        yield ("cache", "url"), str(e)
+    broken: set[str] = set()
+    for source in config.sources.values():
+        try:
+            if source.url:
+                parts.database(source)
+        except Misconfigured as e:
+            broken.add(source.name)
+            yield ("sources", source.name, "url"), str(e)
+    for namespace in config.namespaces.values():
+        if isinstance(namespace.load, PythonLoad) or namespace.load.source not in broken:
+            yield from _of_loader(parts, namespace)
+
+
+def _queue_problem(queue: QueueConfig) -> str:
+    if not isinstance(queue, KafkaQueueConfig):
+        return ""
+    if find_spec("aiokafka") is None:
+        return "needs aiokafka: pip install 'cacheupdater[kafka]'"
+    from cacheupdater_client import broker  # noqa: PLC0415  reads the files of a topic's URL
+
+    try:
+        broker.connection(queue.address)
+    except (OSError, ValueError) as e:
+        return f"a file that it names cannot be used: {e}"
+    return ""
+
+
+def _of_loader(parts: Parts, namespace: NamespaceConfig) -> Iterator[tuple[Path, str]]:
+    load, path = namespace.load, ("namespaces", namespace.name, "load")
+    if isinstance(load, PythonLoad):
+        problem = import_problem(load.python)
+        if problem:
+            yield (*path, "python"), problem
+        return
+    try:
+        parts.loader(namespace)
+    except Misconfigured as e:
+        yield path, str(e)
