@@ -47,10 +47,9 @@ def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
     if connecting:
         known = code.startswith(_LOGIN)
     else:
-        parsed = _PARSER.fullmatch(code) and _said(
-            error, "position"
-        )  # only the parser points into the statement
-        known = bool(parsed) or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
+        # only the parser points into the statement
+        parsed = _PARSER.fullmatch(code) is not None and _said(error, "position") != ""
+        known = parsed or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
     return text if known else ""
 
 
