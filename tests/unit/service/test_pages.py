@@ -50,7 +50,7 @@ def test_the_owner_is_heard_and_a_silent_worker_is_passed_over():
 
 
 def test_where_none_owns_the_key_any_can_name_who_does():
-    assert of_the_owner([b"", body("one", ours=False), body("two", ours=False)])["name"] == "one"
+    assert of_the_owner({0: body("one", ours=False), 1: body("two", ours=False)})["name"] == "one"
 
 
 def test_workers_that_are_all_silent_are_an_error():
