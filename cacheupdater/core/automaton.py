@@ -50,7 +50,7 @@ class Event(Enum):
 class Action(Enum):
     """What is done about it."""
 
-    ACCEPT = "a new head, not before gap after the last start"
+    ACCEPT = "a new head, not before its gap is over"
     MERGE = "merged into the due head"
     BLOCK = "a tail waits"
     COVER = "covered by the tail"
@@ -104,7 +104,7 @@ TABLE = MappingProxyType(
 _WORDS = (
     "- *Head*: the refresh of a key that is due or runs. *Tail*: the one that waits behind it.",
     "- *Hold*: so long after a head's start touches are declined: `refresh.every` with a fixed interval, the gap with `price`.",
-    "- *Gap*: 100 ms, the least time between two starts.",
+    "- *Gap*: 100 ms, the least time from the last start to a start for a read, and from the last start for a change to one for a change.",
     "- *Tokens taken*: the budget has paid, and the head runs. *Evicted*: given up 3 s after its start.",
 )
 

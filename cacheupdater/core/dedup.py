@@ -76,12 +76,11 @@ class Dedup:
         if unit is None:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
+            claim = self._spaced(Claim(kind, URGENCY[kind], origin, now), unit, key)
             self._vacate(unit, key)
             self._ends.put((key,), unit.ended, now)
-            spaced = unit.began + self._limits.gap
-            if spaced <= now:
+            if claim.not_before <= now:
                 return None
-            claim = Claim(kind, URGENCY[kind], origin, now, not_before=spaced)
             self._seat(unit.namespace, [key], claim, now)
         elif action is Action.MERGE:
             claim = unit.claim.covering(kind)
@@ -164,6 +163,7 @@ class Dedup:
         unit.phase = Phase.RUNNING
         unit.began = now
         unit.hold_until = now + hold
+        unit.announced = [keys for claim, keys in unit.parts if claim.kind is Kind.CHANGE]
         self._running[unit] = None
         self.running_keys += len(unit.keys)
         if hold > 0.0:
@@ -190,13 +190,23 @@ class Dedup:
         tail = self.tails.pop(key)
         tail.origin.open -= 1  # _seat opens it again
         unit.gone += 1
-        claim = Claim(tail.kind, URGENCY[tail.kind], tail.origin, tail.since, unit.began + self._limits.gap)
-        self._seat(unit.namespace, [key], claim, now)
+        claim = Claim(tail.kind, URGENCY[tail.kind], tail.origin, tail.since)
+        self._seat(unit.namespace, [key], self._spaced(claim, unit, key), now)
+
+    def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:
+        """Not before a gap after the unit's start; a change waits only for a start that a change had caused."""
+        spaced = max(claim.not_before, unit.began + self._limits.gap)
+        if any(key in keys for keys in unit.announced):
+            return claim._replace(not_before=spaced)
+        return (
+            claim
+            if claim.kind is Kind.CHANGE
+            else claim._replace(not_before=spaced, earliest=claim.not_before)
+        )
 
     def again(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
         """These heads did not write: what they stood for is due again, together with what waited behind them."""
-        spaced = max(claim.not_before, unit.began + self._limits.gap)
-        claim = claim._replace(not_before=spaced, judged=claim.judged or unit.judged)
+        claim = self._spaced(claim, unit, keys[0])._replace(judged=claim.judged or unit.judged)
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
         unit.gone += len(keys)
@@ -282,7 +292,7 @@ class Dedup:
 
     def _over(self, unit: Unit) -> None:
         unit.phase = Phase.OVER
-        unit.keys = []
+        unit.keys, unit.announced = [], ()
         unit.gone = 0
         if unit.late:
             unit.late = False

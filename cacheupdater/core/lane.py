@@ -34,9 +34,9 @@ class Lane:
 
     __slots__ = (
         "claims",
+        "last_partial",
         "namespace",
         "need",
-        "next_partial",
         "patient",
         "queues",
         "ready",
@@ -52,7 +52,7 @@ class Lane:
         self.patient = 0  # those of them in the last one
         self.waiting = 0  # those and the delayed ones
         self.claims = 0  # those of them that are a claim on the budget
-        self.next_partial = 0.0
+        self.last_partial = -inf  # when its last unit was started
         self.rests = inf  # until when nothing of it may start, whatever the budget
         self.start: float | None = None  # its place in the line of its source, once it stands there
         self.need = 0  # keys that its turn is worth waiting for

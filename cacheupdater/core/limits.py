@@ -13,7 +13,7 @@ class Limits:
     """The defaults are those of the design's section 7."""
 
     gap: float = 0.1
-    """Seconds: least time between two starts for one key, whatever the hints."""
+    """Seconds from a key's last start to a start for a read, and from its last start for a change to one for a change."""
 
     head_timeout: float = 3.0
     """Seconds after which a running head is evicted; above a statement's 1.2 s and two Redis calls of 0.5 s."""
@@ -21,11 +21,9 @@ class Limits:
     unit_keys: int = 200
     """Keys per unit: 500 gains no speed over 200, and a unit is what one failure can hold up."""
 
-    gather: float = 0.005
-    """Seconds between two partial units of one namespace, so that many small packs share a statement."""
-
-    gather_touches: float = 0.02
-    """The same where nobody waits: neither a miss nor a change is due."""
+    gather: float = 0.02
+    """Seconds between two partial units of one namespace where nobody waits, neither a miss nor a change, so that many
+    small packs share a statement."""
 
     pace: float = 0.1
     """Seconds of a rate that a short bucket saves up before it starts a unit: ten statements a second at most."""

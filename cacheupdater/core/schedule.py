@@ -184,10 +184,9 @@ class Schedule:
         """Until when nothing of this lane may start, whatever its source can pay."""
         limits, quota = self._limits, lane.namespace.quota
         want = min(limits.unit_keys, lane.ready)
-        gathered = (
-            lane.next_partial if lane.urgent else lane.next_partial + limits.gather_touches - limits.gather
-        )
-        if want < limits.unit_keys and now < gathered:
+        # where somebody waits, a free connection does not: company comes while all of them are busy
+        gathered = lane.last_partial + limits.gather
+        if not lane.urgent and want < limits.unit_keys and now < gathered:
             return gathered
         if quota is not None:
             enough = min(want, quota.share(limits.pace))
@@ -258,7 +257,7 @@ class Schedule:
         for claim, keys in parts:
             self._count(lane, claim, -len(keys))
             lane.count_ready(claim, -len(keys))
-        lane.next_partial = now + self._limits.gather
+        lane.last_partial = now
         unit.paid = len(unit.keys) * lane.namespace.cost.per_row
         lane.namespace.source.free -= 1
         lane.namespace.source.bucket.take(unit.paid)

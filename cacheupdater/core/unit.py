@@ -34,6 +34,8 @@ class Claim(NamedTuple):
     origin: Origin
     since: float  # arrival of the oldest hint: bounds how long it may wait
     not_before: float = 0.0
+    # from when a change that joins may start, if that is earlier: a start that no change has caused holds up no change
+    earliest: float | None = None
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
 
@@ -41,7 +43,10 @@ class Claim(NamedTuple):
         """This claim with one more hint in it."""
         if kind <= self.kind and URGENCY[kind] >= self.urgency:
             return self
-        return self._replace(kind=max(kind, self.kind), urgency=min(URGENCY[kind], self.urgency))
+        stronger = self._replace(kind=max(kind, self.kind), urgency=min(URGENCY[kind], self.urgency))
+        if kind is not Kind.CHANGE or self.earliest is None:
+            return stronger
+        return stronger._replace(not_before=self.earliest, earliest=None)
 
     def refused(self, until: float) -> Claim:
         """As urgent as a change, for there was one; but nobody announced it here, so it is still what it was."""
@@ -70,6 +75,7 @@ class Unit:
     """1 to 200 keys of one namespace."""
 
     __slots__ = (
+        "announced",
         "began",
         "captures",
         "claim",
@@ -98,6 +104,7 @@ class Unit:
         self.gone = 0  # keys listed here whose seat is another unit by now
         self.parts: Sequence[tuple[Claim, list[bytes]]] = ()
         self.captures: Sequence[Captures] = ()  # parallel to keys, while it runs
+        self.announced: Sequence[list[bytes]] = ()  # its keys that were started for a change, part by part
         self.began = self.hold_until = self.ended = 0.0
 
     def live(self, seats: dict[bytes, Unit]) -> list[bytes]:

@@ -362,9 +362,19 @@ def test_q1_sees_touches_less_than_a_hold_apart(seen):
     assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
 
 
-def test_q1_sees_starts_less_than_a_gap_apart_whatever_was_asked(seen):
+def test_q1_sees_starts_for_misses_less_than_a_gap_apart(seen):
+    refresh(seen, 1.0)
+    hint(seen, 1.01, MISS)
+    refresh(seen, 1.0 + GAP / 2)
+    assert invariants.q1_budget_hold_and_gap(seen, PLAN)
+
+
+def test_q1_lets_a_change_follow_a_read_at_once_and_not_another_change(seen):
     refresh(seen, 1.0)
     hint(seen, 1.01, CHANGE)
+    refresh(seen, 1.0 + GAP / 4)
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+    hint(seen, 1.0 + GAP / 3, CHANGE)
     refresh(seen, 1.0 + GAP / 2)
     assert invariants.q1_budget_hold_and_gap(seen, PLAN)
 

@@ -41,8 +41,15 @@ class Wanted:
     urgency: int
     offset: int  # of the oldest hint in it
     since: float
-    not_before: float = 0.0
+    waits: float = 0.0  # for a floor to pass, or a back-off
+    spaced: float = -inf  # a gap after the last start
+    spaced_change: float = -inf  # a gap after the last start for a change
     siblings: frozenset[bytes] | None = None  # the unit that failed with it
+
+    @property
+    def not_before(self) -> float:
+        """ "starts for a change at least gap after the last such, others at least gap after any" """
+        return max(self.waits, self.spaced_change if self.kind is Kind.CHANGE else self.spaced)
 
     def cover(self, kind: Kind) -> None:
         self.kind = max(self.kind, kind)
@@ -52,8 +59,8 @@ class Wanted:
         self.urgency = min(self.urgency, MOST_URGENT_FIRST.index(kind))
 
 
-def wanted(kind: Kind, offset: int, now: float, not_before: float = 0.0) -> Wanted:
-    return Wanted(kind, MOST_URGENT_FIRST.index(kind), offset, now, not_before)
+def wanted(kind: Kind, offset: int, now: float) -> Wanted:
+    return Wanted(kind, MOST_URGENT_FIRST.index(kind), offset, now)
 
 
 @dataclass(slots=True)
@@ -79,6 +86,7 @@ class Key:
     ticket: object = None  # of the running head
     seated: bool = False  # a head has begun and is not forgotten: began means something
     began: float = -inf
+    announced: float = -inf  # the last start for a change
     kept: float = -inf  # the last end that kept its seat
     faults: int = 0
     absent_until: float = -inf
@@ -145,8 +153,9 @@ class Model:
         self.quarantine.pop(name, None)  # "the next hint after quarantine_for tries again"
         if key.namespace is None:
             return "unknown"
-        spaced = key.began + self.limits.gap if key.seated else 0.0
-        key.head = wanted(kind, offset, now, spaced)  # "a new head, not before gap after the last start"
+        key.head = wanted(kind, offset, now)
+        if key.seated:  # "a new head, not before gap after the last start"
+            self._space(key)
         key.seated = False
         return "accept"
 
@@ -168,6 +177,8 @@ class Model:
                 require(siblings.issuperset(names), name, "runs with keys that did not fail with it")
             # "Hold, head timeout and spacing count from there"
             key.ticket, key.seated, key.began = ticket, True, now
+            if key.head.kind is Kind.CHANGE:
+                key.announced = now
 
     def overdue(self, now: float) -> list[bytes]:
         """ "a stuck head is evicted head_timeout after it began to run" """
@@ -200,7 +211,7 @@ class Model:
         key.ticket, key.head = None, None
         if key.tail:  # "Head ends: Block -> the tail becomes head"
             key.head, key.tail = key.tail, None
-            key.head.not_before = key.began + self.limits.gap
+            self._space(key)
             key.seated = False
             return
         key.kept = now
@@ -212,20 +223,26 @@ class Model:
         """ "its hints, attempts and delay pass to the tail, else the key is due again" """
         if key.tail:
             key.head.cover(key.tail.kind)
-        key.head.not_before = max(not_before, key.began + self.limits.gap)
+        key.head.waits = not_before
+        self._space(key)
         key.ticket, key.tail, key.seated = None, None, False
+
+    def _space(self, key: Key) -> None:
+        """ "a refresh that a mere read caused does not hold up a change" """
+        key.head.spaced = key.began + self.limits.gap
+        key.head.spaced_change = key.announced + self.limits.gap
 
     def set_back(self, name: bytes) -> None:
         """Not its own error: "refusal, timeout, connection and breaker do not count"."""
         self._again(self.keys[name], inf)  # "with back-off": how long is drawn by lot, `delay` takes it over
 
-    def delay(self, name: bytes, not_before: float, now: float) -> None:
-        """ "with back-off of at most 2 s and jitter" """
-        key, limits = self.keys[name], self.limits
-        spaced = key.began + limits.gap
+    def delay(self, name: bytes, waits: float, now: float) -> None:
+        """ "with back-off of at most 2 s and jitter"; what the head's spacing adds the model knows by itself"""
+        limits, head = self.limits, self.keys[name].head
+        spaced = head.spaced_change if head.kind is Kind.CHANGE else head.spaced
         least, most = now + limits.backoff / 2, now + limits.backoff_max
-        require(max(least, spaced) <= not_before <= max(most, spaced), name, "backs off until", not_before)
-        key.head.not_before = not_before
+        require(least <= waits <= max(most, spaced), name, "backs off until", waits)
+        head.waits = waits
 
     def at_fault(self, name: bytes, now: float) -> bool:
         """ "After max_attempts errors of its own the key is quarantined" """
@@ -288,7 +305,7 @@ class Model:
     @staticmethod
     def _forget(key: Key) -> None:
         key.head = key.tail = key.ticket = None
-        key.seated, key.faults = False, 0
+        key.seated, key.faults, key.announced = False, 0, -inf
 
     # --- time and what can be seen ----------------------------------------------------------------------
 

@@ -89,6 +89,7 @@ class Play:
         self.given_up: dict[bytes, list[float]] = {name: [] for name in self.names}
         self.removed: dict[bytes, list[float]] = {name: [] for name in self.names}
         self.last_start: dict[bytes, float] = {}
+        self.last_change: dict[bytes, float] = {}
         self.excused: set[bytes] = set()  # failed, dropped or handed over since their last start
         self.rows: dict[Bucket, list[tuple[float, int]]] = {}
 
@@ -267,6 +268,7 @@ class Play:
         self.engine.leave()  # this source lives on
         self.excused.update(self.names)
         self.last_start.clear()
+        self.last_change.clear()
         self.running, self.asked, self.log = [], [], []
         self.model = self.model.handed_over(done)
         self.engine = self._engine(done)
@@ -320,10 +322,13 @@ class Play:
                 self.rows.setdefault(bucket, []).append((self.now, len(names)))
 
     def _check_spacing(self, name: bytes, kind: Kind, hold: float) -> None:
-        """Q1: touches at least hold apart, starts at least gap."""
+        """Q1: touches at least hold apart, starts for a change at least gap, others at least gap after any."""
         last = self.last_start.get(name, -inf)
+        changed = self.last_change.get(name, -inf) if kind is Kind.CHANGE else last
         self.last_start[name] = self.now
-        require(self.now - last >= GAP - 1e-9, name, "starts", self.now - last, "after its last start")
+        if kind is Kind.CHANGE:
+            self.last_change[name] = self.now
+        require(self.now - changed >= GAP - 1e-9, name, "starts", self.now - changed, "after its last start")
         if kind is Kind.TOUCH and name not in self.excused:
             require(
                 self.now - last >= hold - 1e-9,
@@ -360,15 +365,18 @@ class Play:
                 )
             self.model.dropped(name, dropped.reason)
             self.given_up[name].append(self.now)
-            if dropped.claim.not_before > self.now:
-                # it waited for its gap; a dropped key leaves memory, and with it the time of its last start
+            if dropped.claim.not_before > self.now or dropped.claim.kind is Kind.CHANGE:
+                # it waited for its gap, or need not; a dropped key leaves memory, and with it the time of its last start
                 self.last_start.pop(name, None)
+                self.last_change.pop(name, None)
             self.excused.add(name)
 
     def _take_delay(self, name: bytes) -> None:
         unit = self.engine._dedup.seats.get(name)
         require(unit is not None and unit.phase is Phase.DUE, name, "should be due again")
-        self.model.delay(name, unit.claim.not_before, self.now)
+        claim = unit.claim
+        waits = claim.not_before if claim.earliest is None else claim.earliest
+        self.model.delay(name, waits, self.now)
 
     # --- the end ----------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ REFUSAL = Answer(Result.FAILED, why="NOPERM No permissions to access a key")
 
 def limits(**changed: float) -> Limits:
     """As in production, but without the few milliseconds that gather small packs into one statement."""
-    return Limits(**{"gather": 0.0, "gather_touches": 0.0, **changed})
+    return Limits(**{"gather": 0.0, **changed})
 
 
 def plenty() -> Bucket:

@@ -12,7 +12,7 @@ from math import inf
 
 from cacheupdater.core.answers import ENDING
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
-from cacheupdater_client.wire import CHANGE, TOUCH
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH
 from simulated.database import superseded_at
 from simulated.served import BLINK, Served
 
@@ -269,25 +269,40 @@ def overspent(flights, rate, started):
 
 
 def _spaced(seen, plan):
-    violations = []
-    asks = defaultdict(list)  # when an owner heard of misses and changes of a key
-    for intake in seen.intakes:
-        if intake.hint.kind != TOUCH:
-            for key in intake.hint.keys:
-                asks[intake.owner, key].append(intake.at)
+    violations, heard = [], _heard(seen)
     for (owner, key), flights in _starts(seen).items():
-        for first, second in pairwise(flights):
+        befores = [-inf, *(flight.began for flight in flights)]
+        for before, (first, second) in zip(befores, pairwise(flights), strict=False):
             in_time = first.ended < first.began + plan.limits.head_timeout
             if not (in_time and first.answers.get(key) in ENDING):
                 continue  # failure and eviction are excepted
-            asked = any(first.began <= at <= second.began for at in asks[owner, key])
-            least = plan.limits.gap if asked else max(plan.hold(key), plan.limits.gap)
+            least = _least(plan, key, heard[owner, key], (before, first.began, second.began))
             if second.began < first.began + least - BLINK:
                 violations.append(
                     f"Q1: {owner} refreshed {key!r} at {first.began:.4f} and {second.began:.4f}, less than"
                     f" {least} apart"
                 )
     return violations
+
+
+def _heard(seen):
+    """When each owner heard of misses and of changes of each key."""
+    heard = defaultdict(lambda: {MISS: [], CHANGE: []})
+    for intake in seen.intakes:
+        if intake.hint.kind != TOUCH:
+            for key in intake.hint.keys:
+                heard[intake.owner, key][intake.hint.kind].append(intake.at)
+    return heard
+
+
+def _least(plan, key, heard, starts):
+    """The least time between the last two of these starts: for a change only after a start for a change."""
+    before, first, second = starts
+    if any(first - BLINK <= at <= second for at in heard[CHANGE]):
+        for_a_change = any(before < at < first - BLINK for at in heard[CHANGE])
+        return plan.limits.gap if for_a_change else 0.0
+    missed = any(first - BLINK <= at <= second for at in heard[MISS])
+    return plan.limits.gap if missed else max(plan.hold(key), plan.limits.gap)
 
 
 # --- M1 and I1, which look inside -----------------------------------------------------------------------

@@ -78,15 +78,13 @@ def test_change_while_the_head_runs_is_loaded_again_after_it():
     assert story.starts(0.4) == [[A]]
 
 
-def test_change_within_the_hold_is_loaded_but_not_before_the_gap():
+def test_change_within_the_hold_is_loaded_at_once():
     story = Story()
     story.touch(A, at=0.0)
     story.refresh(0.0, took=0.01)
     story.change(A, at=0.05)
 
-    work = story.step(0.05)
-    assert (work.units, work.wake) == ([], 0.1)
-    assert story.starts(0.1) == [[A]]
+    assert story.starts(0.05) == [[A]]
 
 
 # --- a miss ----------------------------------------------------------------------------------------------
@@ -364,3 +362,75 @@ def test_keys_of_nobody_cost_neither_budget_nor_quota():
 
     assert [unit.keys for unit in story.step(2.0).units] == [[A]]
     assert bucket.rows(2.0) == quota.rows(2.0) == 9
+
+
+# --- spacing of changes -----------------------------------------------------------------------------------
+
+
+def test_a_start_that_a_read_has_caused_holds_up_no_change():
+    story = Story(namespace(every=0.0))
+    story.touch(A, at=1.0)
+    story.refresh(1.0, took=0.001)
+    story.change(A, at=1.005)
+    assert story.refresh(1.005) == [A]
+
+
+def test_two_starts_for_changes_are_a_gap_apart_whatever_was_read_between():
+    story = Story(namespace(every=0.0))
+    story.change(A, at=1.0)
+    assert story.refresh(1.0) == [A]
+    story.change(A, at=1.01)
+    assert story.refresh(1.01) == []
+    assert story.step(1.02).wake == pytest.approx(1.1)
+    assert story.refresh(1.1) == [A]
+
+
+def test_a_change_behind_a_head_that_a_read_has_caused_runs_when_the_head_ends():
+    story = Story()
+    story.touch(A, at=1.0)
+    unit = story.start(1.0)
+    story.change(A, at=1.002)
+    story.end(unit, 1.004)
+    assert story.refresh(1.004) == [A]
+
+
+def test_a_change_behind_a_head_for_a_change_waits_for_its_gap():
+    story = Story()
+    story.change(A, at=1.0)
+    unit = story.start(1.0)
+    story.change(A, at=1.002)
+    story.end(unit, 1.004)
+    assert story.refresh(1.004) == []
+    assert story.refresh(1.1) == [A]
+
+
+@pytest.mark.parametrize("told_first", [True, False])
+def test_a_read_s_load_that_an_invalidation_has_overtaken_does_not_hold_up_the_change(told_first):
+    story = Story()
+    story.touch(A, at=1.0)
+    unit = story.start(1.0)
+    if told_first:
+        story.change(A, at=1.002)
+    story.end(unit, 1.003, Result.REFUSED, wait=0.0)
+    if not told_first:
+        story.change(A, at=1.004)
+    assert story.refresh(1.004) == [A]
+
+
+def test_a_read_that_waits_for_its_gap_goes_along_with_a_change():
+    story = Story(namespace(every=0.0))
+    story.touch(A, at=1.0)
+    story.refresh(1.0)
+    story.touch(A, at=1.01)
+    assert story.refresh(1.01) == []
+    story.change(A, at=1.02)
+    assert story.refresh(1.02) == [A]
+
+
+def test_keys_of_one_unit_are_spaced_each_by_what_it_was_started_for():
+    story = Story(namespace(every=0.0))
+    story.change(A, at=1.0)
+    story.touch(B, at=1.0)
+    assert story.refresh(1.0) == [A, B]
+    story.change(A, B, at=1.01)
+    assert story.refresh(1.01) == [B]

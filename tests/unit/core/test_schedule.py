@@ -180,7 +180,7 @@ def test_no_window_sees_more_rows_than_rate_times_time_plus_burst():
 
 
 def test_small_packs_share_a_statement():
-    story = Story(gather=0.005, gather_touches=0.02)
+    story = Story(gather=0.02)
     story.touch(b"p:1", at=1.0)
     assert story.starts(1.0) == [[b"p:1"]]
     story.touch(b"p:2", at=1.001)
@@ -191,19 +191,24 @@ def test_small_packs_share_a_statement():
     assert story.starts(work.wake) == [[b"p:2", b"p:3"]]
 
 
-def test_miss_does_not_wait_as_long_as_touches_do():
-    story = Story(gather=0.005, gather_touches=0.02)
+@pytest.mark.parametrize("kind", ["miss", "change"])
+def test_a_key_that_somebody_waits_for_lingers_only_while_all_connections_are_busy(kind):
+    story = Story(namespace(source=Source("db", plenty(), concurrency=2)), gather=0.02)
     story.touch(b"p:1", at=1.0)
-    story.step(1.0)
+    first = story.start(1.0)
     story.touch(b"p:2", at=1.001)
-    story.miss(b"p:3", at=1.002)
+    getattr(story, kind)(b"p:3", at=1.002)
+    assert story.starts(1.002) == [[b"p:3", b"p:2"]]
 
-    assert story.step(1.002).wake == pytest.approx(1.005)
-    assert story.starts(1.0051) == [[b"p:3", b"p:2"]]
+    getattr(story, kind)(b"p:4", at=1.003)
+    getattr(story, kind)(b"p:5", at=1.004)
+    assert story.starts(1.004) == []
+    story.end(first, 1.005)
+    assert story.starts(1.005) == [[b"p:4", b"p:5"]]
 
 
 def test_full_unit_waits_for_nobody():
-    story = Story(gather=0.005, gather_touches=0.02, unit_keys=2)
+    story = Story(gather=0.02, unit_keys=2)
     story.touch(b"p:1", at=1.0)
     story.step(1.0)
     story.touch(*keys(2, 10), at=1.001)
@@ -290,8 +295,7 @@ def test_stepping_exactly_when_told_always_gets_on(start):
         shared = source(rate, burst, concurrency=rng.choice((1, 3)), now=start)
         story = Story(
             *(namespace(name, source=shared, quota=Bucket(rate / 3, burst, now=start)) for name in "ab"),
-            gather=0.005,
-            gather_touches=0.02,
+            gather=0.02,
             unit_keys=10,
             backlog_age=1e6,
         )
