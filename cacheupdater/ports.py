@@ -100,6 +100,13 @@ class Entry(NamedTuple):
     ttl_ms: int
 
 
+class Found(NamedTuple):
+    """What a reader of a key finds just now."""
+
+    here: bool
+    age: float | None  # seconds since the load that wrote it began, by its floor; None without one
+
+
 class Writer(Protocol):
     """Redis behind the fence: nothing older ever replaces something newer."""
 
@@ -121,6 +128,10 @@ class Writer(Protocol):
         One answer per key, in order: written (it is gone), failed (Redis refuses this key), unavailable (its server
         cannot do it now). Raises Unavailable where nothing is known of any: some may be gone, ask for all again.
         """
+        ...
+
+    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
+        """What readers of these keys find, in order; None where Redis does not say. Changes nothing."""
         ...
 
     async def close(self) -> None: ...

@@ -81,6 +81,11 @@ class StreamListener:
         self._files: list[tuple[Path, int]] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
+    @property
+    def peers(self) -> int:
+        """Connected now."""
+        return len(self._peers)
+
     async def start(self, addresses: Sequence[str]) -> None:
         """Listen on all of them, or on none and raise Misconfigured."""
         try:

@@ -51,22 +51,48 @@ def freshness(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _page(address: str) -> str:
-    return "\n".join(_lines(_sources(address)))
+    from cacheupdater.errors import Misconfigured
 
-
-def _sources(address: str) -> Sequence[Figures]:
-    """What the updater says of its sources."""
-    from cacheupdater.errors import Misconfigured, Unavailable
-
-    found = asked(address, "/freshness").get("sources")
-    if not isinstance(found, list):
-        raise Unavailable(f"{address} answers, but not as an updater: is it the right address?")
-    if not found:
+    said = _asked(address)
+    first, sources = list(_first(said)), _many(said, "sources")
+    if not sources:
+        if first:
+            print("\n".join(first))
         raise Misconfigured(
             "every namespace is refreshed at a fixed interval, so there is no price to show;"
             " leave out `every`, or write `refresh: {policy: price}`"
         )
-    return found
+    return "\n".join([*first, *_lines(sources)])
+
+
+def _asked(address: str) -> Figures:
+    """What the updater says."""
+    from cacheupdater.errors import Unavailable
+
+    said = asked(address, "/freshness")
+    try:
+        for each in ("sources", "warnings", "read_ages"):
+            _many(said, each)
+        said["sources"]
+    except (KeyError, TypeError) as e:
+        raise Unavailable(f"{address} answers, but not as an updater: is it the right address?") from e
+    return said
+
+
+def _first(said: Figures) -> Iterable[str]:
+    """What is wrong, and how old values are when they are read. An updater of another version may say neither."""
+    for each in _many(said, "warnings"):
+        about = f"{each['event']} {each['subject']}".rstrip()
+        worker = f" (worker {each['worker']})" if "worker" in each else ""
+        yield f"WARNING  {about}{worker} for {number(_float(each, 'seconds'))} s: {each['text']}"
+    if ages := _many(said, "read_ages"):
+        yield from table(("AGE WHEN READ", "MEDIAN", "95 % BELOW", "LOOKS IN A MINUTE"), map(_age, ages))
+        yield ""
+
+
+def _age(one: Figures) -> Sequence[str]:
+    median, most = (f"{_float(one, name):.3g} s" for name in ("median", "p95"))
+    return str(one["name"]), median, most, str(one["looks"])
 
 
 def _lines(sources: Sequence[Figures]) -> Iterable[str]:
@@ -121,6 +147,7 @@ def _float(one: Figures, name: str) -> float:
 
 
 def _many(one: Figures, name: str) -> Sequence[Figures]:
-    found = one[name]
-    assert isinstance(found, list)
+    found = one.get(name, [])
+    if not isinstance(found, list):
+        raise TypeError(name)
     return found

@@ -112,6 +112,7 @@ class _Parts:
             admin_token=checks.token_of(self._document, top.admin) if top.admin else None,
             state=top.state,
             fleet=top.fleet,
+            log_keys=top.log_keys,
             sources=sources,
             namespaces=namespaces,
             warnings=tuple(self._document.warnings),

@@ -34,6 +34,7 @@ Count: TypeAlias = Annotated[int, BeforeValidator(units.whole), Field(ge=1)]
 WrongType: TypeAlias = Literal["refuse", "replace"]
 Rows: TypeAlias = Literal["one", "many"]
 Policy: TypeAlias = Literal["price", "fixed"]
+LogKeys: TypeAlias = Literal["full", "hash", "off"]
 
 
 def _url(value: object) -> Url:
@@ -237,6 +238,8 @@ class TopSection(Section):
     admin: AdminSection | None = None
     state: StateFile | None = None
     fleet: Text | None = None
+    log_keys: LogKeys = "hash"
+    """How logs and pages name a key. hash: keys are data, and a digest tells which lines speak of one key."""
 
 
 BUILT_IN = DefaultsSection.model_construct(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.addresses import Address, TcpAddress, UnixAddress
-    from cacheupdater.config.models import Policy, Rows, WrongType
+    from cacheupdater.config.models import LogKeys, Policy, Rows, WrongType
     from cacheupdater.config.problems import Problem
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
@@ -123,6 +123,7 @@ class Config:
     admin: TcpAddress | UnixAddress | None  # the latter only of a worker, whose parent collects its pages
     admin_token: str | None = field(repr=False)  # whoever has it may ask about keys
     state: str | None  # the file of what was learned
+    log_keys: LogKeys  # how logs and pages name a key
     fleet: str | None  # updaters of one name share the rates of their sources
     sources: Mapping[str, SourceConfig]
     namespaces: Mapping[str, NamespaceConfig]

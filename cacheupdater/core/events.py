@@ -27,6 +27,9 @@ OurEvent: TypeAlias = Literal[
     "fleet_down",
     "state_not_saved",
     "worker_down",
+    "no_client",
+    "nobodys",
+    "elsewhere",
 ]
 
 Event: TypeAlias = QueueEvent | OurEvent
@@ -48,4 +51,7 @@ EVENTS: Mapping[str, str] = {
     "fleet_down": "no exchange with the fleet; without one nothing of this source is loaded",
     "state_not_saved": "the file of what was learned cannot be written",
     "worker_down": "this worker has ended and is started again",
+    "no_client": "no client has been connected for 30 s",
+    "nobodys": "more than a hundredth of the hints of a minute are of no namespace",
+    "elsewhere": "most keys that readers find are not in our Redis: another server or database",
 }

@@ -21,7 +21,12 @@ Metric = Literal[
     "load_seconds",  # histogram by namespace
     "write_seconds",  # histogram by namespace
     "unit_keys",  # histogram by namespace: keys per unit
-    "age_seconds",  # histogram by namespace: from a hint's arrival to its written value
+    "hint_to_write_seconds",  # histogram by namespace: from a hint's arrival to its written value
+    "read_age_seconds",  # histogram by namespace: the age of a value when it is read, of a few
+    "source_up",  # gauge by source: 1, or 0 while its loads fail
+    "source_silence_seconds",  # gauge by source: since its last success
+    "nobodys_share",  # gauge: of the hints of a minute
+    "elsewhere_share",  # gauge: of the keys that readers found, those that are not in our Redis
     "price",  # gauge by source: stale reads that a row must prevent
     "budget_used",  # gauge by source: share of the budget
     "learned",  # gauge by source: keys that the policy knows

@@ -12,20 +12,32 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater_client import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
 
     from cacheupdater.core.engine import Engine
     from cacheupdater.ports import Message, Observer
 
+    Hear: TypeAlias = Callable[[Kind, Sequence[bytes], Sequence[int]], None]
+
 _KINDS = (Kind.TOUCH, Kind.MISS, Kind.CHANGE)
 
 
-def take_in(engine: Engine, messages: Sequence[Message], now: float, *, observer: Observer) -> None:
-    """Tell the engine of these messages, in their order."""
-    engine.on_hints(_decoded(engine, messages, observer), now)
+def take_in(
+    engine: Engine,
+    messages: Sequence[Message],
+    now: float,
+    *,
+    observer: Observer,
+    hear: Hear | None = None,
+) -> None:
+    """Tell the engine of these messages, in their order. `hear` is told of each pack."""
+    engine.on_hints(_decoded(engine, messages, observer, hear), now)
 
 
-def _decoded(engine: Engine, messages: Sequence[Message], observer: Observer) -> Iterator[Hints]:
+def _decoded(
+    engine: Engine, messages: Sequence[Message], observer: Observer, hear: Hear | None
+) -> Iterator[Hints]:
     """One at a time: keys that were just decoded are still in the processor's cache when the engine looks them up."""
     for message in messages:
         try:
@@ -34,4 +46,7 @@ def _decoded(engine: Engine, messages: Sequence[Message], observer: Observer) ->
             observer.count("intake_rejected", 1, reason=e.reason)
             engine.skip(message.offset)
         else:
-            yield Hints(message.offset, _KINDS[pack.kind], pack.keys, pack.counts)
+            kind = _KINDS[pack.kind]
+            if hear is not None:
+                hear(kind, pack.keys, pack.counts)
+            yield Hints(message.offset, kind, pack.keys, pack.counts)

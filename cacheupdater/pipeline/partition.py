@@ -24,6 +24,7 @@ from cacheupdater.pipeline.load import Seen, load
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.telling import Telling
 from cacheupdater.pipeline.unremoved import Unremoved
+from cacheupdater.pipeline.vitals import Vitals
 from cacheupdater.pipeline.write import matched, prepare, write
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.engine import Engine
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.removals import Invalidation
+    from cacheupdater.pipeline.naming import LogKeys
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
@@ -57,6 +59,18 @@ class Surroundings:
     random: Callable[[], float]
     notices: Notices
     recent: Recent = field(default_factory=Recent)
+    log_keys: LogKeys = "hash"
+
+    @cached_property
+    def vitals(self) -> Vitals:
+        """Signs that are seen over all partitions."""
+        return Vitals(
+            self.keyspace,
+            observer=self.observer,
+            notices=self.notices,
+            random=self.random,
+            log_keys=self.log_keys,
+        )
 
     @cached_property
     def keyspace(self) -> Keyspace[Namespace]:
@@ -81,6 +95,7 @@ class Partition:
         self._partition = gained.partition
         self._around = around
         self._stir_all = stir_all
+        self._hear = around.vitals.looking.hear
         self._committer = Committer(around.queue, gained, engine.cursor)
         self._stirred = asyncio.Event()
         self._stepped = asyncio.Event()
@@ -134,7 +149,7 @@ class Partition:
             self._telling.read()
             if not messages:
                 return
-            take_in(self.engine, messages, clock(), observer=self._around.observer)
+            take_in(self.engine, messages, clock(), observer=self._around.observer, hear=self._hear)
             self.stir()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
@@ -215,7 +230,7 @@ class Partition:
         token = await recipe.writer.token(keys)
         self.engine.on_statement(unit, clock())
         values = await load(recipe, captures, namespace=name, observer=around.observer, seen=seen)
-        self._telling.loaded(unit)
+        self._telling.loaded(unit, clock())
         found = matched(captures, values)
         absent = [key for key, value in zip(keys, found, strict=True) if value is None]
         kept = self.engine.braked(unit, absent, clock())

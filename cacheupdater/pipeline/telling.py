@@ -7,10 +7,12 @@ fault, Redis.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import FINISHING, Result
 from cacheupdater.errors import Faulty
+from cacheupdater.pipeline.naming import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.partition import Surroundings
     from cacheupdater.ports import Observer
 
+log = logging.getLogger(__name__)
+
 # levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
 _OURS: tuple[Metric, ...] = ("pending", "tracked", "quarantined")
 _REFUSED = frozenset({Result.FAILED, Result.WRONG_TYPE})
@@ -36,6 +40,7 @@ class Telling:
     def __init__(self, around: Surroundings, label: str) -> None:
         self._around = around
         self._label = label
+        self._quarantined: set[bytes] = set()  # those that were named
 
     @property
     def _notices(self) -> Notices:
@@ -87,8 +92,9 @@ class Telling:
         text = f"{len(unit.keys)} keys were not refreshed: {type(error).__name__}"
         self._notices.trouble("unexpected", name, text, keys=len(unit.keys), error=error)
 
-    def loaded(self, unit: Unit) -> None:
+    def loaded(self, unit: Unit, now: float) -> None:
         """Its source has answered."""
+        self._around.vitals.loaded(unit.namespace.source.name, now)
         self._notices.over("load_failed", unit.namespace.source.name)
         self._notices.over("load_refused", unit.namespace.name)
 
@@ -110,6 +116,7 @@ class Telling:
             self._around.unremoved.served(name, [key for key, each in done if each.result in FINISHING])
         bad = [each for each in answers if each.result in _REFUSED]
         if bad:
+            self._name_refused(unit, answers)
             why = bad[0].why or bad[0].result.value
             text = f"{len(bad)} of {len(answers)} values cannot be written: {why}"
             notices.trouble("write_failed", name, text, keys=len(bad))
@@ -123,6 +130,14 @@ class Telling:
             notices.trouble("write_delayed", name, text, keys=len(shut))
         else:
             notices.over("write_delayed", name)
+
+    def _name_refused(self, unit: Unit, answers: Sequence[Answer]) -> None:
+        how = self._around.log_keys
+        if how == "off" or not log.isEnabledFor(logging.DEBUG):
+            return
+        for key, answer in zip(unit.keys, answers, strict=False):  # an eviction has emptied the unit
+            if answer.result in _REFUSED:
+                log.debug("%s: %s", answer.result.value, named(key, how))
 
     # --- removing ---------------------------------------------------------------------------------------
 
@@ -156,10 +171,13 @@ class Telling:
         """What the core has counted since the last time, and how full it is."""
         observer = self._observer
         self._around.unremoved.tick(now)
-        for (metric, label, reason), amount in engine.tally.drain().items():
+        totals = engine.tally.drain()
+        self._around.vitals.counted(totals)
+        for (metric, label, reason), amount in totals.items():
             observer.count(metric, amount, label=label, reason=reason)
+        self._name_quarantined(engine)
         for name, seconds in engine.take_ages():
-            observer.measure("age_seconds", seconds, label=name)
+            observer.measure("hint_to_write_seconds", seconds, label=name)
         levels: tuple[tuple[Metric, int], ...] = (
             ("pending", engine.pending),
             ("tracked", engine.tracked),
@@ -169,6 +187,15 @@ class Telling:
         )
         for metric, level in levels:
             observer.level(metric, level, label=self._label)
+
+    def _name_quarantined(self, engine: Engine) -> None:
+        """For whoever asked for it: at debug, and as the configuration lets keys be named."""
+        if self._around.log_keys == "off" or not log.isEnabledFor(logging.DEBUG):
+            return
+        now = set(engine.quarantine.keys)
+        for key in now - self._quarantined:
+            log.debug("quarantined for repeated errors of its own: %s", named(key, self._around.log_keys))
+        self._quarantined = now
 
     def left(self, engine: Engine, now: float) -> None:
         """The partition is another's from now on."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.pricing import Pricing
+    from cacheupdater.pipeline.vitals import Vitals
     from cacheupdater.ports import Gained, Writer
     from cacheupdater.service.doors import Door
 
@@ -66,6 +67,7 @@ class Service:
         self._pricing: Pricing | None = None
         self._reload_due = False  # asked for before there was anything to change
         self._cache_answers = False
+        self._vitals: Vitals | None = None
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
@@ -79,7 +81,13 @@ class Service:
             door = door_for(self._config, keyspace.prefixes, observer=self._observer, notices=notices)
             stack.push_async_callback(door.queue.close)
             around = Surroundings(
-                door.queue, recipes, parts.writer(), self._observer, random=random.random, notices=notices
+                door.queue,
+                recipes,
+                parts.writer(),
+                self._observer,
+                random=random.random,
+                notices=notices,
+                log_keys=self._config.log_keys,
             )
             pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
             if self._reload_due:
@@ -89,11 +97,12 @@ class Service:
                 _maker(keyspace, around, pricing),
                 owns=lambda partitions: pricing.own(partitions, of=door.partitions),
             )
+            self._vitals = around.vitals
             explainer = Explainer(door, around, pricing, partitions=supervisor.partitions)
             await self._answer(stack, lambda: self._conditions(door, stop), explainer)
             if await _unless(stop, door.find()):
                 await parts.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
-                await self._work(door, supervisor, around.writer, ready=ready, stop=stop)
+                await self._work(door, supervisor, around, ready=ready, stop=stop)
         return 0
 
     def reload(self) -> None:
@@ -135,7 +144,7 @@ class Service:
         self,
         door: Door,
         supervisor: Supervisor,
-        writer: Writer,
+        around: Surroundings,
         *,
         ready: Callable[[str], None],
         stop: asyncio.Event,
@@ -146,9 +155,13 @@ class Service:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervisor.run())
-                beside = [
-                    group.create_task(each) for each in (self._probe(writer), self._watch(), pricing.run())
-                ]
+                works = (
+                    self._probe(around.writer),
+                    self._watch(door, around.vitals),
+                    around.vitals.looking.run(around.writer),
+                    pricing.run(),
+                )
+                beside = [group.create_task(each) for each in works]
                 try:
                     where = await _unless(stop, door.open())
                     if where is not None:
@@ -178,10 +191,13 @@ class Service:
                 self._notices.trouble("redis_down", "", f"Redis does not answer: {e}")
             await asyncio.sleep(PROBE_EVERY)
 
-    async def _watch(self) -> None:
+    async def _watch(self, door: Door, vitals: Vitals) -> None:
         """Troubles that have kept quiet are over, and those that stand are a metric."""
+        clock = asyncio.get_running_loop().time
+        sources = dict.fromkeys(self._config.sources, clock())
         while True:
             await asyncio.sleep(WATCH_EVERY)
+            vitals.tick(clock(), sources=sources, clients=door.clients if door.open_now else None)
             self._notices.tick()
             standing = Counter[str](each.event for each in self._notices.standing())
             for event in EVENTS:
@@ -189,7 +205,13 @@ class Service:
 
     async def _freshness(self) -> dict[str, object]:
         report = plain(await self._pricing.freshness.report() if self._pricing else ())
-        return {**report, "warnings": self._notices.plain()}
+        now, vitals = asyncio.get_running_loop().time(), self._vitals
+        return {
+            **report,
+            "warnings": self._notices.plain(),
+            "lately": vitals.plain(now) if vitals else {},
+            "read_ages": vitals.read_ages(now) if vitals else [],
+        }
 
     def _conditions(self, door: Door, stop: asyncio.Event) -> dict[str, bool]:
         return {

@@ -48,6 +48,11 @@ class Door(Protocol):
         """Whether hints can come in."""
         ...
 
+    @property
+    def clients(self) -> int | None:
+        """How many send hints here right now; None where nobody can know."""
+        ...
+
     async def find(self) -> int:
         """Waits until the queue is there; its partitions."""
         ...
@@ -88,6 +93,11 @@ class MemoryDoor:
         self._mailboxes = [str(each) for each in listen if isinstance(each, MemoryAddress)]
         self._streams = StreamListener(self.queue, hello, observer=observer)
         self._boxes = [MemoryListener(self.queue.put, hello, observer=observer) for _ in self._mailboxes]
+
+    @property
+    def clients(self) -> int | None:
+        """Of this machine; a mailbox has none that could be counted."""
+        return None if self._boxes else self._streams.peers
 
     async def find(self) -> int:
         return self.partitions
@@ -144,6 +154,11 @@ class KafkaDoor:
     @property
     def open_now(self) -> bool:
         return self.queue.joined
+
+    @property
+    def clients(self) -> int | None:
+        """They send to the topic."""
+        return None
 
     async def find(self) -> int:
         await self.queue.start()

@@ -83,11 +83,14 @@ def merged_freshness(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, obje
     """The sources of all workers that answer, named by worker, and what they warn of."""
     said = {number: json.loads(body) for number, body in _sound(answers)}
     return {
-        "sources": [
-            {**source, "name": f"{source['name']} ({number})"}
-            for number, page in said.items()
-            for source in page["sources"]
-        ],
+        **{
+            part: [
+                {**each, "name": f"{each['name']} ({number})"}
+                for number, page in said.items()
+                for each in page[part]
+            ]
+            for part in ("sources", "read_ages")
+        },
         "warnings": [
             {**each, "worker": number} for number, page in said.items() for each in page["warnings"]
         ],

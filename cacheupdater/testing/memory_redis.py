@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
+from cacheupdater.ports import Found
 from cacheupdater_client import fence
 from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, Outcome, Refused
 
@@ -206,6 +207,13 @@ class MemoryWriter:
     async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
         self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms)
         return [answers.WRITTEN] * len(keys)
+
+    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
+        return [self._found(key) for key in keys]
+
+    def _found(self, key: bytes) -> Found:
+        here, floor = self.server.get(key) is not None, self.server.floor(key)
+        return Found(here, (self.server.token() - floor) / 1e9 if here and floor is not None else None)
 
     async def close(self) -> None:
         """Nothing to end."""

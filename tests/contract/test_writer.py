@@ -265,3 +265,21 @@ async def test_tokens_rise(writer):
     tokens = [await writer.token() for _ in range(5)]
     assert tokens == sorted(tokens)
     assert all(len(str(token)) == 19 and token % 1000 == 0 for token in tokens)
+
+
+# --- what readers find ----------------------------------------------------------------------------------
+
+
+async def test_a_look_tells_whether_a_value_is_there_and_how_old_it_is(cache, writer):
+    token = await writer.token([b"p:1", b"p:2"])
+    await writer.write(token, [Entry(b"p:1", b"one", HOUR_MS), Entry(b"p:2", None, HOUR_MS)])
+    await cache.set(b"p:3", b"the application's own")
+    await asyncio.sleep(0.01)
+    ours, absent, own, nothing = await writer.look([b"p:1", b"p:2", b"p:3", b"p:4"])
+    assert ours.here
+    assert 0.01 <= ours.age < 30.0
+    assert [(each.here, each.age) for each in (absent, own, nothing)] == [
+        (False, None),
+        (True, None),
+        (False, None),
+    ]

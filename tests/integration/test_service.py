@@ -253,7 +253,7 @@ async def test_the_asyncio_client_tells_the_same_story(updater, plain, session_r
 
 def test_the_pages_of_an_operator_answer(updater, application):
     application.hgetall("user:2")
-    eventually(lambda: updater.metric("age_seconds_count", namespace="user"))
+    eventually(lambda: updater.metric("hint_to_write_seconds_count", namespace="user"))
 
     assert updater.page("/livez")[0] == 200
     status, conditions = updater.page("/readyz")

@@ -126,8 +126,25 @@ DECLARED: dict[Metric, Declared] = {
     "load_seconds": Declared("histogram", "Time of one load.", "namespace", buckets=_IO_SECONDS),
     "write_seconds": Declared("histogram", "Time of one fenced write.", "namespace", buckets=_IO_SECONDS),
     "unit_keys": Declared("histogram", "Keys that were loaded together.", "namespace", buckets=_UNIT_KEYS),
-    "age_seconds": Declared(
+    "hint_to_write_seconds": Declared(
         "histogram", "From a hint's arrival to its written value.", "namespace", buckets=_AGE_SECONDS
+    ),
+    "read_age_seconds": Declared(
+        "histogram",
+        "Age of a value when it is read, by its floor; of at most 20 reads a second, drawn from all of them.",
+        "namespace",
+        buckets=_AGE_SECONDS,
+    ),
+    "source_up": Declared("gauge", "1, or 0 while its loads fail.", "source"),
+    "source_silence_seconds": Declared(
+        "gauge",
+        "Since the last load that succeeded, or the start; it also grows while nobody asks.",
+        "source",
+    ),
+    "nobodys_share": Declared("gauge", "Share of the last minute's hints that are of no namespace."),
+    "elsewhere_share": Declared(
+        "gauge",
+        "Share of the keys that readers have just found that are not in our Redis, of those looked at.",
     ),
     "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
     "budget_used": Declared("gauge", "Share of the budget that is spent, lately.", "source"),

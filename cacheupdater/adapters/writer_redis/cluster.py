@@ -9,11 +9,12 @@ all nodes at once. A node in trouble costs its own keys a try, and no others: th
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from redis import exceptions as redis_errors
 
+from cacheupdater.adapters.writer_redis import looks
 from cacheupdater.adapters.writer_redis.replies import TOO_BIG, answer_of, is_trouble, text_of
 from cacheupdater.adapters.writer_redis.sessions import TOKENS_MAX, one_call
 from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
@@ -25,7 +26,7 @@ from cacheupdater_client import fence
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 
-    from cacheupdater.ports import Entry
+    from cacheupdater.ports import Entry, Found
 
 T = TypeVar("T")
 
@@ -145,6 +146,23 @@ class ClusterWriter:
             again = await _together([self._invalidate_at(*each, said) for each in places.items()])
             left = [key for some in again for key in some]
         return [said[key] for key in keys]
+
+    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
+        """What readers of these keys find just now; of a node in trouble, nothing is known."""
+        self._check_open()
+        view = await self._slots.view(keys)
+        places: dict[Member, list[int]] = {}
+        for at, home in enumerate(map(view.home, keys)):
+            if home is not None:
+                places.setdefault(home, []).append(at)
+        said: list[Found | None] = [None] * len(keys)
+        for home, some in places.items():
+            with suppress(Unavailable):
+                async with self._reaching(home):
+                    _, replies = await home.ask(looks.commands([keys[at] for at in some]))
+                for at, found in zip(some, looks.read(replies), strict=True):
+                    said[at] = found
+        return said
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later ones are unavailable."""

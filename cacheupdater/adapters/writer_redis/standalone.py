@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redis import exceptions as redis_errors
 
+from cacheupdater.adapters.writer_redis import looks
 from cacheupdater.adapters.writer_redis.replies import (
     TOO_BIG,
     answer_of,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cacheupdater.core.answers import Answer
-    from cacheupdater.ports import Entry
+    from cacheupdater.ports import Entry, Found
 
 WINDOW = 4  # chunks sent before their answers are read: at most 4 MiB on the way
 
@@ -103,6 +104,13 @@ class RedisWriter:
             await self._leave_a_former_primary()
         calls = _Calls(fence.INVALIDATE, list(fence.key_chunks(keys)), call, None)
         return [removal_of(each) for each in await self._run(calls)]
+
+    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
+        """What readers of these keys find just now."""
+        async with one_call():
+            await self._leave_a_former_primary()
+            _, replies = await self._node.ask(looks.commands(keys))
+        return looks.read(replies)
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later ones are unavailable."""

@@ -82,12 +82,12 @@ def test_a_source_has_its_own_levels_and_an_unknown_one_is_other(observer):
 
 
 def test_measure_falls_into_the_declared_buckets(observer):
-    observer.measure("age_seconds", 0.3, label="product")
-    observer.measure("age_seconds", 3601, label="product")
-    assert value(observer, "age_seconds_bucket", namespace="product", le="0.25") == 0
-    assert value(observer, "age_seconds_bucket", namespace="product", le="0.5") == 1
-    assert value(observer, "age_seconds_bucket", namespace="product", le="3600.0") == 1
-    assert value(observer, "age_seconds_count", namespace="product") == 2
+    observer.measure("hint_to_write_seconds", 0.3, label="product")
+    observer.measure("hint_to_write_seconds", 3601, label="product")
+    assert value(observer, "hint_to_write_seconds_bucket", namespace="product", le="0.25") == 0
+    assert value(observer, "hint_to_write_seconds_bucket", namespace="product", le="0.5") == 1
+    assert value(observer, "hint_to_write_seconds_bucket", namespace="product", le="3600.0") == 1
+    assert value(observer, "hint_to_write_seconds_count", namespace="product") == 2
 
 
 def test_counters_without_namespace_are_shown_before_anything_happened(observer):

@@ -115,6 +115,41 @@ def test_database_time_and_a_target_are_shown_as_such(updater, ask):
     assert "main    300ms/s  98%   0.951  99%     -              -          -" in out
 
 
+WARNINGS = [
+    {
+        "event": "elsewhere",
+        "subject": "",
+        "text": "19 of 20 keys are not in our Redis",
+        "seconds": 61.2,
+        "times": 61,
+    },
+    {"event": "load_failed", "subject": "main", "text": "no answer", "seconds": 2.0, "times": 3, "worker": 1},
+]
+AGES = [{"name": "product", "looks": 300, "median": 1.234, "p95": 7.5}]
+
+
+def test_what_is_wrong_is_said_first_and_then_how_old_values_are_when_they_are_read(updater, ask):
+    updater.body = json.dumps({"sources": [SOURCE], "warnings": WARNINGS, "read_ages": AGES})
+    code, out, _ = ask(f"127.0.0.1:{updater.port}")
+    assert code == 0
+    assert out.startswith(
+        "WARNING  elsewhere for 61.2 s: 19 of 20 keys are not in our Redis\n"
+        "WARNING  load_failed main (worker 1) for 2 s: no answer\n"
+        "AGE WHEN READ  MEDIAN  95 % BELOW  LOOKS IN A MINUTE\n"
+        "product        1.23 s  7.5 s       300\n"
+        "\n"
+        "SOURCE "
+    )
+
+
+def test_without_a_price_what_is_wrong_is_said_all_the_same(updater, ask):
+    updater.body = json.dumps({"sources": [], "warnings": WARNINGS, "read_ages": AGES})
+    code, out, err = ask(f"127.0.0.1:{updater.port}")
+    assert code == 78
+    assert "WARNING  elsewhere" in out
+    assert "fixed interval" in err
+
+
 def test_watch_shows_it_again_until_ctrl_c(updater, ask, monkeypatch):
     naps = []
 

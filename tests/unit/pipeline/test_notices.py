@@ -16,7 +16,7 @@ def clock():
 
 @pytest.fixture
 def notices(clock, caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="cacheupdater")  # whatever the command line set in this process
     return Notices(lambda: clock[0])
 
 

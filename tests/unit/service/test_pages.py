@@ -8,7 +8,13 @@ from cacheupdater.errors import Unavailable
 from cacheupdater.service.pages import merged_freshness, merged_metrics, merged_warnings, of_the_owner
 
 METRICS = b'# HELP a Some.\n# TYPE a gauge\na{source="main"} 1.0\n'
-FRESHNESS = json.dumps({"sources": [{"name": "main"}], "warnings": [{"event": "redis_down", "subject": ""}]})
+FRESHNESS = json.dumps(
+    {
+        "sources": [{"name": "main"}],
+        "warnings": [{"event": "redis_down", "subject": ""}],
+        "read_ages": [{"name": "product"}],
+    }
+)
 
 
 def test_a_worker_that_answers_an_error_is_left_out_of_the_metrics():
@@ -24,11 +30,18 @@ def test_a_worker_that_answers_an_error_is_left_out_of_the_metrics():
 def test_a_worker_that_answers_an_error_is_left_out_of_the_freshness():
     page = merged_freshness({0: (500, b"Internal Server Error\n"), 1: (200, FRESHNESS.encode()), 2: (0, b"")})
     assert page["sources"] == [{"name": "main (1)"}]
+    assert page["read_ages"] == [{"name": "product (1)"}]
     assert page["warnings"] == [{"event": "redis_down", "subject": "", "worker": 1}]
 
 
 def test_warnings_are_those_of_each_worker_that_says_some_ready_or_not():
-    said = json.dumps({"ready": False, "warnings": [{"event": "redis_down", "subject": ""}]}).encode()
+    said = json.dumps(
+        {
+            "ready": False,
+            "warnings": [{"event": "redis_down", "subject": ""}],
+            "read_ages": [{"name": "product"}],
+        }
+    ).encode()
     old = json.dumps({"ready": True}).encode()
     assert merged_warnings({0: said, 1: b"", 2: old, 3: b"no json"}) == [
         {"event": "redis_down", "subject": "", "worker": 0}

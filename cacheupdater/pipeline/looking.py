@@ -1,0 +1,165 @@
+"""Looks at a few keys that readers have just found: is it in our Redis, and how old is it by its floor?
+
+`Vitals` makes one per process. Intake shows it every pack, and the reads in them are counted off: every so many reads,
+the key of one is looked at. So a key that is read ten times as often is looked at ten times as often, and what comes out
+is the age of a value when it is read. The cost is stated: at most `LOOKS_A_SECOND` keys a second and one per pack, each with
+a TYPE and a GET, and some microseconds per pack. Nothing is written, and nothing waits for it.
+
+The look comes some hundredths of a second after the read, and a refresh may have come between: then the figure is of the
+newer value. Hints that waited on a queue are late by as much as they waited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.hints import Kind
+from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.pipeline.naming import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.pipeline.naming import LogKeys
+    from cacheupdater.ports import Observer, Writer
+
+log = logging.getLogger(__name__)
+
+LOOKS_A_SECOND = (
+    20  # keys; a hundredth of what one namespace may well read, and enough for a median within a minute
+)
+WINDOW_S = 60.0  # of what is told about where keys are
+WINDOW = 1_200  # looks: LOOKS_A_SECOND for WINDOW_S
+EXAMPLES = 3  # keys of nobody that are remembered
+
+
+class Elsewhere(NamedTuple):
+    """Of the keys that readers found lately."""
+
+    absent: int  # not in our Redis
+    looked: int
+
+    @property
+    def share(self) -> float:
+        return self.absent / self.looked if self.looked else 0.0
+
+
+class Look(NamedTuple):
+    """At one key of a namespace."""
+
+    when: float
+    name: str
+    here: bool
+    age: float | None
+
+
+class Looking:
+    """One process's."""
+
+    def __init__(
+        self,
+        keyspace: Keyspace[Namespace],
+        *,
+        observer: Observer,
+        random: Callable[[], float],
+        log_keys: LogKeys,
+    ) -> None:
+        self.nobodys: deque[bytes] = deque(maxlen=EXAMPLES)
+        """Keys of no namespace, the last ones that came by."""
+        self._keyspace = keyspace
+        self._observer = observer
+        self._random = random
+        self._log_keys = log_keys
+        self._step = 1.0  # reads from one look to the next
+        self._left = 1.0  # until the next
+        self._reads = 0  # since the last tick
+        self._may = LOOKS_A_SECOND  # looks until the next tick
+        self._due: list[tuple[Kind, bytes]] = []
+        self._stirred = asyncio.Event()
+        self._looks: deque[Look] = deque(maxlen=WINDOW)
+
+    def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
+        """A pack has come. Called for each, so it does little."""
+        reads = sum(counts) if counts else len(keys)
+        self._reads += reads
+        if reads < self._left or not self._may:
+            self._left = max(0.0, self._left - reads)
+            return
+        self._left = self._step
+        self._may -= 1
+        self._due.append((kind, self._drawn(keys, counts, self._random() * reads)))
+        self._stirred.set()
+
+    def tick(self) -> None:
+        """Once a second: as many looks as may be, evenly over as many reads as there were."""
+        self._step = max(1.0, self._reads / LOOKS_A_SECOND)
+        self._left = min(self._left, self._step)
+        self._reads, self._may = 0, LOOKS_A_SECOND
+
+    def elsewhere(self, now: float) -> Elsewhere:
+        """In the last minute."""
+        self._expire(now)
+        return Elsewhere(sum(not each.here for each in self._looks), len(self._looks))
+
+    def ages(self, now: float) -> dict[str, Sequence[float]]:
+        """Of the values that readers found in the last minute, by namespace, the youngest first."""
+        self._expire(now)
+        found: defaultdict[str, list[float]] = defaultdict(list)
+        for each in self._looks:
+            if each.age is not None:
+                found[each.name].append(each.age)
+        return {name: sorted(ages) for name, ages in sorted(found.items())}
+
+    def _expire(self, now: float) -> None:
+        while self._looks and self._looks[0].when < now - WINDOW_S:
+            self._looks.popleft()
+
+    async def run(self, writer: Writer) -> None:
+        """Until cancelled. A Redis in trouble is others' to tell."""
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            due, self._due = self._due, []
+            found: defaultdict[str, list[bytes]] = defaultdict(list)
+            for kind, key in due:
+                namespace = self._keyspace.resolve(key)
+                if namespace is None or namespace.pattern.parse(key) is None:
+                    self._say_nobodys(key)
+                elif kind is Kind.TOUCH:
+                    found[namespace.name].append(key)
+            for name, keys in found.items():
+                await self._look(writer, name, keys)
+
+    def _say_nobodys(self, key: bytes) -> None:
+        if key not in self.nobodys:
+            self.nobodys.append(key)
+            if self._log_keys != "off":
+                log.debug("no namespace takes the key %s", named(key, self._log_keys))
+
+    async def _look(self, writer: Writer, name: str, keys: Sequence[bytes]) -> None:
+        try:
+            found = await writer.look(keys)
+        except CacheUpdaterError:
+            return
+        now = asyncio.get_running_loop().time()
+        for each in found:
+            if each is None:
+                continue
+            self._looks.append(Look(now, name, each.here, each.age))
+            if each.age is not None:
+                self._observer.measure("read_age_seconds", each.age, label=name)
+
+    @staticmethod
+    def _drawn(keys: Sequence[bytes], counts: Sequence[int], at: float) -> bytes:
+        """The key of the read at this place."""
+        for key, count in zip(keys, counts or repeat(1), strict=False):
+            at -= count
+            if at < 0:
+                return key
+        return keys[-1]

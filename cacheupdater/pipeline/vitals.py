@@ -1,0 +1,150 @@
+"""What shows that an updater works for nobody, though nothing fails: the signs that no single stage could see.
+
+The partitions of a process share one `Vitals`, which their `Surroundings` hold; the service calls `tick` once a second. It
+says that no client is connected, that hints are of no namespace, that what readers find is not in our Redis; and of each
+source whether it is up, and for how long it has not succeeded. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cacheupdater.pipeline.looking import WINDOW_S, Looking
+from cacheupdater.pipeline.naming import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.pipeline.naming import LogKeys
+    from cacheupdater.pipeline.notices import Notices
+    from cacheupdater.ports import Observer
+
+ALONE_S = 30.0  # seconds without a client: longer than a restart of the application takes
+NOBODYS_MOST = 0.01  # of the hints; some keys of nobody are usual where a pattern's prefix is shared
+HINTS_LEAST = 100  # within the minute, before a share of them is worth a line
+ELSEWHERE_MOST = 0.5  # of what readers found: a ttl that ends between a read and our look explains a few
+LOOKS_LEAST = 20  # before that share is worth a line
+
+
+class Vitals:
+    """One process's."""
+
+    def __init__(
+        self,
+        keyspace: Keyspace[Namespace],
+        *,
+        observer: Observer,
+        notices: Notices,
+        random: Callable[[], float],
+        log_keys: LogKeys = "hash",
+    ) -> None:
+        self.looking = Looking(keyspace, observer=observer, random=random, log_keys=log_keys)
+        self._observer = observer
+        self._notices = notices
+        self._log_keys = log_keys
+        self._heard = self._nobodys = 0  # since the last tick
+        self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
+        self._succeeded: dict[str, float] = {}  # sources, and when
+        self._alone_since: float | None = None
+
+    def counted(self, totals: Mapping[tuple[Metric, str, str], int]) -> None:
+        """What a partition's core has counted since the last time: (metric, label, reason) and how many."""
+        for (metric, _, reason), amount in totals.items():
+            if metric == "hints":
+                self._heard += amount
+            elif metric == "dropped" and reason == "unknown":
+                self._nobodys += amount
+
+    def loaded(self, source: str, now: float) -> None:
+        """It has answered a statement."""
+        self._succeeded[source] = now
+
+    def tick(self, now: float, *, sources: Mapping[str, float], clients: int | None) -> None:
+        """Once a second. `sources` and since when they are known; `clients` that are connected, None where nobody can know."""
+        self.looking.tick()
+        self._tick_sources(now, sources)
+        self._tick_clients(now, clients)
+        self._tick_nobodys(now)
+        self._tick_elsewhere(now)
+
+    def plain(self, now: float) -> dict[str, object]:
+        """Figures, as JSON can say them. Keys as the configuration allows."""
+        elsewhere = self.looking.elsewhere(now)
+        heard, nobodys = self._sums(now)
+        return {
+            "hints": heard,
+            "of_nobody": nobodys,
+            "examples": self._examples(),
+            "looked": elsewhere.looked,
+            "not_in_redis": elsewhere.absent,
+        }
+
+    def read_ages(self, now: float) -> list[dict[str, object]]:
+        """Of the last minute's reads that were looked at, by namespace, in seconds."""
+        return [
+            {"name": name, "looks": len(ages), "median": _at(ages, 0.5), "p95": _at(ages, 0.95)}
+            for name, ages in self.looking.ages(now).items()
+        ]
+
+    # --- signs ------------------------------------------------------------------------------------------
+
+    def _tick_sources(self, now: float, sources: Mapping[str, float]) -> None:
+        down = {each.subject for each in self._notices.standing() if each.event == "load_failed"}
+        for name, since in sources.items():
+            self._observer.level("source_up", float(name not in down), label=name)
+            last = self._succeeded.get(name, since)
+            self._observer.level("source_silence_seconds", now - last, label=name)
+
+    def _tick_clients(self, now: float, clients: int | None) -> None:
+        if clients is None or clients > 0:
+            self._alone_since = None
+            self._notices.over("no_client", "")
+            return
+        if self._alone_since is None:
+            self._alone_since = now
+        if now - self._alone_since >= ALONE_S:
+            text = "no client is connected: does the application send its hints here?"
+            self._notices.trouble("no_client", "", text)
+
+    def _tick_nobodys(self, now: float) -> None:
+        self._minute.append((now, self._heard, self._nobodys))
+        self._heard = self._nobodys = 0
+        heard, nobodys = self._sums(now)
+        share = nobodys / heard if heard else 0.0
+        self._observer.level("nobodys_share", share)
+        if heard < HINTS_LEAST or share < NOBODYS_MOST:
+            self._notices.over("nobodys", "")
+            return
+        text = f"{share:.1%} of {heard} hints in a minute are of no namespace: compare the patterns with the keys"
+        if examples := self._examples():
+            text += f", such as {', '.join(examples)}"
+        self._notices.trouble("nobodys", "", text)
+
+    def _tick_elsewhere(self, now: float) -> None:
+        found = self.looking.elsewhere(now)
+        self._observer.level("elsewhere_share", found.share)
+        if found.looked < LOOKS_LEAST or found.share <= ELSEWHERE_MOST:
+            self._notices.over("elsewhere", "")
+            return
+        text = (
+            f"{found.absent} of {found.looked} keys that readers have just found are not in our Redis:"
+            " do cache.url and the application name the same server and database?"
+        )
+        self._notices.trouble("elsewhere", "", text)
+
+    def _sums(self, now: float) -> tuple[int, int]:
+        while self._minute and self._minute[0][0] < now - WINDOW_S:
+            self._minute.popleft()
+        return sum(heard for _, heard, _ in self._minute), sum(nobodys for *_, nobodys in self._minute)
+
+    def _examples(self) -> list[str]:
+        return [said for key in self.looking.nobodys if (said := named(key, self._log_keys))]
+
+
+def _at(ages: Sequence[float], share: float) -> float:
+    """In seconds; so many of the sorted ages are at most this."""
+    return round(ages[min(len(ages) - 1, int(share * len(ages)))], 3)

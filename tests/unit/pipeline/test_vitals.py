@@ -1,0 +1,177 @@
+"""Signs that an updater works for nobody: each has its line, and its end."""
+
+import asyncio
+import logging
+
+import pytest
+from shell_story import in_virtual_time
+
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.namespace import Namespace
+from cacheupdater.pipeline.looking import LOOKS_A_SECOND
+from cacheupdater.pipeline.naming import named
+from cacheupdater.pipeline.notices import QUIET_S, Notices
+from cacheupdater.pipeline.vitals import ALONE_S, Vitals
+from cacheupdater.ports import Found
+from cacheupdater.testing.recording_observer import RecordingObserver
+
+SOURCE = Source("shop", Bucket(100.0, 100.0, now=0.0), concurrency=1)
+SPACE = Namespace("product", Pattern.compile("product:{id:int}"), SOURCE)
+
+
+class Redis:
+    """What readers find, by key; everything else is elsewhere."""
+
+    def __init__(self, ages):
+        self.ages = ages
+        self.looked = []
+
+    async def look(self, keys):
+        self.looked += keys
+        return [Found(key in self.ages, self.ages.get(key)) for key in keys]
+
+
+class Process:
+    def __init__(self, *, log_keys="full", draws=lambda: 0.5):
+        self.observer = RecordingObserver()
+        self.now = 0.0
+        self.notices = Notices(lambda: self.now)
+        self.vitals = Vitals(
+            Keyspace([(SPACE.pattern, SPACE)]),
+            observer=self.observer,
+            notices=self.notices,
+            random=draws,
+            log_keys=log_keys,
+        )
+
+    def live(self, seconds, *, clients=1, hints=0, nobodys=0):
+        for _ in range(seconds):
+            self.now += 1.0
+            self.vitals.counted({("hints", "touch", ""): hints, ("dropped", "", "unknown"): nobodys})
+            self.vitals.tick(self.now, sources={"shop": 0.0}, clients=clients)
+            self.notices.tick()
+
+    async def look(self, redis, seconds, *, keys, counts=()):
+        """A pack each tenth of a second."""
+        looking = asyncio.ensure_future(self.vitals.looking.run(redis))
+        for second in range(seconds):
+            for _ in range(10):
+                self.vitals.looking.hear(Kind.TOUCH, keys, counts)
+                await asyncio.sleep(0.1)
+            self.now = float(second + 1)
+            self.vitals.tick(asyncio.get_running_loop().time(), sources={}, clients=1)
+        looking.cancel()
+
+    @property
+    def standing(self):
+        return {each.event for each in self.notices.standing()}
+
+
+def test_nobody_connected_for_half_a_minute_is_said_until_somebody_is(caplog):
+    caplog.set_level(logging.INFO, logger="cacheupdater")
+    process = Process()
+    process.live(int(ALONE_S), clients=0)
+    assert process.standing == set()
+    process.live(5, clients=0)
+    assert process.standing == {"no_client"}
+    process.live(int(QUIET_S) + 1, clients=1)
+    assert process.standing == set()
+    assert len(caplog.messages) == 2
+
+
+def test_where_clients_cannot_be_counted_none_is_missed():
+    process = Process()
+    process.live(100, clients=None)
+    assert process.standing == set()
+
+
+@in_virtual_time
+async def test_the_share_of_hints_of_nobody_is_said_with_examples_as_the_configuration_allows():
+    for log_keys, shown in (
+        ("full", "such as lock:7"),
+        ("hash", f"such as {named(b'lock:7', 'hash')}"),
+        ("off", ""),
+    ):
+        process = Process(log_keys=log_keys)
+        await process.look(Redis({}), 1, keys=[b"lock:7"])
+        process.live(2, hints=100, nobodys=25)
+        (told,) = process.notices.standing()
+        assert told.event == "nobodys"
+        assert told.text.startswith("25.0% of 200 hints in a minute are of no namespace")
+        assert shown in told.text
+        assert ("lock:7" in told.text) == (log_keys == "full")
+        assert ("such as" in told.text) == (log_keys != "off")
+        assert process.observer.levels["nobodys_share", ""] == 0.25
+        process.live(61 + int(QUIET_S), hints=100)
+        assert process.standing == set()
+
+
+@in_virtual_time
+async def test_keys_that_readers_find_and_our_redis_does_not_have_are_said():
+    """`cache: …/1` where the application reads /0: all looked well, and readers got nothing new."""
+    process = Process()
+    await process.look(Redis({}), 3, keys=[b"product:%d" % n for n in range(100)])
+    assert process.standing == {"elsewhere"}
+    assert (
+        "30 of 30 keys that readers have just found are not in our Redis"
+        in process.notices.standing()[0].text
+    )
+
+
+@in_virtual_time
+async def test_a_few_that_ended_between_are_no_trouble():
+    process = Process(draws=iter([n / 100 for n in range(1000)]).__next__)
+    here = {b"product:%d" % n: 1.0 for n in range(70)}
+    await process.look(Redis(here), 3, keys=[b"product:%d" % n for n in range(100)])
+    assert process.standing == set()
+
+
+@in_virtual_time
+async def test_ages_are_measured_as_often_as_keys_are_read_and_within_their_cost():
+    """Nine reads of ten are of the value of 8 s."""
+    lots = iter([n * 0.37 % 1.0 for n in range(10_000)])
+    process, redis = Process(draws=lots.__next__), Redis({b"product:1": 8.0, b"product:2": 1.0})
+    await process.look(redis, 60, keys=[b"product:1", b"product:2"], counts=[900, 100])
+    ages = process.observer.measured["read_age_seconds", "product"]
+    assert len(ages) == len(redis.looked) <= 60 * LOOKS_A_SECOND
+    assert len(ages) >= 30 * LOOKS_A_SECOND / 2  # ten packs a second are not more than ten looks
+    assert ages.count(8.0) / len(ages) == pytest.approx(0.9, abs=0.03)
+
+
+@in_virtual_time
+async def test_all_reads_are_looked_at_evenly_where_there_are_many_packs():
+    process, redis = Process(), Redis({b"product:1": 1.0})
+    looking = asyncio.ensure_future(process.vitals.looking.run(redis))
+    for _ in range(10):
+        for _ in range(1000):
+            process.vitals.looking.hear(Kind.TOUCH, [b"product:1"], [])
+            await asyncio.sleep(0.001)
+        process.vitals.looking.tick()
+    looking.cancel()
+    assert len(redis.looked) == pytest.approx(10 * LOOKS_A_SECOND, rel=0.05)
+
+
+def test_a_source_that_fails_is_down_and_its_silence_grows():
+    process = Process()
+    process.vitals.loaded("shop", 0.0)
+    process.live(3)
+    levels = process.observer.levels
+    assert (levels["source_up", "shop"], levels["source_silence_seconds", "shop"]) == (1.0, 3.0)
+    process.notices.trouble("load_failed", "shop", "no answer")
+    process.live(2)
+    assert (levels["source_up", "shop"], levels["source_silence_seconds", "shop"]) == (0.0, 5.0)
+    process.notices.over("load_failed", "shop")
+    process.vitals.loaded("shop", process.now)
+    process.live(1)
+    assert (levels["source_up", "shop"], levels["source_silence_seconds", "shop"]) == (1.0, 1.0)
+
+
+@in_virtual_time
+async def test_keys_of_nobody_are_named_at_debug_and_only_as_allowed(caplog):
+    caplog.set_level(logging.DEBUG, logger="cacheupdater")
+    for log_keys, said in (("full", ["lock:7"]), ("hash", [named(b"lock:7", "hash")]), ("off", [])):
+        caplog.clear()
+        await Process(log_keys=log_keys).look(Redis({}), 2, keys=[b"lock:7"])
+        assert [line.rpartition(" ")[2] for line in caplog.messages if "no namespace takes" in line] == said
