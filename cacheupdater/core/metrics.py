@@ -26,7 +26,7 @@ Metric = Literal[
     "source_up",  # gauge by source: 1, or 0 while its loads fail
     "source_silence_seconds",  # gauge by source: since its last success
     "nobodys_share",  # gauge: of the hints of a minute
-    "elsewhere_share",  # gauge: of the keys that readers found, those that are not in our Redis
+    "elsewhere",  # gauge: 1 where readers read another Redis than ours
     "price",  # gauge by source: stale reads that a row must prevent
     "budget_used",  # gauge by source: share of the budget
     "learned",  # gauge by source: keys that the policy knows

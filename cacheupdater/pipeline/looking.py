@@ -1,4 +1,4 @@
-"""Looks at a few keys that readers have just found: is it in our Redis, and how old is it by its floor?
+"""Looks at a few keys that readers have just found: how old are they, by their floors?
 
 `Vitals` makes one per process. Intake shows it every pack, and the reads in them are counted off: every so many reads,
 the key of one is looked at. So a key that is read ten times as often is looked at ten times as often, and what comes out
@@ -34,29 +34,17 @@ log = logging.getLogger(__name__)
 LOOKS_A_SECOND = (
     20  # keys; a hundredth of what one namespace may well read, and enough for a median within a minute
 )
-WINDOW_S = 60.0  # of what is told about where keys are
+WINDOW_S = 60.0  # of what is told
 WINDOW = 1_200  # looks: LOOKS_A_SECOND for WINDOW_S
 EXAMPLES = 3  # keys of nobody that are remembered
 
 
-class Elsewhere(NamedTuple):
-    """Of the keys that readers found lately."""
-
-    absent: int  # not in our Redis
-    looked: int
-
-    @property
-    def share(self) -> float:
-        return self.absent / self.looked if self.looked else 0.0
-
-
 class Look(NamedTuple):
-    """At one key of a namespace."""
+    """At one value of a namespace."""
 
     when: float
     name: str
-    here: bool
-    age: float | None
+    age: float
 
 
 class Looking:
@@ -102,18 +90,12 @@ class Looking:
         self._left = min(self._left, self._step)
         self._reads, self._may = 0, LOOKS_A_SECOND
 
-    def elsewhere(self, now: float) -> Elsewhere:
-        """In the last minute."""
-        self._expire(now)
-        return Elsewhere(sum(not each.here for each in self._looks), len(self._looks))
-
     def ages(self, now: float) -> dict[str, Sequence[float]]:
         """Of the values that readers found in the last minute, by namespace, the youngest first."""
         self._expire(now)
         found: defaultdict[str, list[float]] = defaultdict(list)
         for each in self._looks:
-            if each.age is not None:
-                found[each.name].append(each.age)
+            found[each.name].append(each.age)
         return {name: sorted(ages) for name, ages in sorted(found.items())}
 
     def _expire(self, now: float) -> None:
@@ -149,10 +131,8 @@ class Looking:
             return
         now = asyncio.get_running_loop().time()
         for each in found:
-            if each is None:
-                continue
-            self._looks.append(Look(now, name, each.here, each.age))
-            if each.age is not None:
+            if each is not None and each.age is not None:
+                self._looks.append(Look(now, name, each.age))
                 self._observer.measure("read_age_seconds", each.age, label=name)
 
     @staticmethod

@@ -95,7 +95,7 @@ class Partition:
         self._partition = gained.partition
         self._around = around
         self._stir_all = stir_all
-        self._hear = around.vitals.looking.hear
+        self._hear = around.vitals.hear
         self._committer = Committer(around.queue, gained, engine.cursor)
         self._stirred = asyncio.Event()
         self._stepped = asyncio.Event()

@@ -7,27 +7,28 @@ source whether it is up, and for how long it has not succeeded. Nothing is decid
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 from cacheupdater.pipeline.looking import WINDOW_S, Looking
 from cacheupdater.pipeline.naming import named
+from cacheupdater.pipeline.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cacheupdater.core.hints import Kind
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.naming import LogKeys
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Observer
+    from cacheupdater.ports import Observer, Writer
 
 ALONE_S = 30.0  # seconds without a client: longer than a restart of the application takes
 NOBODYS_MOST = 0.01  # of the hints; some keys of nobody are usual where a pattern's prefix is shared
 HINTS_LEAST = 100  # within the minute, before a share of them is worth a line
-ELSEWHERE_MOST = 0.5  # of what readers found: a ttl that ends between a read and our look explains a few
-LOOKS_LEAST = 20  # before that share is worth a line
 
 
 class Vitals:
@@ -43,6 +44,7 @@ class Vitals:
         log_keys: LogKeys = "hash",
     ) -> None:
         self.looking = Looking(keyspace, observer=observer, random=random, log_keys=log_keys)
+        self.whereabouts = Whereabouts(keyspace)
         self._observer = observer
         self._notices = notices
         self._log_keys = log_keys
@@ -50,6 +52,17 @@ class Vitals:
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
         self._succeeded: dict[str, float] = {}  # sources, and when
         self._alone_since: float | None = None
+
+    def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
+        """A pack has come."""
+        self.looking.hear(kind, keys, counts)
+        self.whereabouts.hear(kind, keys)
+
+    async def run(self, writer: Writer) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.looking.run(writer))
+            group.create_task(self.whereabouts.run(writer))
 
     def counted(self, totals: Mapping[tuple[Metric, str, str], int]) -> None:
         """What a partition's core has counted since the last time: (metric, label, reason) and how many."""
@@ -73,14 +86,13 @@ class Vitals:
 
     def plain(self, now: float) -> dict[str, object]:
         """Figures, as JSON can say them. Keys as the configuration allows."""
-        elsewhere = self.looking.elsewhere(now)
         heard, nobodys = self._sums(now)
         return {
             "hints": heard,
             "of_nobody": nobodys,
             "examples": self._examples(),
-            "looked": elsewhere.looked,
-            "not_in_redis": elsewhere.absent,
+            "looked": self.whereabouts.looked,
+            "not_in_redis": self.whereabouts.absent,
         }
 
     def read_ages(self, now: float) -> list[dict[str, object]]:
@@ -125,16 +137,17 @@ class Vitals:
         self._notices.trouble("nobodys", "", text)
 
     def _tick_elsewhere(self, now: float) -> None:
-        found = self.looking.elsewhere(now)
-        self._observer.level("elsewhere_share", found.share)
-        if found.looked < LOOKS_LEAST or found.share <= ELSEWHERE_MOST:
+        where = self.whereabouts
+        self._observer.level("elsewhere", float(where.elsewhere))
+        if where.elsewhere:
+            text = (
+                "most keys that readers find were not in our Redis when they came to us:"
+                " do cache.url and the application name the same server and database?"
+            )
+            self._notices.trouble("elsewhere", "", text)
+        else:
             self._notices.over("elsewhere", "")
-            return
-        text = (
-            f"{found.absent} of {found.looked} keys that readers have just found are not in our Redis:"
-            " do cache.url and the application name the same server and database?"
-        )
-        self._notices.trouble("elsewhere", "", text)
+        where.tick(now)
 
     def _sums(self, now: float) -> tuple[int, int]:
         while self._minute and self._minute[0][0] < now - WINDOW_S:

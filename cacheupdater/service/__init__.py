@@ -158,7 +158,7 @@ class Service:
                 works = (
                     self._probe(around.writer),
                     self._watch(door, around.vitals),
-                    around.vitals.looking.run(around.writer),
+                    around.vitals.run(around.writer),
                     pricing.run(),
                 )
                 beside = [group.create_task(each) for each in works]

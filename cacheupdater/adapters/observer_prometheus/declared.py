@@ -142,10 +142,7 @@ DECLARED: dict[Metric, Declared] = {
         "source",
     ),
     "nobodys_share": Declared("gauge", "Share of the last minute's hints that are of no namespace."),
-    "elsewhere_share": Declared(
-        "gauge",
-        "Share of the keys that readers have just found that are not in our Redis, of those looked at.",
-    ),
+    "elsewhere": Declared("gauge", "1 where most keys that readers found were not in our Redis, else 0."),
     "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
     "budget_used": Declared("gauge", "Share of the budget that is spent, lately.", "source"),
     "learned": Declared("gauge", "Keys whose reads and changes are being learned.", "source"),

@@ -1,0 +1,89 @@
+"""Do readers read the Redis that we write? Asked of keys that they have found and that are new to us.
+
+`Vitals` makes one per process. In a wrong database an updater looks healthy: it fills it with copies that nobody reads,
+and from then on finds there whatever readers find. So only the first look at a key tells: each minute up to `ROUND` keys
+that came as touches and were not looked at before are asked for, before their loads can have written them. Most of them
+missing means another server or database; values that are not from our own lifetime mean that it is the right one.
+Anything between changes nothing, for keys do expire or vanish between a read and a look.
+
+It costs at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE and a GET. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.hints import Kind
+from cacheupdater.errors import CacheUpdaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.ports import Writer
+
+ROUND = 200  # keys; enough to tell most from few
+ROUND_S = 60.0
+AT_ONCE = 50  # of one pack: a hundred commands in one exchange
+LEAST = 20  # keys that must agree on something
+
+
+class Whereabouts:
+    """One process's."""
+
+    def __init__(self, keyspace: Keyspace[Namespace]) -> None:
+        self.elsewhere = False
+        self.looked = self.absent = 0  # in this round
+        self._keyspace = keyspace
+        self._older = 0  # values that we did not write in this life
+        self._known: set[bytes] = set()  # keys of this round
+        self._round = -ROUND_S  # when it began
+        self._due: list[bytes] = []
+        self._stirred = asyncio.Event()
+
+    def hear(self, kind: Kind, keys: Sequence[bytes]) -> None:
+        """A pack has come."""
+        room = min(AT_ONCE, ROUND - len(self._known))
+        if room <= 0 or kind is not Kind.TOUCH:
+            return
+        groups, _ = self._keyspace.resolve_many(
+            [key for key in dict.fromkeys(keys[:room]) if key not in self._known]
+        )
+        new = [key for known in groups.values() for key in known]
+        self._known.update(new)
+        self._due += new
+        self._stirred.set()
+
+    def tick(self, now: float) -> None:
+        """Once a second."""
+        if now - self._round >= ROUND_S:
+            self._round = now
+            self._known.clear()
+            self.looked = self.absent = self._older = 0
+
+    async def run(self, writer: Writer) -> None:
+        """Until cancelled. A Redis in trouble is others' to tell."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            due, self._due = self._due, []
+            try:
+                found = await writer.look(due)
+            except CacheUpdaterError:
+                continue
+            for each in found:
+                if each is not None:
+                    self.looked += 1
+                    self.absent += not each.here
+                    self._older += each.here and (each.age is None or each.age > clock() - began)
+            self._judge()
+
+    def _judge(self) -> None:
+        if self.absent >= LEAST and 2 * self.absent > self.looked:
+            self.elsewhere = True
+        elif self._older >= LEAST and self._older > self.absent:
+            self.elsewhere = False
