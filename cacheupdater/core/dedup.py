@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.automaton import TABLE, Action, Event, State
@@ -46,6 +47,7 @@ class Dedup:
         self._ends = Ends(limits.gap)
         self._running: dict[Unit, None] = {}
         self._late = 0  # units with seats whose hold is over: their touches need a look
+        self._behind = -inf  # units whose hold was over then may not be marked yet
         self._timers: list[tuple[float, int, Unit]] = []  # (end of hold or seat, order, unit)
         self._order = count()
         self._roomy = _ROOM
@@ -58,13 +60,13 @@ class Dedup:
         All others are merged into a due head or held: nothing is left to do for them.
         """
         seats = self.seats
-        if not self._late:
+        if not self._late and self._behind == -inf:
             return [key for key in keys if key not in seats], []
         fresh, over = [], []
         for key, unit in zip(keys, map(seats.get, keys), strict=True):
             if unit is None:
                 fresh.append(key)
-            elif unit.late:
+            elif unit.late or (unit.hold_until <= self._behind and unit.phase is not Phase.DUE):
                 over.append(key)
         return fresh, over
 
@@ -237,14 +239,16 @@ class Dedup:
             yield unit
 
     def expire(self, now: float) -> None:
-        """Holds that are over make their units late; seats that are over are forgotten."""
-        timers = self._timers
-        while timers and timers[0][0] <= now:
+        """Holds that are over make their units late; seats that are over are forgotten, some thousand in one call."""
+        timers, looked = self._timers, 0
+        while timers and timers[0][0] <= now and looked < self._limits.turn_keys:
             _, _, unit = heappop(timers)
+            looked += len(unit.keys) + 1
             if unit.phase is Phase.RUNNING:
                 self._set_late(unit)
             elif unit.phase is Phase.HELD:
                 self._leave(unit, now)
+        self._behind = now if timers and timers[0][0] <= now else -inf
         self._ends.turn(now)
 
     def wake(self) -> float:

@@ -24,6 +24,7 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
+from cacheupdater.core.strangers import Strangers
 from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Phase, Unit
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Engine:
         self._limits = limits
         self._marks = AbsentMarks(limits.absent)
         self._dedup = Dedup(limits, self._marks)
+        self._strangers = Strangers(limits.strangers)
         self._removals = Removals()
         self._troubles = Troubles(limits, random)
         self.quarantine = self._troubles.quarantine
@@ -86,6 +88,7 @@ class Engine:
             tally=self.tally,
         )
         self._pruned = -inf
+        self._removed = 0  # keys of nobody, in this step
 
     # --- what can be asked ------------------------------------------------------------------------------
 
@@ -140,12 +143,13 @@ class Engine:
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
             self._endings.failed(unit, Failure("evicted", own=False), now)
-        if self._pruned + self._limits.prune <= now:
+        if self._pruned + self._limits.prune <= now and self._dedup.schedule.find_aged(now):
             self._pruned = now
-            self._dedup.schedule.drop_aged(now)
         units = self._start(now)
+        self._dedup.schedule.drop_aged()
         self._account_for_drops()
-        return Work(units, self._removals.take(now), self._wake())
+        cut_short = self._removed >= self._limits.turn_keys or self._dedup.schedule.aged
+        return Work(units, self._removals.take(now), now if cut_short else self._wake())
 
     def braked(self, unit: Unit, absent: Collection[bytes], now: float) -> Collection[bytes] | None:
         """Of these keys without a row, those whose values stay; None while the brake is off. Asked of every unit, for it counts them all."""
@@ -256,16 +260,27 @@ class Engine:
     def _accept(
         self, keys: list[bytes], kind: Kind, origin: Origin, now: float, *, urgency: int | None = None
     ) -> None:
+        if self._strangers:
+            keys = self._without_strangers(keys)
         if not keys:
             return
         if self.quarantine.keys:
             keys = self._outside_quarantine(keys, kind, origin, now)
         groups, unknown = self._keyspace.resolve_many(keys)
         self.tally.add("dropped", len(unknown), reason="unknown")
+        self._strangers.put(unknown)
         claim = Claim(kind, URGENCY[kind] if urgency is None else urgency, origin, now)
         for namespace, known in groups.items():
             self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
             self._dedup.accept(namespace, known, claim, now)
+
+    def _without_strangers(self, keys: list[bytes]) -> list[bytes]:
+        strangers = self._strangers.among(keys)
+        if not strangers:
+            return keys
+        ours = [key for key in keys if key not in strangers]
+        self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
+        return ours
 
     def _outside_quarantine(self, keys: list[bytes], kind: Kind, origin: Origin, now: float) -> list[bytes]:
         barred = [key for key in keys if self.quarantine.bars(key, now)]
@@ -282,7 +297,8 @@ class Engine:
 
     def _start(self, now: float) -> list[Unit]:
         units: list[Unit] = []
-        while started := self._dedup.start(now):
+        self._removed = 0
+        while self._removed < self._limits.turn_keys and (started := self._dedup.start(now)):
             running = [unit for unit in started if self._run(unit, now)]
             units += running
             if len(running) == len(started):
@@ -305,6 +321,8 @@ class Engine:
 
     def _remove(self, unit: Unit, bad: set[bytes]) -> None:
         self.tally.add("dropped", len(bad), reason="unknown")
+        self._strangers.put(bad)
+        self._removed += len(bad)
         parts = []
         for claim, keys in unit.parts:
             good = [key for key in keys if key not in bad]

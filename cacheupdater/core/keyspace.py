@@ -19,6 +19,7 @@ from string import Formatter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 from uuid import UUID
 
+from cacheupdater.core.siblings import Siblings
 from cacheupdater.errors import Faulty, Misconfigured
 from cacheupdater_client.wire import KEY_BYTES_MAX
 
@@ -138,8 +139,8 @@ class _Node(NamedTuple, Generic[T]):
 
     prefix: bytes
     parent: int  # node of the longest proper prefix of this one; 0 is the root, which matches nothing
-    candidates: tuple[tuple[Pattern, T], ...]  # own patterns, then the parent's: the first that parses wins
-    closed: bool  # one candidate: the prefix alone decides
+    own: Siblings[T]  # their patterns, then the parent's: the first that parses wins
+    closed: bool  # one pattern and no parent: the prefix alone decides
 
 
 class Keyspace(Generic[T]):
@@ -154,7 +155,9 @@ class Keyspace(Generic[T]):
         for pattern, value in pairs:
             by_prefix.setdefault(pattern.prefix, []).append((pattern, value))
         self._sorted = sorted(by_prefix)
-        self._nodes = _index([(prefix, _by_precedence(by_prefix[prefix])) for prefix in self._sorted])
+        self._nodes = _index(
+            [(prefix, Siblings(_by_precedence(by_prefix[prefix]))) for prefix in self._sorted]
+        )
         self._closed = [node.prefix if node.closed else _NEVER for node in self._nodes]
 
     @property
@@ -164,13 +167,18 @@ class Keyspace(Generic[T]):
 
     def resolve(self, key: bytes) -> T | None:
         """What this key belongs to; None if it begins like no pattern, or fits none of several that begin like it."""
-        node = self._nodes[bisect_right(self._sorted, key)]
+        nodes = self._nodes
+        node = nodes[bisect_right(self._sorted, key)]
         while not key.startswith(node.prefix):
-            node = self._nodes[node.parent]
-        candidates = node.candidates
-        if len(candidates) == 1:
-            return candidates[0][1]
-        return next((value for pattern, value in candidates if pattern.parse(key) is not None), None)
+            node = nodes[node.parent]
+        if node.closed:
+            return node.own.first
+        while node is not nodes[0]:
+            value = node.own.find(key)
+            if value is not None:
+                return value
+            node = nodes[node.parent]
+        return None
 
     def resolve_many(self, keys: Sequence[bytes]) -> tuple[dict[T, list[bytes]], list[bytes]]:
         """Groups a batch by what its keys belong to, keeping their order; the second list belongs to nobody."""
@@ -179,7 +187,7 @@ class Keyspace(Generic[T]):
         # often all are of one namespace; two of them tell most batches of several
         at = bisect_right(self._sorted, keys[0])
         if bisect_right(self._sorted, keys[-1]) == at and self._holds(at, min(keys), max(keys)):
-            return {self._nodes[at].candidates[0][1]: list(keys)}, []
+            return {self._nodes[at].own.first: list(keys)}, []
         groups: dict[int, list[bytes]] = {}  # by node, for keys that their prefix alone decides
         known: dict[T, list[bytes]] = {}
         unknown: list[bytes] = []
@@ -202,7 +210,7 @@ class Keyspace(Generic[T]):
                 known.setdefault(value, []).append(key)
         for at, group in groups.items():
             if group:
-                value = self._nodes[at].candidates[0][1]
+                value = self._nodes[at].own.first
                 known[value] = _merged(keys, known[value], group) if value in known else group
         return known, unknown
 
@@ -222,24 +230,26 @@ def _merged(keys: Sequence[bytes], some: list[bytes], others: list[bytes]) -> li
 _NEVER: tuple[bytes, ...] = ()  # what no key begins with, whatever its bytes
 
 
-def _index(prefixes: list[tuple[bytes, list[tuple[Pattern, T]]]]) -> list[_Node[T]]:
+def _index(prefixes: list[tuple[bytes, Siblings[T]]]) -> list[_Node[T]]:
     """Nodes in the order of their prefixes, so that bisect finds the one that a key may belong to."""
-    nodes: list[_Node[T]] = [_Node(b"", 0, (), closed=False)]
+    nodes: list[_Node[T]] = [_Node(b"", 0, Siblings(()), closed=False)]
     for at, (prefix, own) in enumerate(prefixes, start=1):
         parent = at - 1
         while not prefix.startswith(nodes[parent].prefix):
             parent = nodes[parent].parent
-        candidates = (*own, *nodes[parent].candidates)
-        nodes.append(_Node(prefix, parent, candidates, closed=len(candidates) == 1))
+        nodes.append(_Node(prefix, parent, own, closed=len(own) == 1 and not parent))
     return nodes
 
 
 def _by_precedence(siblings: list[tuple[Pattern, T]]) -> list[tuple[Pattern, T]]:
     """Patterns of one prefix, the most literal first; refuses two that take the same keys."""
-    for at, (pattern, _) in enumerate(siblings):
-        for other, _ in siblings[:at]:
+    alike: dict[tuple[bytes, ...], list[Pattern]] = {}
+    for pattern, _ in siblings:
+        others = alike.setdefault(pattern.literals, [])  # nobody else can overlap
+        for other in others:
             if overlaps(pattern, other):
                 raise Misconfigured(f"key patterns {other.text!r} and {pattern.text!r} take the same keys")
+        others.append(pattern)
     return sorted(siblings, key=lambda pair: -sum(map(len, pair[0].literals)))
 
 

@@ -55,6 +55,12 @@ class Limits:
     absent: int = 100_000
     """Absent marks per partition: what random absent keys can cost in memory."""
 
+    strangers: int = 50_000
+    """Keys of nobody that a partition remembers: some five megabytes."""
+
+    turn_keys: int = 2_000
+    """Keys that one call forgets, drops or removes: some milliseconds in which nothing else runs. The rest is next."""
+
     learned: int = 1_000_000
     """Keys per partition that the policy `price` learns about: some 200 bytes each."""
 

@@ -21,6 +21,7 @@ Metric = Literal[
     "load_seconds",  # histogram by namespace
     "write_seconds",  # histogram by namespace
     "unit_keys",  # histogram by namespace: keys per unit
+    "turn_seconds",  # histogram: for how long one turn keeps everything else waiting
     "hint_to_write_seconds",  # histogram by namespace: from a hint's arrival to its written value
     "read_age_seconds",  # histogram by namespace: the age of a value when it is read, of a few
     "source_up",  # gauge by source: 1, or 0 while its loads fail

@@ -9,7 +9,8 @@ shared by all engines of the process. `now` is an argument; `wake` says when a b
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections import deque
+from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,6 +51,7 @@ class Schedule:
         self._lanes: dict[Namespace, Lane] = {}
         self._active: dict[Lane, None] = {}  # lanes with something ready
         self._news: dict[Lane, None] = {}  # those of them that must be looked at: something has come
+        self.aged: deque[Unit] = deque()  # what has waited too long, and is dropped next
         # (until when, order, lane), with entries that are over
         self._resting: list[tuple[float, int, Lane]] = []
         self._lines: dict[Source, Line] = {}
@@ -67,7 +69,8 @@ class Schedule:
         if unit.claim.since <= now - self._limits.backlog_age:  # due again, but for too long by now
             self._drop(lane, unit, unit.keys, "aged")
         elif unit.claim.not_before > now:
-            heappush(self._delayed, (unit.claim.not_before, next(self._order), unit))
+            due = min(unit.claim.not_before, unit.claim.since + self._limits.backlog_age)
+            heappush(self._delayed, (due, next(self._order), unit))
         else:
             self._enqueue(lane, unit)
         while lane.waiting > unit.namespace.max_backlog and self._drop_excess(lane):
@@ -111,25 +114,40 @@ class Schedule:
             self.wake = min(self.wake, max(now + _MOMENT, self._resting[0][0]))
         return started
 
-    def drop_aged(self, now: float) -> None:
-        """Give up what waits for longer than the backlog's age, so that no key pins the cursor."""
+    def find_aged(self, now: float) -> bool:
+        """What is ready and waits for longer than the backlog's age is given up, so that no key pins the cursor. Whether
+        that was all: else there is enough for a turn."""
         oldest = now - self._limits.backlog_age
-        aged = [unit for _, _, unit in self._delayed if unit.claim.since <= oldest]
-        if aged:
-            self._delayed = [entry for entry in self._delayed if entry[2].claim.since > oldest]
-            heapify(self._delayed)
         for lane in self._active:
             for queue in lane.queues:
                 while queue and queue[0].claim.since <= oldest:
-                    aged.append(queue.popleft())
-        for unit in aged:
-            self._drop(self._lanes[unit.namespace], unit, unit.live(self._seats), "aged")
+                    if len(self.aged) >= self._limits.turn_keys:
+                        return False
+                    unit = queue.popleft()
+                    unit.ready = False
+                    lane.count_ready(unit.claim, unit.gone - len(unit.keys))
+                    self.aged.append(unit)
+        return True
+
+    def drop_aged(self) -> None:
+        """As much of it as fits into a turn."""
+        dropped = 0
+        while self.aged and dropped < self._limits.turn_keys:
+            unit = self.aged.popleft()
+            keys = unit.live(self._seats)
+            dropped += len(keys) + 1
+            self._drop(self._lanes[unit.namespace], unit, keys, "aged")
 
     def _release(self, now: float) -> None:
-        delayed = self._delayed
-        while delayed and delayed[0][0] <= now:
+        """What was delayed is ready now, or has waited for too long; some thousand units in one call."""
+        delayed, oldest = self._delayed, now - self._limits.backlog_age
+        for _ in range(self._limits.turn_keys):
+            if not delayed or delayed[0][0] > now:
+                return
             _, _, unit = heappop(delayed)
-            if len(unit.keys) > unit.gone:
+            if unit.claim.since <= oldest or unit.claim.not_before > now:
+                self.aged.append(unit)
+            elif len(unit.keys) > unit.gone:
                 self._enqueue(self._lanes[unit.namespace], unit)
 
     def _enqueue(self, lane: Lane, unit: Unit) -> None:

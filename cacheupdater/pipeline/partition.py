@@ -11,6 +11,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.endings import Failure
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
 
-FETCH_PACKS = 32  # per turn: at most 32,000 hints, some ten milliseconds in which nothing else runs
+FETCH_PACKS = 8  # per turn: at most 8,000 hints, some milliseconds in which nothing else runs
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
 FULL_PAUSE = 0.1  # seconds until a partition at its cap looks again whether it may read on
 FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked again
@@ -149,7 +150,9 @@ class Partition:
             self._telling.read()
             if not messages:
                 return
+            began = perf_counter()
             take_in(self.engine, messages, clock(), observer=self._around.observer, hear=self._hear)
+            self._telling.turned(began)
             self.stir()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
@@ -157,7 +160,9 @@ class Partition:
         clock = asyncio.get_running_loop().time
         while True:
             self._stirred.clear()
+            began = perf_counter()
             units, invalidation, wake = self.engine.step(clock())
+            self._telling.turned(began)
             self._stepped.set()
             for unit in units:
                 refresh = self._start(group, self._refresh(unit))

@@ -8,6 +8,7 @@ fault, Redis.
 from __future__ import annotations
 
 import logging
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import FINISHING, Result
@@ -67,6 +68,10 @@ class Telling:
     def committed(self) -> None:
         """It was told."""
         self._notices.over("commit_failed", self._label)
+
+    def turned(self, began: float) -> None:
+        """An intake or a step is over, in which nothing else could run."""
+        self._observer.measure("turn_seconds", perf_counter() - began)
 
     # --- refreshing -------------------------------------------------------------------------------------
 

@@ -81,6 +81,7 @@ class Key:
     hold: float = 0.0
     missing_ttl: float = 0.0
     parses: bool = True
+    stranger: bool = False  # a unit has found that it does not
     head: Wanted | None = None
     tail: Wanted | None = None
     ticket: object = None  # of the running head
@@ -146,6 +147,8 @@ class Model:
         return "accept"
 
     def _accept(self, name: bytes, key: Key, kind: Kind, offset: int, now: float) -> str:
+        if key.stranger:  # "keys of nobody are remembered"
+            return "unknown"
         if now < self.quarantine.get(name, -inf):
             if kind is Kind.CHANGE:  # "A dropped or quarantined change invalidates its key in Redis"
                 key.removals.append(Removal(offset))
@@ -272,7 +275,8 @@ class Model:
         """True where the key must leave Redis: "A dropped ... change invalidates its key"."""
         key = self.keys[name]
         require(key.due, name, "was dropped but is not due")
-        change = key.head.kind is Kind.CHANGE and reason != "unknown"
+        key.stranger = reason == "unknown"
+        change = key.head.kind is Kind.CHANGE and not key.stranger
         if change:
             key.removals.append(Removal(key.head.offset))
         self._forget(key)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _IO_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _AGE_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+_TURN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _UNIT_KEYS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)  # a unit never holds more than 200
 
 # What a label may say, and what it means.
@@ -126,6 +127,11 @@ DECLARED: dict[Metric, Declared] = {
     "load_seconds": Declared("histogram", "Time of one load.", "namespace", buckets=_IO_SECONDS),
     "write_seconds": Declared("histogram", "Time of one fenced write.", "namespace", buckets=_IO_SECONDS),
     "unit_keys": Declared("histogram", "Keys that were loaded together.", "namespace", buckets=_UNIT_KEYS),
+    "turn_seconds": Declared(
+        "histogram",
+        "For how long an intake or a step of a partition kept everything else in the process waiting.",
+        buckets=_TURN_SECONDS,
+    ),
     "hint_to_write_seconds": Declared(
         "histogram", "From a hint's arrival to its written value.", "namespace", buckets=_AGE_SECONDS
     ),

@@ -10,6 +10,7 @@ from shell_story import GARBAGE, Rows, Shell, Turns, in_virtual_time
 from cacheupdater.core.budget import Source
 from cacheupdater.core.removals import AGAIN, REFUSALS_MAX
 from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.pipeline.partition import FETCH_PACKS
 from cacheupdater.testing import virtual_loop
 
 
@@ -239,7 +240,7 @@ async def test_reading_pauses_while_the_engine_is_full_and_goes_on_after_without
             shell.queue.touch(b"p:%d" % n)
         turns = Turns()
         await asyncio.sleep(9.9)
-        assert partition.engine.cursor.scan == 32  # one turn of reading, and no more
+        assert partition.engine.cursor.scan == FETCH_PACKS  # one turn of reading, and no more
         assert turns.count < 1000
         shell.tables["p"].took = 0.0
         await asyncio.sleep(2.0)

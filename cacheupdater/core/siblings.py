@@ -1,0 +1,110 @@
+"""Which of many patterns with one literal prefix a key may fit, without asking each of them.
+
+`keyspace` makes one `Siblings` per prefix. It is a tree of what stands between the captures: a capture that is not the
+last one ends where its type says (a text at the colon, a number at its last digit, a uuid after 36 bytes), and what
+follows is looked up among all literals that may stand there; the last one is looked up from the key's end. So a key
+costs as much among thousands of patterns as among three: a look-up per capture and per length of literal.
+Few patterns are left, mostly one or none; those are parsed, so nothing here needs to be exact, it must only miss nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Generic, TypeVar
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cacheupdater.core.keyspace import CaptureType, Pattern
+
+T = TypeVar("T")
+
+_NUMBER = re.compile(rb"-?[0-9]+")
+_UUID_BYTES = 36
+
+
+class Siblings(Generic[T]):
+    """The patterns of one literal prefix, by precedence: the first that takes a key has it."""
+
+    def __init__(self, pairs: Sequence[tuple[Pattern, T]]) -> None:
+        self._pairs = pairs
+        self._root = _Tree()
+        for rank, (pattern, _) in enumerate(pairs):
+            self._root.add(pattern, rank)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @property
+    def first(self) -> T:
+        """What the one with the highest precedence stands for."""
+        return self._pairs[0][1]
+
+    def find(self, key: bytes) -> T | None:
+        """What this key belongs to."""
+        at = len(self._pairs[0][0].prefix)
+        for rank in sorted(self._root.fitting(key, at)):
+            pattern, value = self._pairs[rank]
+            if pattern.parse(key) is not None:
+                return value
+        return None
+
+
+class _Tree:
+    """What may follow a place in a key: a capture of some type, then one of some literals."""
+
+    __slots__ = ("_ends", "_goes_on", "_last", "_lengths")
+
+    def __init__(self) -> None:
+        self._goes_on: dict[CaptureType, dict[bytes, _Tree]] = {}
+        self._lengths: dict[CaptureType, list[int]] = {}  # of those literals
+        self._last: dict[bytes, list[int]] = {}  # ranks, by what stands behind the last capture
+        self._ends: list[int] = []  # lengths of those literals, each once
+
+    def add(self, pattern: Pattern, rank: int) -> None:
+        """A branch for this pattern."""
+        tree = self
+        for kind, literal in zip(pattern.types[:-1], pattern.literals[1:-1], strict=True):
+            tree = tree.branch(kind, literal)
+        tree.end(pattern.literals[-1], rank)
+
+    def fitting(self, key: bytes, at: int) -> Iterator[int]:
+        """The ranks of the patterns whose literals stand in the key as they should, from there on."""
+        for length in self._ends:
+            yield from self._last.get(key[len(key) - length :], ())
+        for kind, branches in self._goes_on.items():
+            end = _end_of(kind, key, at)
+            if end > at:
+                for length in self._lengths[kind]:
+                    branch = branches.get(key[end : end + length])
+                    if branch is not None:
+                        yield from branch.fitting(key, end + length)
+
+    def branch(self, kind: CaptureType, literal: bytes) -> _Tree:
+        """Where a pattern goes on behind this capture and this literal."""
+        branches = self._goes_on.setdefault(kind, {})
+        if literal not in branches:
+            branches[literal] = _Tree()
+            _note(self._lengths.setdefault(kind, []), len(literal))
+        return branches[literal]
+
+    def end(self, literal: bytes, rank: int) -> None:
+        """A pattern ends here, with one more capture and this literal."""
+        self._last.setdefault(literal, []).append(rank)
+        _note(self._ends, len(literal))
+
+
+def _note(lengths: list[int], length: int) -> None:
+    if length not in lengths:
+        lengths.append(length)
+
+
+def _end_of(kind: CaptureType, key: bytes, at: int) -> int:
+    """Where a capture that begins there ends, if it is not the last; less than `at` if it cannot stand there."""
+    if kind is str:
+        return key.find(b":", at)  # which must follow it
+    if kind is UUID:
+        return at + _UUID_BYTES
+    number = _NUMBER.match(key, at)  # no digit may follow it
+    return number.end() if number is not None else -1

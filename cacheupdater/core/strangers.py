@@ -1,0 +1,43 @@
+"""Keys that begin like ours and are nobody's: remembered, so that the next hint of one costs a look-up and no search.
+
+The engine puts in what no pattern takes, and asks before it resolves anything. Two sets take turns, so that nothing is
+counted per key to be forgotten: those that are still hinted at stay, the others go with the older set. Bounded in number
+and emptied with its engine; to forget one costs no more than to meet it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+
+class Strangers:
+    """One partition's."""
+
+    def __init__(self, most: int) -> None:
+        self._half = max(1, most // 2)
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def put(self, keys: Iterable[bytes]) -> None:
+        """These are nobody's."""
+        for key in keys:
+            if len(self._young) >= self._half:
+                self._old, self._young = self._young, set()
+            self._young.add(key)
+
+    def among(self, keys: Collection[bytes]) -> set[bytes]:
+        """Those of these keys that are known to be nobody's."""
+        found = self._young.intersection(keys)
+        if self._old:
+            again = self._old.intersection(keys) - found
+            if again:
+                self._old -= again
+                self.put(again)
+                found |= again
+        return found

@@ -1,0 +1,95 @@
+"""Which keys of a namespace go into its next unit."""
+
+from __future__ import annotations
+
+from engine_story import namespace
+
+from cacheupdater.core.cursors import Origin
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.lane import Lane
+from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Unit
+
+
+def keys(count: int, first: int = 0) -> list[bytes]:
+    return [b"p:%d" % at for at in range(first, first + count)]
+
+
+class Desk:
+    """A lane and the seats of its keys."""
+
+    def __init__(self) -> None:
+        self.space = namespace()
+        self.lane = Lane(self.space)
+        self.seats: dict[bytes, Unit] = {}
+
+    def put(
+        self, names: list[bytes], kind: Kind = Kind.TOUCH, *, since: float = 0.0, **changed: object
+    ) -> Unit:
+        claim = Claim(kind, URGENCY[kind], Origin(0), since)._replace(**changed)
+        unit = Unit(self.space, names, claim)
+        self.seats.update(dict.fromkeys(names, unit))
+        self.lane.put(unit)
+        return unit
+
+    def pick(self, rows: int, *, quiet: bool = False) -> list[list[bytes]]:
+        return [names for _, names in self.lane.pick(rows, self.seats, quiet=quiet).parts]
+
+
+def test_most_urgent_keys_come_first():
+    desk = Desk()
+    for at, kind in enumerate((Kind.TOUCH, Kind.CHANGE, Kind.MISS)):
+        desk.put(keys(2, 10 * at), kind)
+
+    assert desk.pick(6) == [keys(2, 20), keys(2, 10), keys(2)]
+
+
+def test_what_can_wait_goes_in_a_quiet_moment_only():
+    desk = Desk()
+    desk.put(keys(1), Kind.CHANGE, urgency=PATIENT)
+
+    assert desk.lane.patient == 1
+    assert desk.pick(5) == []
+    assert desk.pick(5, quiet=True) == [keys(1)]
+
+
+def test_unit_that_is_due_again_has_kept_its_place():
+    desk = Desk()
+    for since in (1.0, 3.0, 2.0):
+        desk.put(keys(1, int(since)), since=since)
+
+    assert desk.pick(9) == [keys(1, 1), keys(1, 2), keys(1, 3)]
+
+
+def test_keys_that_came_together_run_as_they_came():
+    desk = Desk()
+    unit = desk.put(keys(5))
+    desk.put(keys(5, 10))
+
+    assert desk.lane.pick(5, desk.seats, quiet=False).whole is unit
+
+
+def test_smaller_unit_overtakes_one_that_does_not_fit():
+    desk = Desk()
+    for size, first in ((4, 0), (8, 10), (2, 20)):
+        desk.put(keys(size, first))
+
+    assert desk.pick(6) == [keys(4), keys(2, 20)]
+    assert desk.pick(6) == [keys(6, 10)], "and then it is cut, for nothing else is there"
+
+
+def test_part_of_a_failed_unit_goes_alone():
+    desk = Desk()
+    desk.put(keys(2), alone=True)
+    desk.put(keys(2, 10))
+
+    assert desk.pick(9) == [keys(2)]
+    assert desk.pick(9) == [keys(2, 10)]
+
+
+def test_keys_that_have_left_their_unit_are_passed_over():
+    desk = Desk()
+    unit = desk.put(keys(3))
+    del desk.seats[b"p:1"]
+    unit.gone = 1
+
+    assert desk.pick(9) == [[b"p:0", b"p:2"]]
