@@ -55,8 +55,11 @@ class Queue(Protocol):
         """The next 1 to `limit` messages in offset order; waits for the first. Cancellation loses none."""
         ...
 
-    async def commit(self, partition: int, *, epoch: int, done: int) -> None:
-        """Everything before `done` is finished; a restart reads from `done`. Ignored in another epoch."""
+    async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:
+        """Everything before `done` is finished; a restart reads from `done`. Ignored in another epoch.
+
+        So are packs at the offsets `finished`, from `done` on, each told once: they need not come again, but may.
+        """
         ...
 
     async def close(self) -> None:

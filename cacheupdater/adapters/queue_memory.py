@@ -2,9 +2,10 @@
 
 The listeners put packs in, the partitions fetch and commit them; the service makes one `MemoryQueue` and it
 lives as long as the process. Each partition is a lane: unread packs, then packs that were fetched but are not
-yet done. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Fetched
-packs have a cap of their own, far wider: hints of a source that is down stay open for long, and must not keep out those
-of others. A crash forgets everything here: hints are wishes, the next read repeats them.
+yet finished. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Fetched
+packs have caps of their own, far wider: hints of a source that is down stay open for long, and must not keep out those
+of others. What was finished is forgotten, though older packs are not.
+A crash forgets everything here: hints are wishes, the next read repeats them.
 It neither looks into a pack nor persists one. Everything runs on one event loop; nothing here is thread-safe.
 """
 
@@ -12,59 +13,92 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained, Message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
 LANE_PACKS_MAX = 4096  # unread; an object or two per pack: about 1 MiB of bookkeeping when packs are tiny
+LANE_BYTES_MAX = (
+    8 * 1024 * 1024
+)  # unread; 500,000 hints of 16 bytes: five times what a partition keeps pending
 # Fetched and unread together: as many as a partition keeps hints pending, so that the engine's own cap binds first.
 # About 200 bytes of bookkeeping each: 20 MiB per partition at the worst.
 LANE_UNDONE_MAX = 100_000
-LANE_BYTES_MAX = 8 * 1024 * 1024  # 500,000 hints of 16 bytes: five times what a partition keeps pending
+# Likewise. A pack stays as long as one of its hints is open: the hints of half a minute, 60,000 a second of 16 bytes.
+LANE_OPEN_BYTES_MAX = 32 * 1024 * 1024
 _CLOSED = "the queue is closed: this process is shutting down"
 
 
 class _Lane:
     """One partition: packs in offset order, the fetched ones first."""
 
-    __slots__ = ("arrived", "bytes", "done", "epoch", "fetched", "next", "putters", "unread")
+    __slots__ = (
+        "arrived",
+        "done",
+        "epoch",
+        "fetched",
+        "next",
+        "open_bytes",
+        "putters",
+        "unread",
+        "unread_bytes",
+    )
 
     def __init__(self) -> None:
-        self.fetched: deque[Message] = deque()
+        self.fetched: dict[int, Message] = {}  # not finished, by offset and in their order
         self.unread: deque[Message] = deque()
         self.putters: deque[tuple[asyncio.Future[None], bytes]] = deque()  # one per waiting listener peer
         self.arrived = asyncio.Event()  # set while there is something to fetch, or nothing ever will be
-        self.bytes = self.next = self.done = self.epoch = 0
+        self.unread_bytes = self.open_bytes = self.next = self.done = self.epoch = 0
+
+    @property
+    def undone(self) -> int:
+        """Packs that take memory."""
+        return len(self.unread) + len(self.fetched)
 
     def append(self, payload: bytes) -> None:
         self.unread.append(Message(self.next, payload))
         self.next += 1
-        self.bytes += len(payload)
+        self.unread_bytes += len(payload)
         self.arrived.set()
 
     def take(self, limit: int) -> list[Message]:
         taken = [self.unread.popleft() for _ in range(min(limit, len(self.unread)))]
-        self.fetched.extend(taken)
+        self.fetched.update((message.offset, message) for message in taken)
+        self._read(sum(len(message.payload) for message in taken))
         if not self.unread:
             self.arrived.clear()
         return taken
 
-    def finish(self, done: int) -> None:
-        while self.fetched and self.fetched[0].offset < done:
-            self.bytes -= len(self.fetched.popleft().payload)
-        self.done = done
+    def finish(self, done: int, beyond: Sequence[int]) -> None:
+        if done > self.done:
+            self._forget(list(takewhile(done.__gt__, self.fetched)))
+            self.done = done
+        self._forget(beyond)
 
     def rewind(self) -> None:
         """A new owner reads again whatever the last one left undone."""
-        self.unread.extendleft(reversed(self.fetched))
+        self.unread.extendleft(reversed(self.fetched.values()))
         self.fetched.clear()
+        self._read(-self.open_bytes)
         self.epoch += 1
         if self.unread:
             self.arrived.set()
+
+    def _read(self, size: int) -> None:
+        self.unread_bytes -= size
+        self.open_bytes += size
+
+    def _forget(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            message = self.fetched.pop(offset, None)
+            if message is not None:
+                self.open_bytes -= len(message.payload)
 
 
 class MemoryQueue:
@@ -77,12 +111,14 @@ class MemoryQueue:
         packs_max: int = LANE_PACKS_MAX,
         undone_max: int = LANE_UNDONE_MAX,
         bytes_max: int = LANE_BYTES_MAX,
+        open_bytes_max: int = LANE_OPEN_BYTES_MAX,
     ) -> None:
-        """The caps hold for each partition: unread packs, packs that are not done, and the bytes of these."""
+        """The caps hold for each partition: unread packs and their bytes, packs that are not finished and theirs."""
         self._lanes = [_Lane() for _ in range(partitions)]
         self._packs_max = packs_max
         self._undone_max = undone_max
         self._bytes_max = bytes_max
+        self._open_bytes_max = open_bytes_max
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
@@ -110,9 +146,8 @@ class MemoryQueue:
             self._admit(lane)  # one that was cancelled must not stand in the way of those behind it
 
     def backlog(self, partition: int) -> int:
-        """Packs that are not done."""
-        lane = self._lanes[partition]
-        return len(lane.unread) + len(lane.fetched)
+        """Packs that are not finished."""
+        return self._lanes[partition].undone
 
     async def assignments(self) -> AsyncIterator[Assignment]:
         """All partitions at once, then whatever `reassign` causes. Asking again is a new ownership."""
@@ -143,14 +178,14 @@ class MemoryQueue:
         self._admit(lane)
         return taken
 
-    async def commit(self, partition: int, *, epoch: int, done: int) -> None:
-        """Forget what is before `done`. An older epoch or an older `done` changes nothing."""
+    async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:
+        """Forget what is before `done`, and what is `finished`. An older epoch or an older `done` changes nothing."""
         lane = self._lanes[partition]
-        if epoch != lane.epoch or done <= lane.done:
+        if epoch != lane.epoch:
             return
-        if done > lane.next - len(lane.unread):
+        if done > (lane.unread[0].offset if lane.unread else lane.next):
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
-        lane.finish(done)
+        lane.finish(done, finished)
         self._admit(lane)
 
     async def close(self) -> None:
@@ -165,11 +200,12 @@ class MemoryQueue:
                     taken.set_exception(Unavailable(_CLOSED))
 
     def _fits(self, lane: _Lane, size: int) -> bool:
-        undone = len(lane.unread) + len(lane.fetched)
-        if undone == 0:
+        if not lane.undone:
             return True  # any pack: one larger than the cap would otherwise wait for ever
-        fits = len(lane.unread) < self._packs_max and undone < self._undone_max
-        return fits and lane.bytes + size <= self._bytes_max
+        if len(lane.unread) >= self._packs_max or lane.undone >= self._undone_max:
+            return False
+        unread = lane.unread_bytes + size
+        return unread <= self._bytes_max and lane.open_bytes + unread <= self._open_bytes_max
 
     def _admit(self, lane: _Lane) -> None:
         while lane.putters:

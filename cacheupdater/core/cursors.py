@@ -2,7 +2,9 @@
 
 `scan` is read up to here, `done` is what may be committed: every pack before it has only finished, declined or
 dropped hints. Packs are done out of order and committed in order. A head or tail keeps the origin of its oldest
-hint open; what merges into it later needs no mark of its own, for the cursor cannot pass the oldest.
+hint open; what merges into it later needs no mark of its own, for the cursor cannot pass the oldest. Only a hint that is
+stronger than what it merges into marks its pack, which then *leans* on the older one: read again without it, the older
+one would stand for less.
 Lives as long as the engine of one epoch; replay after a crash is cheap, so nothing else is remembered.
 """
 
@@ -14,11 +16,13 @@ from collections import deque
 class Origin:
     """One pack on the queue and how many heads and tails still stand for its hints."""
 
-    __slots__ = ("offset", "open")
+    __slots__ = ("leans", "offset", "open", "since")
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, since: float, *, leans: bool = False) -> None:
         self.offset = offset
         self.open = 0
+        self.since = since  # when it was read
+        self.leans = leans  # finished only when everything before it is
 
 
 _ROOM = 1024  # origins that may lie about finished before somebody tidies up
@@ -27,28 +31,27 @@ _ROOM = 1024  # origins that may lie about finished before somebody tidies up
 class Cursor:
     """The two cursors of one partition."""
 
-    __slots__ = ("_origins", "_roomy", "done", "scan")
+    __slots__ = ("_finished", "_origins", "_roomy", "done", "scan")
 
     def __init__(self, offset: int) -> None:
         self.scan = offset
         self.done = offset
         self._origins: deque[Origin] = deque()
+        self._finished: list[int] = []
         self._roomy = _ROOM
 
-    def read(self, offset: int) -> Origin:
+    def read(self, offset: int, now: float) -> Origin:
         """A pack has been read: everything up to and with it has been scanned."""
-        self.scan = offset
-        origin = self.here()
         self.scan = offset + 1
-        return origin
+        return self._opened(Origin(offset, now))
 
-    def here(self) -> Origin:
+    def here(self, now: float) -> Origin:
         """For a refresh that no hint asked for: hints that merge into it later are not passed either."""
-        # the finished behind one that is not: memory follows what is open
+        return self._opened(Origin(self.scan, now, leans=True))  # there is no pack to be told of
+
+    def _opened(self, origin: Origin) -> Origin:
         if len(self._origins) >= self._roomy:
-            self._origins = deque(origin for origin in self._origins if origin.open)
-            self._roomy = 2 * len(self._origins) + _ROOM
-        origin = Origin(self.scan)
+            self._tidy()
         self._origins.append(origin)
         return origin
 
@@ -59,3 +62,23 @@ class Cursor:
             origins.popleft()
         self.done = origins[0].offset if origins else self.scan
         return self.done
+
+    def finished(self) -> list[int]:
+        """The offsets of packs that were finished out of order since the last call."""
+        if not self._origins:
+            self._finished.clear()  # `done` has passed them
+            return []
+        self._tidy()
+        finished, self._finished = self._finished, []
+        return finished
+
+    def age(self, now: float) -> float:
+        """Seconds since the oldest pack was read that still has an open hint."""
+        oldest = next((each for each in self._origins if each.open), None)
+        return now - oldest.since if oldest else 0.0
+
+    def _tidy(self) -> None:
+        """The finished behind one that is not: memory follows what is open."""
+        self._finished += [each.offset for each in self._origins if not (each.open or each.leans)]
+        self._origins = deque(each for each in self._origins if each.open)
+        self._roomy = 2 * len(self._origins) + _ROOM

@@ -89,6 +89,7 @@ class Dedup:
             if claim is not unit.claim:
                 self.schedule.leave(unit)
                 claim.origin.open -= 1  # _seat opens it again
+                origin.leans |= kind > unit.claim.kind
                 self._seat(unit.namespace, [key], claim, now)
         elif action is Action.BLOCK:
             origin.open += 1
@@ -96,7 +97,11 @@ class Dedup:
         elif action is Action.COVER:
             tail = self.tails[key]
             if kind > tail.kind:
+                origin.leans = True
                 self.tails[key] = tail._replace(kind=kind)
+        elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
+            # should that fail, the miss is served by the same head
+            origin.leans |= any(kind > claim.kind for claim, _ in unit.parts)
         return action
 
     def accept(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
@@ -216,6 +221,7 @@ class Dedup:
         for key in blocked:
             tail = self.tails.pop(key)
             tail.origin.open -= 1
+            tail.origin.leans |= tail.kind > claim.kind
             self._seat(unit.namespace, [key], claim.covering(tail.kind), now)
         if rest:
             self._seat(unit.namespace, rest, claim, now)

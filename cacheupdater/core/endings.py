@@ -169,6 +169,7 @@ class Endings:
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
             tail.origin.open -= 1
+            tail.origin.leans |= tail.kind > claim.kind
         if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
             self._removals.ask([key], [claim.origin])
         else:

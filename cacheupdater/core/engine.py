@@ -118,7 +118,7 @@ class Engine:
         """Packs were read, in the order of their offsets."""
         self._advance(now)
         for hints in batch:
-            origin = self.cursor.read(hints.offset)
+            origin = self.cursor.read(hints.offset, now)
             self.tally.add("hints", sum(hints.counts) or len(hints.keys), hints.kind.name.lower())
             if hints.kind is not Kind.MISS:
                 self._marks.end(hints.keys)
@@ -129,9 +129,9 @@ class Engine:
             else:
                 self._others(hints, origin, now)
 
-    def skip(self, offset: int) -> None:
+    def skip(self, offset: int, now: float) -> None:
         """A message that is no pack was read; it has nothing to wait for."""
-        self.cursor.read(offset)
+        self.cursor.read(offset, now)
 
     def step(self, now: float) -> Work:
         """Whatever time has brought about: evictions, drops, and the units that can be paid for now."""
@@ -139,7 +139,7 @@ class Engine:
         asked = self._policy.tick(now)
         if asked:
             self._marks.end(asked)
-            self._touches(asked, self.cursor.here(), now)
+            self._touches(asked, self.cursor.here(now), now)
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
             self._endings.failed(unit, Failure("evicted", own=False), now)

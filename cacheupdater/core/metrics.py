@@ -39,6 +39,7 @@ Metric = Literal[
     "over_age",  # counter by namespace: reads of values older than their max_age
     "pending",  # gauge by partition: live heads, tails and invalidations
     "tracked",  # gauge by partition: keys with a seat
+    "oldest_open_seconds",  # gauge by partition: since the oldest hint was read that is not finished
     "scan_offset",  # gauge by partition
     "done_offset",  # gauge by partition
     "quarantined",  # gauge by partition

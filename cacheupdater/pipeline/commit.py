@@ -1,7 +1,8 @@
 """Tells the queue up to where everything is finished. Always the last step.
 
 One per owned partition; it remembers what it has committed, so that nothing is committed twice or backwards, and
-the epoch, so that nothing of an older ownership is.
+the epoch, so that nothing of an older ownership is. What was finished out of order is told too: a queue that keeps packs
+in memory need not keep those.
 """
 
 from __future__ import annotations
@@ -21,10 +22,18 @@ class Committer:
         self._gained = gained
         self._cursor = cursor
         self._committed = gained.offset
+        self._finished: list[int] = []  # beyond `done`, and not told yet
 
     async def commit(self) -> None:
         """Commit, if anything was finished since the last time."""
         done = self._cursor.advance()
-        if done > self._committed:
-            await self._queue.commit(self._gained.partition, epoch=self._gained.epoch, done=done)
-            self._committed = done
+        self._finished += self._cursor.finished()
+        if done <= self._committed and not self._finished:
+            return
+        self._finished = [offset for offset in self._finished if offset >= done]
+        told = len(self._finished)
+        await self._queue.commit(
+            self._gained.partition, epoch=self._gained.epoch, done=done, finished=self._finished[:told]
+        )
+        self._committed = done
+        del self._finished[:told]

@@ -32,11 +32,11 @@ def take_in(
     hear: Hear | None = None,
 ) -> None:
     """Tell the engine of these messages, in their order. `hear` is told of each pack."""
-    engine.on_hints(_decoded(engine, messages, observer, hear), now)
+    engine.on_hints(_decoded(engine, messages, now, observer=observer, hear=hear), now)
 
 
 def _decoded(
-    engine: Engine, messages: Sequence[Message], observer: Observer, hear: Hear | None
+    engine: Engine, messages: Sequence[Message], now: float, *, observer: Observer, hear: Hear | None
 ) -> Iterator[Hints]:
     """One at a time: keys that were just decoded are still in the processor's cache when the engine looks them up."""
     for message in messages:
@@ -44,7 +44,7 @@ def _decoded(
             pack = wire.decode_pack(message.payload)
         except wire.Malformed as e:
             observer.count("intake_rejected", 1, reason=e.reason)
-            engine.skip(message.offset)
+            engine.skip(message.offset, now)
         else:
             kind = _KINDS[pack.kind]
             if hear is not None:

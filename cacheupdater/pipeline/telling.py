@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
-_OURS: tuple[Metric, ...] = ("pending", "tracked", "quarantined")
+_OURS: tuple[Metric, ...] = ("pending", "tracked", "oldest_open_seconds", "quarantined")
 _REFUSED = frozenset({Result.FAILED, Result.WRONG_TYPE})
 
 
@@ -183,9 +183,10 @@ class Telling:
         self._name_quarantined(engine)
         for name, seconds in engine.take_ages():
             observer.measure("hint_to_write_seconds", seconds, label=name)
-        levels: tuple[tuple[Metric, int], ...] = (
+        levels: tuple[tuple[Metric, float], ...] = (
             ("pending", engine.pending),
             ("tracked", engine.tracked),
+            ("oldest_open_seconds", engine.cursor.age(now)),
             ("quarantined", len(engine.quarantine)),
             ("scan_offset", engine.cursor.scan),
             ("done_offset", engine.cursor.done),

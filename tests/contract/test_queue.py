@@ -206,6 +206,32 @@ async def test_commit_never_moves_back(world):
     assert (await move(world, assignments, [0]))[0].offset == second.offset + 1
 
 
+async def test_what_was_finished_out_of_order_may_come_again_and_all_else_does(world):
+    assignments = world.queue.assignments()
+    epoch = (await gain(assignments))[1].epoch
+    await send(world, 1, b"a", b"b", b"c", b"d")
+    first, second, third, _ = await take(world, 1, 4)
+    await world.queue.commit(1, epoch=epoch, done=first.offset, finished=[third.offset])
+    await world.queue.commit(1, epoch=epoch, done=first.offset, finished=[second.offset])
+    gained = (await move(world, assignments, [1]))[1]
+    assert gained.offset == first.offset
+    await send(world, 1, b"e")
+    got = []
+    while b"e" not in got:
+        got += payloads(await soon(world.queue.fetch(1, 9)))
+    assert [each for each in got if each not in {b"b", b"c"}] == [b"a", b"d", b"e"]
+
+
+async def test_what_an_older_epoch_has_finished_comes_again(world):
+    assignments = world.queue.assignments()
+    old = (await gain(assignments))[0].epoch
+    await send(world, 0, b"a", b"b")
+    first, second = await take(world, 0, 2)
+    await move(world, assignments, [0])
+    await world.queue.commit(0, epoch=old, done=first.offset, finished=[second.offset])
+    assert payloads(await take(world, 0, 2)) == [b"a", b"b"]
+
+
 async def test_other_partitions_keep_their_place_when_one_moves(world):
     assignments = world.queue.assignments()
     epoch = (await gain(assignments))[1].epoch

@@ -75,6 +75,7 @@ class Play:
             self.names += [b"a:x", b"z:1"]
         self.offset = 0
         self.packs: list[Hints] = []
+        self.forgotten: set[int] = set()  # packs that the queue was told are finished, out of order
         self.wake = inf
         self.running: list[Running] = []
         self.asked: list[Asked] = []
@@ -121,6 +122,8 @@ class Play:
             self.hand_over()
         if rng.random() < 0.85:
             self.step()
+        if rng.random() < 0.5:
+            self.forgotten.update(self.engine.cursor.finished())
 
     def _let_time_pass(self) -> None:
         chance = self.rng.random()
@@ -272,7 +275,7 @@ class Play:
         self.running, self.asked, self.log = [], [], []
         self.model = self.model.handed_over(done)
         self.engine = self._engine(done)
-        again = [pack for pack in self.packs if pack.offset >= done]
+        again = [pack for pack in self.packs if pack.offset >= done and pack.offset not in self.forgotten]
         for pack in again:
             self.read([pack], remember=False)
 

@@ -53,6 +53,6 @@ class LoggedCursor(Cursor):
         super().__init__(offset)
         self.log = log
 
-    def read(self, offset: int) -> Origin:
+    def read(self, offset: int, now: float) -> Origin:
         self.log.append(offset)
-        return super().read(offset)
+        return super().read(offset, now)

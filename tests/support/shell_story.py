@@ -111,6 +111,7 @@ class Ledger(MemoryQueue):
     def __init__(self, partitions=1):
         super().__init__(partitions)
         self.commits = []
+        self.finished = []  # out of order
         self.commit_errors = []
         self.fetch_errors = {}
         self.asked = 0
@@ -130,11 +131,13 @@ class Ledger(MemoryQueue):
             raise self.fetch_errors[partition].pop(0)
         return await super().fetch(partition, limit)
 
-    async def commit(self, partition, *, epoch, done):
+    async def commit(self, partition, *, epoch, done, finished=()):
         if self.commit_errors:
             raise self.commit_errors.pop(0)
-        self.commits.append((partition, epoch, done))
-        await super().commit(partition, epoch=epoch, done=done)
+        if done > max((each[-1] for each in self.commits if each[0] == partition), default=0):
+            self.commits.append((partition, epoch, done))
+        self.finished += finished
+        await super().commit(partition, epoch=epoch, done=done, finished=finished)
 
     def lose(self, *partitions, settled):
         """Somebody else shall own these."""

@@ -164,6 +164,9 @@ DECLARED: dict[Metric, Declared] = {
     "tracked": Declared("gauge", "Keys that have a seat.", "partition"),
     "scan_offset": Declared("gauge", "Packs before this offset were read.", "partition"),
     "done_offset": Declared("gauge", "Packs before this offset are finished.", "partition"),
+    "oldest_open_seconds": Declared(
+        "gauge", "Since the oldest hint was read that is not finished; 0 where all are.", "partition"
+    ),
     "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
     "troubles": Declared("gauge", "Troubles of this kind that stand right now.", "event"),
     "partitions": Declared("gauge", "Partitions of the topic; it grows when some are added."),

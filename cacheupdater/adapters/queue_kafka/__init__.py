@@ -124,7 +124,14 @@ class KafkaQueue:
             self._member.resume(partition)
         return taken
 
-    async def commit(self, partition: int, *, epoch: int, done: int) -> None:
+    async def commit(
+        self,
+        partition: int,
+        *,
+        epoch: int,
+        done: int,
+        finished: Sequence[int] = (),  # noqa: ARG002  a group keeps one number per partition
+    ) -> None:
         """Everything before `done` is finished. What the group does not accept from us is read again by the next owner."""
         lane = self._owned.lane(partition)
         if not lane.open or epoch != lane.epoch or done <= lane.committed:

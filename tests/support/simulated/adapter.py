@@ -107,14 +107,14 @@ class AdapterConsumer:
             seen.note(OWNED.get(), "reads from", messages[0].offset, "to", messages[-1].offset)
         return messages
 
-    async def commit(self, partition, *, epoch, done):
+    async def commit(self, partition, *, epoch, done, finished=()):
         self._process.check()
         owner = self.owner(partition, epoch)
         self._said[owner] = max(done, self._said.get(owner, 0))
         self._member.wanted[partition, done] = CommitCall(
             self._world.seen.clock(), owner, done, accepted=False
         )
-        await self.queue.commit(partition, epoch=epoch, done=done)
+        await self.queue.commit(partition, epoch=epoch, done=done, finished=finished)
 
     async def close(self):
         for partition in self.queue._owned.open:

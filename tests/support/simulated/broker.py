@@ -10,7 +10,7 @@ import asyncio
 
 from cacheupdater.ports import Assignment, Gained
 from simulated.history import Owner
-from simulated.topic import Reader, Topic
+from simulated.topic import FORGOTTEN, Reader, Topic
 
 SETTLE_S = 6.0  # an owner that lives may take so long to hand over: longer than the supervisor wants
 
@@ -27,6 +27,16 @@ class Broker(Topic):
 
     def store(self, partition, done):
         self.done[partition] = done
+
+    def forget(self, partition, offsets):
+        for offset in offsets:
+            self.logs[partition][offset] = FORGOTTEN
+
+    def stored(self, partition):
+        at, log = self.done[partition], self.logs[partition]
+        while at < len(log) and log[at] is FORGOTTEN:
+            at += 1
+        return at
 
     # --- members ----------------------------------------------------------------------------------------
 

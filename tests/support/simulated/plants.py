@@ -141,7 +141,7 @@ class AdaptersAnyEpoch(Plant):
     name = "the adapter does not check the epoch"
 
     def adapter(self, queue):
-        async def commit(partition, *, epoch, done):
+        async def commit(partition, *, epoch, done, finished=()):
             await queue._commits.add(partition, Done(queue._owned.lane(partition).epoch, done))
 
         queue.commit = commit

@@ -15,6 +15,7 @@ from simulated.history import OWNED, CommitCall, Expired, HandOver, Hint, Intake
 
 SESSION_S = 0.4  # a silent member is given up after this
 SLOW_S = (0.05, 0.6)
+FORGOTTEN = None  # in the place of a record
 TICK = 1e-6  # what keeps two things in order that travel on one connection
 
 
@@ -48,6 +49,9 @@ class Topic:
             seen.note("queued", partition, len(log), ("touch", "miss", "change")[pack.kind], *pack.keys)
         log.append((payload, hint))
         self._wake()
+
+    def forget(self, partition, offsets):
+        """An owner has finished these out of order. Who keeps one number for each partition cannot."""
 
     def _wake(self):
         for member in self._members:
@@ -130,9 +134,8 @@ class Reader:
                 if lane.at < (start := broker.starts[partition]):
                     self.count_lost(partition, lane.at, start)
                     lane.at = start
-                log = broker.logs[partition]
-                if lane.at < len(log):
-                    return self._take(partition, lane, log[lane.at : lane.at + limit])
+                if taken := self._take(partition, lane, limit):
+                    return taken
             self._arrived.clear()
             await self._arrived.wait()
         return ()
@@ -144,17 +147,21 @@ class Reader:
         seen.note(self.name, "has lost", partition, "from", first, "to", end)
         broker.skipped[partition] = max(broker.skipped[partition], end)
 
-    def _take(self, partition, lane, records):
-        seen, at = self._world.seen, lane.at
+    def _take(self, partition, lane, limit):
+        seen, log, taken = self._world.seen, self._broker.logs[partition], []
         owner = self.owner(partition, lane.epoch)
-        lane.at += len(records)
-        seen.intakes += [Intake(seen.clock(), owner, hint) for _, hint in records if hint is not None]
-        seen.note(self.name, "reads", partition, "from", at, "to", lane.at)
-        return [Message(at + number, payload) for number, (payload, _) in enumerate(records)]
+        while lane.at < len(log) and len(taken) < limit:
+            if (record := log[lane.at]) is not FORGOTTEN:
+                taken.append((lane.at, *record))
+            lane.at += 1
+        seen.intakes += [Intake(seen.clock(), owner, hint) for _, _, hint in taken if hint is not None]
+        if taken:
+            seen.note(self.name, "reads", partition, "from", taken[0][0], "to", lane.at)
+        return [Message(offset, payload) for offset, payload, _ in taken]
 
     # --- committing -------------------------------------------------------------------------------------
 
-    async def commit(self, partition, *, epoch, done):
+    async def commit(self, partition, *, epoch, done, finished=()):
         """One connection: commits arrive in the order in which they were sent, the last one stays."""
         world = self._world
         self._process.check()
@@ -169,12 +176,12 @@ class Reader:
         arrived = loop.create_future()
         self._commits_arrive = max(loop.time() + delay, self._commits_arrive + TICK)
         call = CommitCall(called, owner, done, accepted=False)
-        loop.call_at(self._commits_arrive, self._commit, call, may_count, arrived)
+        loop.call_at(self._commits_arrive, self._commit, call, finished, may_count, arrived)
         await arrived
         if world.faults("queue_commit_cut"):
             raise Unavailable("the connection to the broker was lost")
 
-    def _commit(self, call, may_count, arrived):
+    def _commit(self, call, finished, may_count, arrived):
         broker, seen, partition = self._broker, self._world.seen, call.owner.partition
         accepted = may_count()
         now = {"accepted": accepted, "holder": broker.holders[partition], "topic": broker.number}
@@ -182,6 +189,7 @@ class Reader:
         seen.note(self.name, "commits", partition, call.done, "" if accepted else "(ignored: out of date)")
         if accepted:
             broker.store(partition, call.done)
+            broker.forget(partition, finished)
         if not arrived.done():
             arrived.set_result(None)
 

@@ -66,6 +66,45 @@ async def test_packs_that_stay_open_for_long_keep_nobody_out_before_the_far_wide
     assert queue.offer(0, b"x")
 
 
+async def test_finished_packs_behind_an_open_one_cost_nothing():
+    """One hint that cannot be finished, and half a million that can."""
+    queue = MemoryQueue(1, undone_max=10, bytes_max=2_000, open_bytes_max=2_005)
+    epoch = await own(queue)
+    queue.offer(0, b"stuck")
+    await queue.fetch(0, 1)
+    for number in range(1, 1_001):
+        assert queue.offer(0, b"x" * 500)
+        await queue.fetch(0, 1)
+        await queue.commit(0, epoch=epoch, done=0, finished=[number])
+    assert queue.backlog(0) == 1
+    assert sum(queue.offer(0, b"x" * 500) for _ in range(9)) == 4
+
+
+async def test_offer_refuses_when_the_bytes_of_open_packs_are_at_their_far_wider_cap():
+    queue = MemoryQueue(1, bytes_max=10, open_bytes_max=24)
+    epoch = await own(queue)
+    for _ in range(3):
+        assert queue.offer(0, b"12345678")
+        await queue.fetch(0, 1)
+    assert not queue.offer(0, b"1")
+    await queue.commit(0, epoch=epoch, done=0, finished=[1])
+    assert queue.offer(0, b"1")
+
+
+async def test_what_was_finished_before_the_partition_moved_is_not_read_again():
+    queue = MemoryQueue(1)
+    epoch = await own(queue)
+    for number in range(4):
+        queue.offer(0, b"%d" % number)
+    await queue.fetch(0, 3)
+    await queue.commit(0, epoch=epoch, done=0, finished=[1])
+    epoch = await own(queue)
+    again = await queue.fetch(0, 9)
+    assert [(message.offset, message.payload) for message in again] == [(0, b"0"), (2, b"2"), (3, b"3")]
+    await queue.commit(0, epoch=epoch, done=4)
+    assert queue.backlog(0) == 0
+
+
 async def test_a_put_that_waits_is_taken_as_soon_as_another_pack_is_read():
     queue = MemoryQueue(1, packs_max=1)
     await own(queue)
@@ -78,13 +117,13 @@ async def test_a_put_that_waits_is_taken_as_soon_as_another_pack_is_read():
     assert [message.payload for message in await queue.fetch(0, 9)] == [b"1"]
 
 
-async def test_offer_refuses_when_bytes_are_at_their_cap_until_enough_are_done():
+async def test_offer_refuses_when_unread_bytes_are_at_their_cap_until_enough_are_read():
     queue = MemoryQueue(1, bytes_max=10)
-    epoch = await own(queue)
+    await own(queue)
     assert queue.offer(0, b"123456")
     assert not queue.offer(0, b"12345")
     assert queue.offer(0, b"1234")
-    await finish(queue, epoch)
+    await queue.fetch(0, 1)
     assert not queue.offer(0, b"1234567")
     assert queue.offer(0, b"123456")
 
@@ -146,7 +185,7 @@ async def test_commit_refuses_what_was_never_fetched():
 @pytest.mark.parametrize("seed", range(50))
 async def test_every_pack_arrives_in_order_within_the_caps_whatever_the_schedule(seed):
     rng = random.Random(seed)
-    queue = MemoryQueue(1, packs_max=5, bytes_max=40)
+    queue = MemoryQueue(1, packs_max=5, bytes_max=40, open_bytes_max=40)
     epoch, numbers = await own(queue), count()
     puts, seen, done = [], [], 0
     for _ in range(200):

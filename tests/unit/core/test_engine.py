@@ -350,7 +350,7 @@ def test_reading_pauses_while_too_much_is_pending():
 
 def test_message_that_is_no_pack_has_nothing_to_wait_for():
     story = Story()
-    story.engine.skip(0)
+    story.engine.skip(0, 0.0)
 
     assert story.done == 1
 

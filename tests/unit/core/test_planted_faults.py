@@ -93,6 +93,13 @@ def cursor_past_an_unfinished_hint(patch):
     patch(Cursor, "advance", advance)
 
 
+def open_packs_told_as_finished(patch):
+    def all_but_the_oldest(self):
+        return [origin.offset for origin in list(self._origins)[1:]]
+
+    patch(Cursor, "finished", all_but_the_oldest)
+
+
 def dropped_change_without_invalidation(patch):
     def forget(self, keys, origins):
         for origin in origins:
@@ -292,6 +299,7 @@ FAULTS = [
     failed_head_keeps_its_seat,
     no_refresh_after_a_refused_write,
     cursor_past_an_unfinished_hint,
+    open_packs_told_as_finished,
     dropped_change_without_invalidation,
     hold_counted_from_acceptance,
     touch_tail_swallows_a_change,

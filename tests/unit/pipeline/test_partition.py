@@ -227,6 +227,27 @@ async def test_a_removal_that_redis_refuses_for_ever_pins_no_cursor():
         assert "p:2" not in notice.text
 
 
+@in_virtual_time
+async def test_a_hint_that_stays_open_keeps_nobody_elses_packs_on_the_queue():
+    """Its source is down. The packs behind it are finished and forgotten, so the listeners always find room."""
+    stuck = namespace("q", source=Source("away", plenty(), concurrency=1))
+    shell = Shell(namespace(every=0.0), stuck)
+    shell.tables["q"].error = Unavailable("connection refused")
+    shell.tables["p"].rows = {(n,): "row" for n in range(100)}
+    async with shell.partition() as partition:
+        shell.queue.change(b"q:1")
+        for turn in range(200):
+            for n in range(20):
+                shell.queue.touch(b"p:%d" % ((turn + n) % 100))
+            await asyncio.sleep(0.1)
+            assert shell.queue.backlog(0) <= 1 + 4 * 20
+        assert partition.engine.cursor.done == 0
+        assert 18.5 < shell.observer.levels["oldest_open_seconds", "0"] <= 20.5
+        await asyncio.sleep(12.0)
+        assert shell.queue.backlog(0) == 0
+        assert shell.observer.levels["oldest_open_seconds", "0"] == 0.0
+
+
 # --- the queue ------------------------------------------------------------------------------------------
 
 
