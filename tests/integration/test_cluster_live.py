@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from itertools import cycle
 
 import pytest
 import redis.cluster
@@ -25,6 +26,7 @@ from cacheupdater_client import RedisCluster
 ROUND_S = 6.0  # a death or two, and until all is well again
 LOUD = 40
 AT_ONCE = 10  # keys of a slot that leave together, as with redis-cli; a key and its floor are two
+MOVES_MOST = 200
 PAUSE_S = 0.03  # between two steps of a move
 ERRORS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
 CARELESS = str(ROOT / "tests" / "support" / "careless_updater.py")
@@ -113,6 +115,14 @@ class Harm:
         dead.start()
         self.cluster.wait_until_settled()
 
+    def move_until(self, enough):
+        """The slots travel on until the nodes have said all that they can say of it."""
+        for slot in cycle(self._slots):
+            if enough() or self.moves > MOVES_MOST:
+                break
+            self.move(slot)
+        assert enough()
+
     def move(self, slot, besides=None):
         """With its keys, some at a time; both nodes have some of them in between."""
         source = self._homes[slot]
@@ -146,6 +156,7 @@ def test_cluster_is_reshaped_and_killed_under_load_and_nothing_old_stays(
         harm = Harm(story, slots)
         for _ in range(rounds):
             harm.kill_while_slots_move(cluster.primaries()[len(story.strikes) % 3])
+        harm.move_until(lambda: all(world.said[each] for each in ("MOVED", "ASK", "TRYAGAIN")))
         time.sleep(CALM_S)
     story.rest()
     verdict, said = story.verdict(), world.said
@@ -162,7 +173,6 @@ def test_cluster_is_reshaped_and_killed_under_load_and_nothing_old_stays(
     print(verdict)
     assert (verdict.faults, verdict.forgotten) == ({}, 0)
     assert verdict.values == len(loud) + len(quiet)
-    assert min(said["MOVED"], said["ASK"], said["TRYAGAIN"]) > 0
     assert story.updater.metric("refreshes_total", result="refused") > 0
     assert story.updater.metric("refreshes_total", result="unavailable") > 0
     record_property("figure: redis cluster, hints judged", verdict.hints)
@@ -178,6 +188,7 @@ def test_updater_without_the_fence_that_forgets_what_it_could_not_write_does_not
     slots, loud, quiet = cast(world.cluster, 300)
     story = Story(updaters, pg_url, world, loud=loud, quiet=quiet, program=(CARELESS,))
     with story:
+        story.until_well_under_way()
         Harm(story, slots).kill_while_slots_move(world.cluster.primaries()[0])
         time.sleep(CALM_S)
     story.rest()

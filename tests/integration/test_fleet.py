@@ -12,6 +12,7 @@ import time
 import pytest
 import redis
 from hint_peer import HintPeer
+from pace import Metronome
 from updater_process import config, eventually
 
 from cacheupdater.core.price.shares import ASK_AGAIN, CLAIM_LIFE, EXCHANGE_EVERY
@@ -21,7 +22,7 @@ BUDGET, BURST_S = 100, 1.0
 ROWS = 4_000
 TOGETHER_S = 5.0
 AFTERWARDS = 400  # rows of the survivor: a full bucket, and then its rate
-LATE_S = 0.5  # a row is paid before its token, its connection and its statement; on a busy machine they take a while
+LATE_S = 0.5  # a row is paid before its token, its connection and its statement; a machine that holds them up adds to it
 RECORD = "cacheupdater:fleet:shop:main"
 
 
@@ -75,32 +76,37 @@ def busiest(times, seconds):
 
 @pytest.mark.prove
 def test_two_processes_spend_one_budget_and_the_survivor_takes_over_all_of_it(updaters, settings, plain):
+    with Metronome() as control:
+        log, killed, before = story_of_both(updaters, settings, plain)
+    times = [at for at, _ in log]
+    for seconds in (1.0, 5.0, 10.0):
+        assert busiest(times, seconds) <= BUDGET * (seconds + BURST_S + LATE_S + 2 * control.latest)
+    together = [who for at, who in log if at > times[killed - 1] - TOGETHER_S + 2.0][: 2 * BUDGET]
+    assert 0.2 < together.count("first") / len(together) < 0.8
+    took = times[before + AFTERWARDS - 1] - times[before]
+    # with half of the budget it would be 2.3 times as long
+    assert took < 1.7 * (AFTERWARDS / BUDGET - BURST_S) + 2 * control.latest
+    assert set(plain.hgetall(RECORD)) == {"born"}
+
+
+def story_of_both(updaters, settings, plain):
+    """The whole log, and how long it was when one was killed and when the other was alone in earnest."""
     first, second = updaters.start(settings), updaters.start(settings)
     half = ROWS // 2
     ask(first, 1, 1000)
     ask(second, half + 1, 1000)
-    eventually(lambda: {who for _, who in log_of(plain)} == {"first", "second"}, 20.0)
+    eventually(lambda: {who for _, who in log_of(plain)} == {"first", "second"})
     time.sleep(TOGETHER_S)
     first.kill()
     killed = len(log_of(plain))
     time.sleep(CLAIM_LIFE + EXCHANGE_EVERY + ASK_AGAIN)
     before = len(log_of(plain))
     ask(second, half + 1001, 900)
-    eventually(lambda: len(log_of(plain)) >= before + AFTERWARDS, 20.0)
-
+    eventually(lambda: len(log_of(plain)) >= before + AFTERWARDS)
     log = log_of(plain)
-    times = [at for at, _ in log]
-    for seconds in (1.0, 5.0, 10.0):
-        assert busiest(times, seconds) <= BUDGET * (seconds + BURST_S + LATE_S)
-    together = [who for at, who in log if at > times[killed - 1] - TOGETHER_S + 2.0][: 2 * BUDGET]
-    assert 0.2 < together.count("first") / len(together) < 0.8
-    took = times[before + AFTERWARDS - 1] - times[before]
-    assert took < 1.7 * (
-        AFTERWARDS / BUDGET - BURST_S
-    )  # with half of the budget it would be 2.3 times as long
     second.terminate()
     assert second.wait() == 0
-    assert set(plain.hgetall(RECORD)) == {"born"}
+    return log, killed, before
 
 
 def test_what_a_process_has_learned_survives_its_end_and_a_damaged_file_is_no_obstacle(

@@ -22,9 +22,9 @@ BEFORE_S = 10.0
 AFTER_S = 5.0
 RATE = 10_000
 MEMORY_MOST = 32 * 1024 * 1024
-# The ratio is reported. What is asserted must hold on a machine with ten other things to do, where p99 is the scheduler's.
+# of a read's p99 to that of a reader beside it who leaves no hints: where both wait for the machine, it is the scheduler's
 RATIO_MOST = 3.0
-NOTHING_S = 0.005  # of difference in a p99 that says nothing there
+NOTHING_S = 0.005  # of difference in a p99 that says nothing
 TOPIC = "hints"
 
 
@@ -34,6 +34,12 @@ def group(tmp_path, needs_apache, own_kafka, pg_url, redis_url, updaters):
     return Group(
         tmp_path, updaters, servers=own_kafka.bootstrap, topic=TOPIC, rows=Rows(pg_url), redis_url=redis_url
     )
+
+
+def between(reads, start, end):
+    """Seconds of each read that began then."""
+    began, took = reads["reads"].T
+    return took[(began > start) & (began < end)]
 
 
 def growth(memory, start, end):
@@ -50,6 +56,7 @@ def test_an_outage_of_the_broker_is_no_affair_of_the_application(group, own_kafk
     with ExitStack() as stack:
         generator = stack.enter_context(group.generator(seconds=300 + outage, rate=RATE))
         application = stack.enter_context(group.application(seconds=300 + outage))
+        control = stack.enter_context(group.application(seconds=300 + outage, emit="none"))
         time.sleep(BEFORE_S)
         stopped = time.time()  # noqa: TID251  compared with the times of other processes
         own_kafka.stop()
@@ -58,20 +65,22 @@ def test_an_outage_of_the_broker_is_no_affair_of_the_application(group, own_kafk
         own_kafka.start()
         answered = time.monotonic()
         time.sleep(AFTER_S)
-        reads = application.saved()
+        reads, others = application.saved(), control.saved()
         emitted = generator.end()
     group.rest()
     recovered = time.monotonic() - answered
 
     strict = [group.verdict(emitted.of(kind), sent_once=False) for kind in (CHANGE, MISS)]
     whole = group.verdict(emitted, sent_once=False)
-    began, took = reads["reads"].T
-    before, during = took[began < stopped], took[(began > stopped) & (began < back)]
-    p99, p99_before = np.percentile(during, 99), np.percentile(before, 99)
+    before, during = between(reads, 0.0, stopped), between(reads, stopped, back)
+    p99, p99_before, p99_control = (
+        np.percentile(each, 99) for each in (during, before, between(others, stopped, back))
+    )
     grown = [growth(each, stopped, back + AFTER_S) for each in (emitted.memory, reads["memory"])]
     print(f"away for {outage:g} s; at rest {recovered:.1f} s after it came back; {whole}; {emitted.stats}")
     print(
-        f"reads: p99 {p99_before * 1e3:.2f} ms before, {p99 * 1e3:.2f} ms during, ratio {p99 / p99_before:.2f};"
+        f"reads: p99 {p99_before * 1e3:.2f} ms before, {p99 * 1e3:.2f} ms during, ratio {p99 / p99_before:.2f},"
+        f" of one without hints {p99_control * 1e3:.2f} ms;"
     )
     print(
         f"  median {np.median(before) * 1e3:.3f} ms, {np.median(during) * 1e3:.3f} ms; longest {during.max():.3f} s"
@@ -83,7 +92,7 @@ def test_an_outage_of_the_broker_is_no_affair_of_the_application(group, own_kafk
     )
     record_property("figure: outage, growth of the emitting client, MiB", grown[0] / 2**20)
 
-    assert p99 < max(RATIO_MOST * p99_before, p99_before + NOTHING_S)
+    assert p99 < max(RATIO_MOST * p99_control, p99_control + NOTHING_S)
     assert max(grown) < MEMORY_MOST
     assert [each.pid for each in group.members if each.running] == pids
     assert [each.faults for each in strict] == [{}, {}]

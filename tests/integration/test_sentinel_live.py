@@ -144,7 +144,7 @@ def test_updater_without_the_fence_that_forgets_what_it_could_not_write_does_not
     loud, quiet = cast(300)
     story = Story(updaters, pg_url, world, loud=loud, quiet=quiet, program=(CARELESS,))
     with story:
-        time.sleep(CALM_S)  # a death excuses old values that are read, so some are read before
+        story.until_well_under_way()  # a death excuses old values that are read, so some are read before
         Harm(story).kill()
         time.sleep(CALM_S)
     story.rest()

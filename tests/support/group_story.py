@@ -179,7 +179,9 @@ class Group:
 
     def application(self, **said):
         """Reads for at most `seconds`."""
-        return Child("group_application.py", self.folder, emit=self.emit, redis=self.redis_url, **said)
+        return Child(
+            "group_application.py", self.folder, **{"emit": self.emit, "redis": self.redis_url} | said
+        )
 
     def metric(self, name, **labels):
         """The sum over all members that run."""

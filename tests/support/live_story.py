@@ -47,6 +47,7 @@ QUIET_A_SECOND = 30  # keys; all of them would be changed in the end, if nothing
 TAGS = 8
 LOUDEST = 8  # keys that are drawn every other time
 READ_EVERY_S = 0.001
+UNDER_WAY_READS, UNDER_WAY_CHANGES = 300, 50  # of a second or two
 TROUBLE = (RedisError, RedisClusterException, OSError)
 # an application that does not wait for a dead node
 CLIENT = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
@@ -238,6 +239,12 @@ class Story:
         self.took += time.monotonic()
         self.reader.end()
         self.writer.end()
+
+    def until_well_under_way(self):
+        """So much has been read and changed that harm meets something."""
+        eventually(
+            lambda: len(self.reader.seen) > UNDER_WAY_READS and len(self.writer.changes) > UNDER_WAY_CHANGES
+        )
 
     def read_again(self):
         """Every key once."""

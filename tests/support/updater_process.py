@@ -158,6 +158,12 @@ class Updater:
             dict.fromkeys(each["message"] for each in lines if each["level"] not in {"info", "debug"})
         )
 
+    @property
+    def troubles(self):
+        """What `/readyz` says of the troubles that stand, each as the log would say it: a second cause has no line of its own."""
+        said = json.loads(self.page("/readyz")[1])["warnings"]
+        return [f"{each['event']} {each['subject']}: {each['text']}" for each in said]
+
     def page(self, path):
         """Status and text of an admin page."""
         try:
