@@ -8,6 +8,9 @@ nanoseconds added to a read at one miss in twenty; those of a hit and of a miss 
 **Wire**: real GETs to a real redis-server on this very core, where a GET is cheapest and a difference shows most. Our
 client's sender drains to an updater's listener (a process on the other core that takes frames and forgets them).
 Short slices by turns; beside it stock against stock, which shows the noise.
+
+**MGET**: the same with MGETs of 1, 100 and 50,000 keys, of each length and type in turn; the row is the worst of them.
+The hints of 50,000 keys are taken between slices, as the sender's thread would meanwhile.
 """
 
 from __future__ import annotations
@@ -36,6 +39,13 @@ MISSES = 0.05
 WIRE_SLICE = 300
 WIRE_ROUNDS = 400
 BUDGET_S = 25.0  # each of the three
+MGETS = {1: 60, 100: 10, 50_000: 1}  # keys: calls in a slice
+MGET_BUDGET_S = 6.0  # for each number and form of keys
+FORMS = {
+    "17 characters": "product:{:09d}".format,
+    "47 characters": "app:acme:shop:products:descriptions:{:011d}".format,
+    "17 bytes": lambda number: b"product:%09d" % number,
+}
 KEYS = [f"product:{n:07d}" for n in range(SLICE)]
 VALUE = b"x" * 1024
 
@@ -214,10 +224,53 @@ def measured_wire(url, address):
     ]
 
 
+# --- MGET -----------------------------------------------------------------------------------------------
+
+
+def mget_rows():
+    rig.pin(0)
+    with RedisServer() as server:
+        plain = redis.Redis.from_url(server.url)
+        ours = Redis.from_url(server.url, emit="memory://p1")
+        forms = {form: [make(number) for number in range(max(MGETS))] for form, make in FORMS.items()}
+        for keys in forms.values():
+            for at in range(0, len(keys), 1000):
+                plain.mset(dict.fromkeys(keys[at : at + 1000], b"x" * 100))
+        rows = [mget_row(plain, ours, size, forms) for size in MGETS]
+    rig.pin(-1)
+    return rows
+
+
+def mget_row(plain, ours, size, forms):
+    found = {form: mget_ratio(plain, ours, keys[:size], MGETS[size]) for form, keys in forms.items()}
+    said = ", ".join(f"{form} {ratio:.3f} of {cost:.0f} us" for form, (ratio, cost, _) in found.items())
+    rounds = min(rounds for *_, rounds in found.values())
+    method = f"wall of an MGET of {size} keys / redis-py's, client and server on one core: {said}; medians of {rounds} or more interleaved rounds; the worst counts"
+    return row(f"P1-mget-{size}", max(ratio for ratio, *_ in found.values()), 1.1, method=method)
+
+
+def mget_ratio(plain, ours, keys, calls):
+    """The median ratio, what redis-py took in microseconds, and the number of rounds."""
+    ratios, costs = [], []
+    deadline = time.perf_counter() + MGET_BUDGET_S
+    while time.perf_counter() < deadline:
+        order = (plain, ours, ours, plain) if len(ratios) % 2 else (ours, plain, plain, ours)
+        took = {plain: 0.0, ours: 0.0}
+        for each in order:
+            began = time.perf_counter()
+            for _ in range(calls):
+                each.mget(keys)
+            took[each] += time.perf_counter() - began
+            refilled(ours)
+        ratios.append(took[ours] / took[plain])
+        costs.append(took[plain] / 2 / calls * 1e6)
+    return statistics.median(ratios), statistics.median(costs), len(ratios)
+
+
 def run():
     """The rows for `build/bench.json`."""
     rig.pin(-1)
-    return [*wire_rows(), sync_row(), async_row()]
+    return [*wire_rows(), sync_row(), async_row(), *mget_rows()]
 
 
 if __name__ == "__main__":

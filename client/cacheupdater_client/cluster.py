@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class ObservedPipeline(ObservedQueue, redis.cluster.ClusterPipeline):
+class ObservedPipeline(ObservedQueue, redis.cluster.ClusterPipeline):  # type: ignore[misc]  # as redis-py's own: a command RESET lies beneath
     """`redis.cluster.ClusterPipeline`. Three of its commands go past `execute_command`."""
 
     def exists(self, *keys: Any) -> Any:

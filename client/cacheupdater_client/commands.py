@@ -13,7 +13,9 @@ Entries follow `COMMAND GETKEYS` of the server; a test compares them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import not_
 from typing import NamedTuple, TypeAlias
 
 from cacheupdater_client.wire import CHANGE, MISS, TOUCH
@@ -117,16 +119,17 @@ def rule_of(words: Sequence[object]) -> Rule | None:
     return rule
 
 
-def hints_of(words: Sequence[object], reply: object) -> Iterator[tuple[int, Sequence[object]]]:
+def hints_of(words: Sequence[object], reply: object) -> Sequence[tuple[int, Sequence[object]]]:
     """Kind and keys of the hints that a command leaves which has returned `reply`."""
     rule = rule_of(words)
     if rule is None:
-        return
+        return ()
     keys = rule.keys_of(words)
     if rule.writes:
-        yield CHANGE, keys
-    elif rule.each and isinstance(reply, list) and len(reply) == len(keys):
-        yield TOUCH, [key for key, value in zip(keys, reply, strict=True) if value is not None]
-        yield MISS, [key for key, value in zip(keys, reply, strict=True) if value is None]
-    else:
-        yield MISS if rule.absent is not None and rule.absent(reply) else TOUCH, keys
+        return ((CHANGE, keys),)
+    if not (rule.each and isinstance(reply, list) and len(reply) == len(keys)):
+        return ((MISS if rule.absent is not None and rule.absent(reply) else TOUCH, keys),)
+    if all(reply):  # usual, and quickly seen; an empty value is there all the same
+        return ((TOUCH, keys),)
+    there = [value is not None for value in reply]
+    return (TOUCH, list(compress(keys, there))), (MISS, list(compress(keys, map(not_, there))))

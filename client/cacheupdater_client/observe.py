@@ -1,27 +1,27 @@
 """From commands to hints, the same for the sync and the asyncio client.
 
 The clients call `returned` with each command and its reply, and `interrupted` when a command ended without one. A fault
-in here must not reach the application, which is none the wiser whether its command was observed. `Emitting` is what
-all clients do without waiting and `EmittingPipeline` what all pipelines do; each adds what it awaits, or does not.
+in here must not reach the application, which is none the wiser whether its command was observed: so whatever a client or a
+pipeline calls in here catches everything (`guard`). `Emitting` is what all clients do without waiting and
+`EmittingPipeline` what all pipelines do; each adds what it awaits, or does not.
 """
 
 from __future__ import annotations
 
-import logging
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from redis.exceptions import CrossSlotTransactionError, ResponseError, WatchError
 
 from cacheupdater_client.commands import hints_of, rule_of
+from cacheupdater_client.guard import fault
 from cacheupdater_client.wire import CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cacheupdater_client.buffer import Append
-
-log = logging.getLogger("cacheupdater_client")
 
 Words: TypeAlias = "Sequence[object]"
 
@@ -57,20 +57,43 @@ class Emitting:
     """Stands before a class of redis-py, whose methods are found above this one."""
 
     _hints: Hints = NOWHERE
+    _traced: bool = False  # whether the short ways of a client that has any are closed: see Traceable
     _pipes: ClassVar[type]  # what the client's pipelines become
     get_encoder: Any  # redis-py's
 
     def emit_to(self, hints: Hints) -> None:
         """Hints go there from now on."""
         self._hints = hints
+        self._traced = self._traced  # on the object, where a look-up costs least
 
     def pipeline(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; hints follow `execute()`."""
         plain: Any = super()
         pipe = plain.pipeline(*args, **options)
-        pipe.__class__ = observed(pipe.__class__, self._pipes)
-        pipe.observe_with(self._hints)
+        try:
+            pipe.__class__ = observed(pipe.__class__, self._pipes)
+            pipe.observe_with(self._hints)
+        except Exception:  # noqa: BLE001  the guard; a pipeline that stays what it was leaves no hints
+            fault()
         return pipe
+
+    def _changed(self, names: Sequence[bytes]) -> None:
+        """Changes that the application has announced."""
+        try:
+            self._hints.add_all(CHANGE, names)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
+
+
+class Traceable:
+    """A client with short ways past its own `execute_command`. One that is patched on the object sees every command."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "execute_command":
+            super().__setattr__(
+                "_traced", True
+            )  # for ever: a patch that is taken off leaves the long way open
+        super().__setattr__(name, value)
 
 
 class EmittingPipeline:
@@ -84,21 +107,57 @@ class EmittingPipeline:
         self._hints = hints
         self._queued = {}
 
+    def _length(self) -> int:
+        """How many commands are queued; more than any where a user's class does not tell."""
+        pipe: Any = self
+        try:
+            return len(pipe)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
+            return sys.maxsize
+
+    def _came(self, at: int, words: Words, reply: object) -> None:
+        """A command was given to the pipeline when it had `at` others: it is queued now, or has run."""
+        try:
+            if self._length() > at:
+                self._queued[at] = words
+            else:
+                returned(self._hints, words, reply)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
+
     def _taken(self) -> dict[int, Words]:
         """What is about to be executed. Beyond the pipeline's length stands what was discarded."""
-        pipe: Any = self
-        queued, self._queued = self._queued, {}
-        return {at: words for at, words in queued.items() if at < len(pipe)}
+        try:
+            queued, self._queued = self._queued, {}
+            length = self._length()
+            return {at: words for at, words in queued.items() if at < length}
+        except Exception:  # noqa: BLE001  the guard
+            fault()
+            return {}
 
-    def _done(self, queued: dict[int, Words], replies: Sequence[object]) -> None:
-        for at, words in queued.items():
-            if at < len(replies):
-                returned(self._hints, words, replies[at])
+    def _forget(self) -> None:
+        """The pipeline is empty again: its commands' arguments are nobody's."""
+        self._queued = {}
+
+    def _done(self, queued: dict[int, Words], replies: object) -> None:
+        """The pipeline was executed. A user's class may keep the replies to itself; then nobody knows what was done."""
+        try:
+            for at, words in queued.items():
+                if not isinstance(replies, (list, tuple)):
+                    interrupted(self._hints, words)
+                elif at < len(replies):
+                    returned(self._hints, words, replies[at])
+        except Exception:  # noqa: BLE001  the guard
+            fault()
 
     def _failed(self, queued: dict[int, Words], error: BaseException) -> None:
-        if not _nothing_done(error):
-            for words in queued.values():
-                interrupted(self._hints, words)
+        try:
+            if not _nothing_done(error):
+                for words in queued.values():
+                    interrupted(self._hints, words)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
 
 
 def _nothing_done(error: BaseException) -> bool:
@@ -132,15 +191,14 @@ def returned(hints: Hints, words: Words, reply: object) -> None:
     """The command has returned `reply`."""
     if hints is NOWHERE:
         return
-    if isinstance(reply, Exception):  # a pipeline hands errors back as replies
-        if not isinstance(reply, ResponseError):
-            interrupted(hints, words)
-        return
     try:
-        for kind, keys in hints_of(words, reply):
-            hints.add_all(kind, keys)
-    except Exception:
-        log.debug("cannot observe a command; its hints are lost", exc_info=True)
+        if not isinstance(reply, Exception):
+            for kind, keys in hints_of(words, reply):
+                hints.add_all(kind, keys)
+        elif not isinstance(reply, ResponseError):  # a pipeline hands errors back as replies
+            interrupted(hints, words)
+    except Exception:  # noqa: BLE001  the guard
+        fault()
 
 
 def interrupted(hints: Hints, words: Words) -> None:
@@ -149,5 +207,5 @@ def interrupted(hints: Hints, words: Words) -> None:
         rule = rule_of(words)
         if rule is not None and rule.writes:
             hints.add_all(CHANGE, rule.keys_of(words))
-    except Exception:
-        log.debug("cannot observe a command; its hints are lost", exc_info=True)
+    except Exception:  # noqa: BLE001  the guard
+        fault()

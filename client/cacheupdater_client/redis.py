@@ -19,15 +19,17 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
+from cacheupdater_client.guard import fault
 from cacheupdater_client.observe import (
     Emitting,
     EmittingPipeline,
+    Traceable,
     Words,
     give_way,
     interrupted,
     returned,
 )
-from cacheupdater_client.wire import CHANGE, TOUCH
+from cacheupdater_client.wire import TOUCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +49,7 @@ class ObservedQueue(EmittingPipeline):
 
     def _seen(self, words: Words, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """What redis-py's `call` returns, which queues the command `words` or runs it."""
-        pipe: Any = self
-        at = len(pipe)
+        at = self._length()
         try:
             reply = call(*args, **options)
         except ResponseError:
@@ -56,11 +57,14 @@ class ObservedQueue(EmittingPipeline):
         except BaseException:
             interrupted(self._hints, words)
             raise
-        if len(pipe) > at:
-            self._queued[at] = words
-        else:
-            returned(self._hints, words, reply)
+        self._came(at, words, reply)
         return reply
+
+    def reset(self) -> None:
+        """As redis-py's."""
+        plain: Any = super()
+        self._forget()
+        plain.reset()
 
     def execute(self, *args: Any, **options: Any) -> Any:
         """As redis-py's."""
@@ -75,7 +79,7 @@ class ObservedQueue(EmittingPipeline):
         return replies
 
 
-class ObservedPipeline(ObservedQueue, Pipeline):
+class ObservedPipeline(ObservedQueue, Pipeline):  # type: ignore[misc]  # as redis-py's own: a command RESET lies beneath
     """`redis.client.Pipeline`, whose commands leave hints."""
 
 
@@ -106,7 +110,7 @@ class ObservedCommands(Emitting):
         try:
             self._invalidate(names)
         finally:
-            self._hints.add_all(CHANGE, names)
+            self._changed(names)
 
     def _invalidate(self, names: Sequence[bytes]) -> None:
         for arguments in calls.invalidations(names):
@@ -124,7 +128,7 @@ class ObservedCommands(Emitting):
                 self._fenced(calls.writing_through(encoder, name, value, ttl=ttl, since=since))
             )
         finally:
-            self._hints.add(CHANGE, name)
+            self._changed([name])
 
     def _fenced(self, arguments: Sequence[Any]) -> Any:
         try:
@@ -150,7 +154,7 @@ class Observed(ObservedCommands, redis.Redis):
         return calls.earliest([self.time()])
 
 
-class Redis(Observed):
+class Redis(Traceable, Observed):
     """`redis.Redis` that leaves hints. `emit` names where they go, `only` the prefixes of keys that may go there."""
 
     def __init__(
@@ -183,23 +187,36 @@ class Redis(Observed):
 
         `Buffer.touch` written out, for a read pays for each call: see there.
         """
+        if self._traced:
+            return self._long_way("get", name)
         value = _plain.execute_command(self, "GET", name, keys=[name])
-        hints = self._hints
-        if value is None:
-            hints.miss(name)
-            return None
-        if type(name) is str and len(name) <= SHORT_KEY:
-            for append in hints.lease:
-                append(name)
-                return value
-        hints.add(TOUCH, name)
+        try:
+            if value is None:
+                self._hints.miss(name)
+                return None
+            if type(name) is str and len(name) <= SHORT_KEY:
+                for append in self._hints.lease:
+                    append(name)
+                    return value
+            self._hints.add(TOUCH, name)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
         return value
 
     def hgetall(self, name: Any) -> Any:
         """As `get`."""
+        if self._traced:
+            return self._long_way("hgetall", name)
         value = _plain.execute_command(self, "HGETALL", name, keys=[name])
-        if value:
-            self._hints.touch(name)
-        else:
-            self._hints.miss(name)
+        try:
+            if value:
+                self._hints.touch(name)
+            else:
+                self._hints.miss(name)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
         return value
+
+    def _long_way(self, name: str, *args: Any) -> Any:
+        """redis-py's method, which calls `execute_command` as it finds it. Here and not in `get`, where `super` costs."""
+        return getattr(super(), name)(*args)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypedDict
 from weakref import WeakValueDictionary
 
 from cacheupdater_client.buffer import Buffer, KeyEncoder
+from cacheupdater_client.guard import faults
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.transports import Link, link_to
 from cacheupdater_client.wire import mailboxes_reborn
@@ -56,6 +57,7 @@ class Stats(TypedDict):
     delivered: int
     waiting: int
     dropped: dict[str, int]
+    faults: int  # commands that could not be observed, whose hints nobody counts
     targets: dict[str, TargetStats]
 
 
@@ -118,7 +120,7 @@ class Target:
         """The ledger: nothing is in two of its columns. What a turn is just carrying over is in none, for some milliseconds."""
         buffers, outbox = list(self._buffers.values()), self._outbox
         # copies, because other threads add reasons while `sum` walks through them
-        dropped = sum((buffer.dropped.copy() for buffer in buffers), outbox.dropped.copy())
+        dropped = sum((Counter(buffer.dropped.copy()) for buffer in buffers), outbox.dropped.copy())
         waiting = outbox.waiting + sum(map(len, buffers))
         return {
             "emitted": outbox.delivered + waiting + dropped.total(),
@@ -172,10 +174,12 @@ class Sender:
         return self._running and not self.stopping
 
     def _start(self) -> None:
-        multiprocessing = sys.modules.get("multiprocessing.util")
-        if multiprocessing is not None and not self._finalized:  # its children end without atexit
+        # multiprocessing's children end without atexit. While another thread is importing it, it lacks what we need; but
+        # then this process is no child of it.
+        finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
+        if finalize is not None and not self._finalized:
             self._finalized = True
-            multiprocessing.Finalize(None, self.close, (EXIT_S,), exitpriority=0)
+            finalize(None, self.close, (EXIT_S,), exitpriority=0)
         self._stopped.clear()
         self._running = True
         try:
@@ -258,6 +262,7 @@ class Sender:
         """In a forked child: no thread, no lock in an unknown state, no hint of the parent."""
         targets = list(self._known.values())
         self._reset()
+        faults.count = 0
         mailboxes_reborn()
         for target in targets:
             target.reborn()
@@ -273,6 +278,7 @@ class Sender:
             "delivered": sum(each["delivered"] for each in targets.values()),
             "waiting": sum(each["waiting"] for each in targets.values()),
             "dropped": dict(dropped),
+            "faults": faults.count,
             "targets": targets,
         }
 

@@ -53,6 +53,7 @@ def wrap(client: Any, *, emit: str | None = "auto", only: Sequence[str | bytes] 
         )
     if not isinstance(client, Emitting):
         cls: Any = type(client)
+        client._traced = "execute_command" in vars(client)  # noqa: SLF001  as Traceable would have seen it
         client.__class__ = kind.ours if cls is kind.plain else observed(cls, kind.observed)
     client.emit_to(calls.hints_for(client.get_encoder(), emit, only))
     return client

@@ -36,10 +36,9 @@ class ObservedPipeline(ObservedQueue, redis.asyncio.cluster.ClusterPipeline):  #
 
     async def unlink(self, *names: Any) -> Any:
         """As redis-py's."""
-        at = len(self)
+        at = self._length()
         reply = await super().unlink(*names)
-        if len(self) > at:
-            self._queued[at] = ("UNLINK", *names)
+        self._came(at, ("UNLINK", *names), reply)
         return reply
 
     def mset_nonatomic(self, mapping: Any) -> Any:
@@ -48,9 +47,9 @@ class ObservedPipeline(ObservedQueue, redis.asyncio.cluster.ClusterPipeline):  #
         for key, value in mapping.items():
             slots.setdefault(self.cluster_client.keyslot(key), {})[key] = value
         for part in slots.values():
-            at = len(self)
+            at = self._length()
             super().mset_nonatomic(part)
-            self._queued[at] = ("MSET", *(word for pair in part.items() for word in pair))
+            self._came(at, ("MSET", *(word for pair in part.items() for word in pair)), reply=None)
         return self
 
 

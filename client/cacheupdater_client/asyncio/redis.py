@@ -8,6 +8,7 @@ loops, uvloop and threads may use one target.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
@@ -16,14 +17,16 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
+from cacheupdater_client.guard import fault
 from cacheupdater_client.observe import (
     Emitting,
     EmittingPipeline,
+    Traceable,
     give_way,
     interrupted,
     returned,
 )
-from cacheupdater_client.wire import CHANGE, TOUCH
+from cacheupdater_client.wire import TOUCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +41,18 @@ class ObservedQueue(EmittingPipeline):
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's: the pipeline, or after WATCH an awaitable reply."""
         plain: Any = super()
-        pipe: Any = self
-        at = len(pipe)
-        reply = plain.execute_command(*args, **options)
-        if len(pipe) == at:
+        at = self._length()
+        reply: Any = plain.execute_command(*args, **options)
+        if inspect.isawaitable(reply) and reply is not self:
             return self._observe(args, reply)
-        self._queued[at] = args
+        self._came(at, args, reply)
         return reply
+
+    async def reset(self) -> None:
+        """As redis-py's."""
+        plain: Any = super()
+        self._forget()
+        await plain.reset()
 
     async def _observe(self, args: tuple[Any, ...], pending: Any) -> Any:
         try:
@@ -101,7 +109,7 @@ class ObservedCommands(Emitting):
         try:
             await self._invalidate(names)
         finally:
-            self._hints.add_all(CHANGE, names)
+            self._changed(names)
 
     async def _invalidate(self, names: Sequence[bytes]) -> None:
         for arguments in calls.invalidations(names):
@@ -118,7 +126,7 @@ class ObservedCommands(Emitting):
             arguments = calls.writing_through(encoder, name, value, ttl=ttl, since=since)
             return calls.was_set(await self._fenced(arguments))
         finally:
-            self._hints.add(CHANGE, name)
+            self._changed([name])
 
     async def _fenced(self, arguments: Sequence[Any]) -> Any:
         try:
@@ -144,7 +152,7 @@ class Observed(ObservedCommands, redis.asyncio.Redis):  # type: ignore[misc]  # 
         return calls.earliest([await self.time()])
 
 
-class Redis(Observed):
+class Redis(Traceable, Observed):  # type: ignore[misc]  # as above
     """`redis.asyncio.Redis` that leaves hints. `emit` names where they go, `only` the prefixes that may go there."""
 
     def __init__(
@@ -177,23 +185,36 @@ class Redis(Observed):
 
         `Buffer.touch` written out, for a read pays for each call: see there.
         """
+        if self._traced:
+            return await self._long_way("get", name)
         value = await _plain.execute_command(self, "GET", name, keys=[name])
-        hints = self._hints
-        if value is None:
-            hints.miss(name)
-            return None
-        if type(name) is str and len(name) <= SHORT_KEY:
-            for append in hints.lease:
-                append(name)
-                return value
-        hints.add(TOUCH, name)
+        try:
+            if value is None:
+                self._hints.miss(name)
+                return None
+            if type(name) is str and len(name) <= SHORT_KEY:
+                for append in self._hints.lease:
+                    append(name)
+                    return value
+            self._hints.add(TOUCH, name)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
         return value
 
     async def hgetall(self, name: Any) -> Any:
         """As `get`."""
+        if self._traced:
+            return await self._long_way("hgetall", name)
         value = await _plain.execute_command(self, "HGETALL", name, keys=[name])
-        if value:
-            self._hints.touch(name)
-        else:
-            self._hints.miss(name)
+        try:
+            if value:
+                self._hints.touch(name)
+            else:
+                self._hints.miss(name)
+        except Exception:  # noqa: BLE001  the guard
+            fault()
         return value
+
+    def _long_way(self, name: str, *args: Any) -> Any:
+        """redis-py's method, which calls `execute_command` as it finds it. Here and not in `get`, where `super` costs."""
+        return getattr(super(), name)(*args)

@@ -168,7 +168,7 @@ def test_buffer_is_as_large_as_before_after_long_keys_were_drained(buffer):
         for number in range(PLACES // 2 + 10):
             buffer.add(number % 3, f"{round_}:{number}:".ljust(200, "x"))
         buffer.drain()
-        assert buffer._surplus == 0
+        assert buffer._places == 0
     for number in range(PLACES):
         buffer.touch(str(number))
     assert len(buffer) == PLACES
@@ -237,7 +237,7 @@ def test_buffer_loses_none_of_many_threads(buffer):
         sys.setswitchinterval(switch)
     taken.extend(buffer.drain())
     assert sum(sum(counts.values()) for _, counts in taken) == 4 * 5100
-    assert buffer.dropped.total() == 0
+    assert sum(buffer.dropped.values()) == 0
 
 
 def test_buffer_loses_none_of_a_thread_that_was_drained_between_its_place_and_its_hint(buffer):
@@ -247,10 +247,10 @@ def test_buffer_loses_none_of_a_thread_that_was_drained_between_its_place_and_it
     buffer._touches.append("late")
     for number in range(PLACES):
         buffer.touch(str(number))
-    assert len(buffer) + buffer.dropped.total() == PLACES + 1
+    assert len(buffer) + sum(buffer.dropped.values()) == PLACES + 1
     for number in range(10):
         buffer.touch(str(number))
-    assert len(buffer) + buffer.dropped.total() == PLACES + 11
+    assert len(buffer) + sum(buffer.dropped.values()) == PLACES + 11
 
 
 def test_buffer_takes_hints_of_a_signal_handler_that_interrupts_one(buffer):
@@ -271,7 +271,7 @@ def test_buffer_takes_hints_of_a_signal_handler_that_interrupts_one(buffer):
         signal.signal(signal.SIGALRM, old)
     assert calls
     assert drained(buffer)[CHANGE] == {b"from the handler": len(calls)}
-    assert buffer._surplus == 0
+    assert buffer._places == 0
 
 
 def test_buffer_takes_hints_of_a_finalizer(buffer):
@@ -287,3 +287,118 @@ def test_buffer_takes_hints_of_a_finalizer(buffer):
         buffer.add(MISS, "m")
     gc.collect()
     assert drained(buffer)[CHANGE] == {b"gone": 50}
+
+
+# --- many keys at once --------------------------------------------------------------------------------
+
+ALIKE = {
+    "short": [f"p:{number}" for number in range(300)],
+    "long": [f"p:{number:060d}" for number in range(300)],
+    "very long": [f"p:{number:0{size}d}" for number, size in enumerate(range(100, 1000, 3))],
+    "wide": [f"ключ:{number:{50 + number}d}" for number in range(300)],
+    "bytes": [b"p:%d" % number for number in range(300)],
+    "long bytes": [b"p:%d" % number + b"x" * number * 3 for number in range(300)],
+    "numbers": list(range(300)),
+    "mixed": ["p:1", b"p:2", 3, 4.5, bytearray(b"p:5"), memoryview(b"p:6"), "p:" + "x" * 700],
+    "with one that is too long": ["p:1", "x" * 1025, "p:2"],
+    "with one that is none": ["p:1", None, "p:2"],
+    "with one that is empty": ["p:1", "", "p:2"],
+    "with one that is no text": ["p:1", "\udcff", "p:2"],
+}
+
+
+@pytest.mark.parametrize("keys", ALIKE.values(), ids=ALIKE)
+@pytest.mark.parametrize("kind", [TOUCH, MISS, CHANGE])
+def test_buffer_takes_many_keys_as_it_takes_each(kind, keys, attendant):
+    together, each = (Buffer(Encoder("utf-8", "strict", decode_responses=False), attendant) for _ in range(2))
+    together.add_all(kind, tuple(keys))
+    for key in keys:
+        each.add(kind, key)
+    assert abs(together._places - each._places) <= 1  # an empty key has its place until it is drained
+    assert drained(together) == drained(each)
+    assert together.dropped == each.dropped
+
+
+@pytest.mark.parametrize("key", ["k", "x" * 60, "x" * 500, b"k", b"x" * 500])
+def test_buffer_takes_many_keys_without_a_call_for_each(buffer, key):
+    """Work is counted, not time: calls of Python's functions, which is what a loop over keys costs."""
+    buffer.touch("first")
+    called = []
+    profiler = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        buffer.add_all(TOUCH, [key] * 1000)
+    finally:
+        sys.setprofile(profiler)
+    assert len(called) <= 5
+    assert drained(buffer)[TOUCH][key if isinstance(key, bytes) else key.encode()] == 1000
+
+
+def test_buffer_keeps_the_newest_of_more_keys_than_it_has_places(buffer):
+    buffer.add_all(TOUCH, [str(number) for number in range(PLACES + 10)])
+    assert (len(buffer), buffer.dropped) == (PLACES, {"full": 10})
+    buffer.add_all(MISS, [str(number) for number in range(20)])
+    assert (len(buffer), buffer.dropped) == (PLACES, {"full": 30})
+    kept = drained(buffer)
+    assert (len(kept[MISS]), len(kept[TOUCH]), b"30" in kept[TOUCH], b"29" in kept[TOUCH]) == (
+        20,
+        PLACES - 20,
+        True,
+        False,
+    )
+
+
+# --- the bound ----------------------------------------------------------------------------------------
+
+
+def test_buffer_is_as_large_as_before_after_threads_have_added_long_keys_while_it_was_drained(buffer):
+    writing = True
+
+    def write():
+        for number in range(3000):
+            buffer.add(number % 3, f"{number:0500d}")
+            buffer.touch(f"é{number:0200d}")
+
+    def drain():
+        while writing:
+            buffer.drain()
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        drainer = threading.Thread(target=drain)
+        writers = [threading.Thread(target=write) for _ in range(4)]
+        for thread in (drainer, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join()
+        writing = False
+        drainer.join()
+    finally:
+        sys.setswitchinterval(switch)
+    buffer.drain()
+    for number in range(PLACES + 10):
+        buffer.touch(str(number))
+    assert (len(buffer), buffer.dropped["full"]) == (PLACES, 10)
+
+
+def test_buffer_hands_out_no_place_twice_when_hints_come_amid_the_count(attendant, monkeypatch):
+    monkeypatch.setattr("cacheupdater_client.buffer.PLACES", 100)
+
+    class Interrupted(Buffer):
+        amid = None
+
+        @property
+        def _places(self):
+            places, (work, self.amid) = super()._places, (self.amid, None)
+            if work is not None:
+                work()  # another thread, between the count and its use
+            return places
+
+    buffer = Interrupted(Encoder("utf-8", "strict", decode_responses=False), attendant)
+    buffer.amid = lambda: [buffer.touch(str(number)) for number in range(60)]
+    buffer.renew()
+    for number in range(300):
+        buffer.touch(f"later:{number}")
+        assert buffer._places <= 100
+    assert len(buffer) + buffer.dropped["full"] == 360

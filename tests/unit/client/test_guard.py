@@ -1,0 +1,236 @@
+"""Nothing that observes may raise: each call of a function of ours fails in turn, and the application never notices."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import ModuleType
+from unittest import mock
+
+import pytest
+import redis
+import redis.asyncio
+
+import cacheupdater_client
+from cacheupdater_client import Redis, wrap
+from cacheupdater_client.asyncio import Redis as AsyncRedis
+from cacheupdater_client.guard import faults
+from cacheupdater_client.sender import Sender
+
+OURS = Path(cacheupdater_client.__file__).parent
+# the fenced calls of `invalidate`: they do not observe, they work, and may say that they failed
+WORKS = {str(OURS / "calls.py"), str(OURS / "fence.py")}
+# What stands in the place of redis-py's own methods, and the guards: an `except` encloses all that they do for themselves.
+DOORS = {
+    "get", "hgetall", "execute_command", "execute", "reset", "pipeline", "invalidate", "_invalidate", "_fenced",
+    "_seen", "_observe", "returned", "interrupted", "_came", "_length", "_taken", "_done", "_failed", "_forget",
+    "_changed", "fault", "__setattr__",
+}  # fmt: skip
+REPLIES = {
+    "GET": b"v", "HGETALL": {}, "MGET": [b"v", None], "SET": True, "EXISTS": 0, "LRANGE": [],
+    "EVALSHA": [0, 0], "STRLEN": 3,
+}  # fmt: skip
+
+
+class Planted(Exception):
+    pass
+
+
+class Calls:
+    """Lets the nth call of a function of ours raise; `fell` says whether there was one."""
+
+    def __init__(self, nth):
+        self.left, self.fell = nth, ""
+
+    def __call__(self, frame, event, _):
+        code = frame.f_code
+        if event == "call" and _observes(code):
+            if not self.left:
+                self.left, self.fell = -1, code.co_name
+                raise Planted(code.co_name)
+            self.left -= 1
+
+
+def _observes(code):
+    file = code.co_filename
+    return file.startswith(str(OURS)) and file not in WORKS and code.co_name not in DOORS
+
+
+def answer(_, *words, **__):
+    return REPLIES[words[0]]
+
+
+async def answer_later(_, *words, **__):
+    return REPLIES[words[0]]
+
+
+def executed(pipe, *_, **__):
+    return [REPLIES[words[0]] for words, _ in pipe.command_stack]
+
+
+async def executed_later(pipe, *_, **__):
+    return [REPLIES[words[0]] for words, _ in pipe.command_stack]
+
+
+PROGRAM = [
+    ("get", "k"), ("get", b"bytes"), ("get", "x" * 300), ("hgetall", "h"), ("mget", ["a", "b"]), ("set", "k", 1),
+    ("exists", "k"), ("lrange", "l", 0, 1), ("invalidate", "a", "b"), ("mget", ["x" * 300, "y"]), ("strlen", "k"),
+]  # fmt: skip
+
+
+def play(client):
+    replies = [getattr(client, name)(*args) for name, *args in PROGRAM]
+    pipe = client.pipeline()
+    for name, *args in PROGRAM[:8]:
+        if name != "invalidate":
+            getattr(pipe, name)(*args)
+    replies.append(pipe.execute())
+    pipe.reset()
+    return replies
+
+
+async def play_later(client):
+    replies = [await getattr(client, name)(*args) for name, *args in PROGRAM]
+    pipe = client.pipeline()
+    for name, *args in PROGRAM[:8]:
+        if name != "invalidate":
+            getattr(pipe, name)(*args)
+    replies.append(await pipe.execute())
+    await pipe.reset()
+    return replies
+
+
+def played(kind, sender):
+    """The program with a client whose hints are the first of their process."""
+    if kind is Redis:
+        client = wrap(redis.Redis(), emit="none")
+        client.emit_to(sender.target("memory://nobody", ()).buffer(client.get_encoder()))
+        return lambda: play(client)
+    client = wrap(redis.asyncio.Redis(), emit="none")
+    client.emit_to(sender.target("memory://nobody", ()).buffer(client.get_encoder()))
+    loop = asyncio.new_event_loop()
+
+    def run():
+        try:
+            return loop.run_until_complete(play_later(client))
+        finally:
+            loop.close()
+
+    return run
+
+
+@pytest.fixture
+def stubbed():
+    with (
+        mock.patch.object(redis.Redis, "execute_command", answer),
+        mock.patch.object(redis.client.Pipeline, "execute", executed),
+        mock.patch.object(redis.asyncio.Redis, "execute_command", answer_later),
+        mock.patch.object(redis.asyncio.client.Pipeline, "execute", executed_later),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("kind", [Redis, AsyncRedis])
+def test_no_fault_of_ours_reaches_the_application_whichever_function_has_it(kind, stubbed):
+    expected, fell, nth = None, set(), -1
+    while True:
+        sender = Sender()
+        run, calls, before = played(kind, sender), Calls(nth), faults.count
+        tracer = sys.gettrace()
+        sys.settrace(calls)
+        try:
+            replies = run()
+        finally:
+            sys.settrace(tracer)
+            sender.close(0.1)
+        expected = expected or replies
+        assert replies == expected, calls.fell
+        if nth >= 0 and not calls.fell:
+            break
+        assert (faults.count > before) == bool(calls.fell), calls.fell
+        fell.add(calls.fell)
+        nth += 1
+    assert {"miss", "add", "add_all", "attend", "hurry", "hints_of", "rule_of", "renew"} <= fell
+
+
+def test_faults_are_counted_in_stats(stubbed):
+    client = Redis(emit="memory://nobody")
+    before = cacheupdater_client.stats()["faults"]
+    with mock.patch.object(type(client._hints), "add", side_effect=MemoryError):
+        assert client.get(b"k") == b"v"
+    assert cacheupdater_client.stats()["faults"] == before + 1
+
+
+def test_first_hint_bears_a_multiprocessing_that_another_thread_is_importing(stubbed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "multiprocessing.util", ModuleType("multiprocessing.util"))
+    sender, before = Sender(), faults.count
+    assert sender.target("memory://nobody", ()).buffer(redis.Redis().get_encoder()).touch("k") is None
+    assert (sender._running, faults.count) == (True, before)
+    sender.close(1)
+
+
+def test_pipeline_of_a_users_class_that_keeps_its_replies_announces_what_it_may_have_written(stubbed):
+    class Silent(redis.client.Pipeline):
+        def execute(self, raise_on_error=True):
+            super().execute(raise_on_error)
+
+    class Quiet(redis.Redis):
+        def pipeline(self, transaction=True, shard_hint=None):
+            return Silent(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+    client, sender = wrap(Quiet(), emit="none"), Sender()
+    buffer = sender.target("memory://nobody", ()).buffer(client.get_encoder())
+    client.emit_to(buffer)
+    pipe = client.pipeline()
+    pipe.get("r")
+    pipe.set("w", 1)
+    assert pipe.execute() is None
+    assert [dict(counts) for _, counts in buffer.drain()] == [{b"w": 1}]
+    sender.close(1)
+
+
+@pytest.mark.parametrize("kind", [Redis, AsyncRedis])
+async def test_pipeline_that_is_reset_keeps_no_arguments(kind):
+    pipe = kind(emit="memory://nobody").pipeline()
+    for number in range(100):
+        pipe.set(f"k:{number}", bytes(1000))
+    done = pipe.reset()
+    if kind is AsyncRedis:
+        await done
+    assert pipe._queued == {}
+
+
+@pytest.mark.parametrize("name", ["get", "hgetall"])
+@pytest.mark.parametrize("kind", [Redis, AsyncRedis])
+async def test_patch_of_execute_command_on_an_object_sees_every_command(kind, name, stubbed):
+    client, seen = kind(emit="memory://nobody"), []
+    client._hints.drain()
+    plain = client.execute_command
+
+    def traced(*words, **options):
+        seen.append(words[0])
+        return plain(*words, **options)
+
+    client.execute_command = traced
+    reply = getattr(client, name)("k")
+    assert (await reply if kind is AsyncRedis else reply) == REPLIES[name.upper()]
+    assert seen == [name.upper()]
+    assert sum(sum(counts.values()) for _, counts in client._hints.drain()) == 1
+
+
+def test_patch_of_a_mock_on_an_object_is_asked_and_can_be_taken_off(stubbed):
+    client = Redis(emit="memory://nobody")
+    with mock.patch.object(client, "execute_command", return_value=b"mocked"):
+        assert client.get("k") == b"mocked"
+    assert client.get("k") == b"v"
+    with mock.patch.object(client, "get", return_value=b"mocked"):
+        assert client.get("k") == b"mocked"
+    assert client.get("k") == b"v"
+
+
+def test_patch_that_was_there_before_the_client_was_wrapped_sees_every_command(stubbed):
+    client = redis.Redis()
+    client.execute_command = mock.Mock(return_value=b"mocked")
+    wrap(client, emit="none")
+    assert client.get("k") == b"mocked"
