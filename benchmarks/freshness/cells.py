@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cacheupdater.config.models import SourceSection
 from cacheupdater.core.limits import Limits
 from freshness import baselines, bounds, ours, semireal, worlds
 from freshness.truth import WINDOWS_S, Verdict, judge
@@ -33,6 +34,8 @@ QUICK_SHARE = 0.04  # of the world's changes and budgets in the quick form
 QUICK_REAL_S = 1_800.0
 GAPPED = "optimum with our gap"  # no key is loaded more often than the product would
 OURS, UPDATED_AT, HINTED, HALF = "ours", "ours, updated_at", "ours, hinted", "ours, half hinted"
+CHOOSY = ", least_gain"  # after the name of each of these: the same with the default, the others with 0
+LEAST_GAIN: float = SourceSection.model_fields["least_gain"].default
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,17 @@ class Cell:
     policies: dict[str, Verdict] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)  # shares of stale reads
     iso_rows: float = 0.0  # rows/s at which min-interval is as fresh as ours
+    iso_rows_choosy: float = 0.0  # the same, as fresh as ours with the default least gain
+
+    def choosy(self) -> Cell:
+        """Ours with the default least gain in the place of ours."""
+        theirs = {name: verdict for name, verdict in self.policies.items() if not name.startswith(OURS)}
+        mine = {
+            name.removesuffix(CHOOSY): verdict
+            for name, verdict in self.policies.items()
+            if name.endswith(CHOOSY)
+        }
+        return replace(self, policies=theirs | mine, iso_rows=self.iso_rows_choosy)
 
     def window_use(self) -> float:
         """The fullest window of our runs, as a share of what the budget allows in it."""
@@ -107,6 +121,7 @@ def measure(job: Job) -> Cell:
     for name, given in _runs(job, burst).items():
         cell.policies[name] = judge(world, ours.run(world, given))
     cell.iso_rows = baselines.equally_fresh(world, cell.policies[OURS].stale)
+    cell.iso_rows_choosy = baselines.equally_fresh(world, cell.policies[OURS + CHOOSY].stale)
     cell.bounds = _bounds(world, job)
     return cell
 
@@ -121,7 +136,7 @@ def _runs(job: Job, burst: float) -> dict[str, ours.Conditions]:
         runs[HINTED] = replace(plain, hinted=1.0)
     if job.real and job.budget == REAL_BUDGETS[1] and job.world == semireal.ROWS[0]:
         runs[HALF] = replace(plain, hinted=0.5)
-    return runs
+    return runs | {name + CHOOSY: replace(given, least=LEAST_GAIN) for name, given in runs.items()}
 
 
 def _step(job: Job) -> float:

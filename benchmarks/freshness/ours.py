@@ -46,6 +46,7 @@ class Conditions:
     step: float = 0.05  # seconds between two looks
     hinted: float = 0.0  # share of the changes that are announced
     stamps: bool = False  # whether rows say when they changed last (`updated_at`)
+    least: float = 0.0  # `least_gain`
     seed: int = 0
 
 
@@ -67,7 +68,7 @@ class Drive:
         namespace = Namespace("k", pattern, source, terms=Terms(stamp="age" if given.stamps else ""))
         keyspace = Keyspace([(pattern, namespace)])
         limits, rng = Limits(), random.Random(given.seed)
-        self.market = Market(source, [namespace], random=rng.random, now=0.0)
+        self.market = Market(source, [namespace], random=rng.random, now=0.0, least=given.least)
         self.policy = Price(keyspace, [namespace], {source: self.market}, limits=limits, now=0.0)
         self.engine = Engine(keyspace, self.policy, limits=limits, random=rng.random, offset=0)
         self.offset = 0

@@ -96,11 +96,24 @@ def _age(one: Figures) -> Sequence[str]:
 
 
 def _lines(sources: Sequence[Figures]) -> Iterable[str]:
-    header = ("SOURCE", "BUDGET", "USED", "PRICE", "TARGET", "STALE AT HALF", "AT BUDGET", "AT TWICE")
+    header = (
+        "SOURCE",
+        "BUDGET",
+        "USED",
+        "UNNEEDED",
+        "PRICE",
+        "TARGET",
+        "STALE AT HALF",
+        "AT BUDGET",
+        "AT TWICE",
+    )
     yield from table(header, map(_source, sources))
     yield ""
     figures = ("", "READS/S", "STALE", "MEASURED", "USEFUL", "KEYS", "STARVED", "THEIR READS", "OVER AGE/S")
     yield from table(figures, (row for each in sources for row in _rows(each)))
+    yield ""
+    gains = ("SOURCE", "LEAST GAIN", "WOULD SPEND", "STALE")
+    yield from table(gains, (row for each in sources for row in _gains(each)))
 
 
 def _source(one: Figures) -> Sequence[str]:
@@ -109,10 +122,22 @@ def _source(one: Figures) -> Sequence[str]:
         str(one["name"]),
         f"{number(_float(one, 'budget'))}{'ms' if one['unit'] == 'ms' else ''}/s",
         percent(_float(one, "used")),
+        percent(_float(one, "unneeded")),
         f"{_float(one, 'price'):.3g}",
         "-" if one["target"] is None else percent(_float(one, "target")),
         *(outlooks or ["-"] * 3),
     )
+
+
+def _gains(one: Figures) -> Iterable[Sequence[str]]:
+    for each in _many(one, "gains"):
+        least = _float(each, "least_gain")
+        yield (
+            str(one["name"]),
+            f"{least:g}{' (now)' if least == _float(one, 'least_gain') else ''}",
+            f"{number(_float(each, 'spent'))}{'ms' if one['unit'] == 'ms' else ''}/s",
+            percent(_float(each, "stale")),
+        )
 
 
 def _rows(one: Figures) -> Iterable[Sequence[str]]:

@@ -178,6 +178,7 @@ def _source(name: str, one: SourceSection) -> SourceConfig:
         db_time=one.db_time,
         burst=one.burst,
         freshness_target=one.freshness_target,
+        least_gain=one.least_gain,
         pool_size=one.pool_size,
         statement_timeout=one.statement_timeout,
     )

@@ -23,6 +23,7 @@ _JITTER_MAX = 0.5  # more than half would make the ttl a lottery
 _DB_TIME_MAX = 1000.0  # seconds per second: every connection of the largest pool, always busy
 _BURST_MAX = 3600.0  # seconds: an hour's rows at once would be a batch job and no refresh
 _WORTH_MAX = 1e6  # beyond it nothing else would ever be refreshed
+_LEAST_GAIN_MAX = 1e3  # stale reads per row: beyond it hardly anything would be refreshed
 _MAX_AGE_MIN = 1.0  # seconds: within one, a load would be due again before readers had its value
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
@@ -114,6 +115,7 @@ Listen: TypeAlias = Annotated[Address, BeforeValidator(listen_address)]
 Target: TypeAlias = Annotated[float, BeforeValidator(_target)]
 MaxAge: TypeAlias = Annotated[float, BeforeValidator(_max_age), Field(le=_YEAR)]
 Worth: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(gt=0, le=_WORTH_MAX)]
+LeastGain: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(ge=0, le=_LEAST_GAIN_MAX)]
 HostPort: TypeAlias = Annotated[TcpAddress, BeforeValidator(host_port)]
 
 
@@ -158,6 +160,9 @@ class SourceSection(Section):
     """Seconds of the rate: what a quiet moment may save for a busy one. One second is short enough for any database."""
     freshness_target: Target | None = None
     """The share of reads that shall be fresh. None: whatever the whole budget gives."""
+    least_gain: LeastGain = 0.02
+    """Stale reads that a row must prevent. Where a budget is larger than needed, its rows beyond this one prevent one in a
+    hundred each (docs/explanation/freshness-results.md). 0: all of it is spent, even for next to nothing."""
     pool_size: Annotated[Count, Field(le=1000)] = 5
     """Connections. Five run thousands of small statements a second and are little for any database."""
     statement_timeout: Duration = 1.0

@@ -54,6 +54,7 @@ class SourceConfig:
     db_time: float | None  # seconds of statements per second; this or the budget
     burst: float  # seconds of the rate that a quiet moment may save
     freshness_target: float | None  # share of reads that shall be fresh; None: spend the whole rate
+    least_gain: float  # stale reads that a row must prevent
     pool_size: int  # connections
     statement_timeout: float  # seconds, below the head timeout
 

@@ -30,6 +30,7 @@ Metric = Literal[
     "elsewhere",  # gauge: 1 where readers read another Redis than ours
     "price",  # gauge by source: stale reads that a row must prevent
     "budget_used",  # gauge by source: share of the budget
+    "budget_unneeded",  # gauge by source: share of the budget that was not worth spending
     "learned",  # gauge by source: keys that the policy knows
     "starved",  # gauge by source: keys that are not worth the price
     "stale_estimated",  # gauge by namespace: share of reads

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.price.census import KEYS, PIECE, census, joined
 from cacheupdater.core.price.meter import AGED, READS, STALE
-from cacheupdater.core.price.outlook import outlook
-from cacheupdater.core.price.report import TIMES, columns_of, describe
+from cacheupdater.core.price.report import TIMES, Ahead, Gain, columns_of, describe, gains_of, look_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.core.price import Market, Price
     from cacheupdater.core.price.census import Census
+    from cacheupdater.core.price.outlook import Keys
     from cacheupdater.core.price.report import SourceReport
     from cacheupdater.ports import Observer
 
@@ -69,15 +69,24 @@ class Freshness:
         sample = await self._sample(policies)
         reports = []
         for market in self._markets:
-            columns, outlooks = None, []
+            columns, ahead = None, Ahead()
             if sample is not None:
                 columns = columns_of(market, policies[0].spaces, sample)
-                for times in TIMES:
-                    outlooks.append(outlook(columns.keys, market.source.bucket.rate * times))
-                    await asyncio.sleep(0)
-            reports.append(describe(market, columns, outlooks, now=clock(), since=self._since))
+                ahead = await self._look_ahead(market, columns.keys)
+            reports.append(describe(market, columns, ahead, now=clock(), since=self._since))
             await asyncio.sleep(0)
         return reports
+
+    async def _look_ahead(self, market: Market, keys: Keys) -> Ahead:
+        outlooks, gains = [], []
+        for times in TIMES:
+            outlooks.append(look_ahead(market, keys, times=times))
+            await asyncio.sleep(0)
+        for least in gains_of(market):
+            found = look_ahead(market, keys, least=least)
+            gains.append(Gain(least, found.spent, found.stale))
+            await asyncio.sleep(0)
+        return Ahead(outlooks, gains)
 
     async def _sample(self, policies: Sequence[Price]) -> Census | None:
         clock = asyncio.get_running_loop().time
@@ -98,6 +107,7 @@ class Freshness:
             name = market.source.name
             level("price", market.price, label=name)
             level("budget_used", market.spending / market.source.bucket.rate, label=name)
+            level("budget_unneeded", market.unneeded / market.source.bucket.rate, label=name)
             level("learned", market.tracked, label=name)
             for namespace, number in market.spaces.items():
                 level("stale_estimated", market.meter.share(STALE, READS, number), label=namespace.name)

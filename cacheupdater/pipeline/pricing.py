@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.price import Market, Price
@@ -34,20 +34,27 @@ if TYPE_CHECKING:
 KEPT_S = 60.0  # what was learned of a partition that comes back within this is still true enough: a rebalance, no more
 
 
+class Aim(NamedTuple):
+    """What a source's rows shall achieve."""
+
+    target: float | None = None  # share of reads that shall be fresh
+    least: float = 0.0  # stale reads that a row must prevent
+
+
 class Pricing:
     """One market per source."""
 
     def __init__(
         self,
         namespaces: Sequence[Namespace],
-        targets: Mapping[str, float | None],
+        aims: Mapping[str, Aim],
         *,
         limits: Limits,
         random: Callable[[], float],
         observer: Observer,
         notices: Notices,
     ) -> None:
-        """`targets` by the name of the source."""
+        """`aims` by the name of the source."""
         now = asyncio.get_running_loop().time()
         self.limits = limits
         self.namespaces = namespaces
@@ -57,8 +64,9 @@ class Pricing:
         priced = [each for each in namespaces if each.terms is not None]
         for source in dict.fromkeys(each.source for each in priced):
             mine = [each for each in priced if each.source is source]
+            aim = aims.get(source.name, Aim())
             self.markets[source] = Market(
-                source, mine, random=random, now=now, target=targets.get(source.name)
+                source, mine, random=random, now=now, target=aim.target, least=aim.least
             )
         self.freshness = Freshness(list(self.markets.values()), self.policies, observer=observer)
         self._sources = {each.source.name: each.source for each in namespaces}
@@ -111,6 +119,12 @@ class Pricing:
             self._sharings[name].change(rate, burst, now=now)
         elif name in self._sources:
             self._portions.change(self._sources[name], rate, burst, now=now)
+
+    def demand(self, name: str, least: float) -> None:
+        """Another least gain for this source."""
+        for source, market in self.markets.items():
+            if source.name == name:
+                market.least = least
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -119,6 +119,7 @@ class Service:
             known = self._config.sources.get(name)
             if known is not None and (known.budget is None) == (source.budget is None):
                 self._pricing.change(name, *rate_of(source), now=asyncio.get_running_loop().time())
+                self._pricing.demand(name, source.least_gain)
                 log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
             else:
                 log.warning("source %s is new, or is paid in another way: it waits for the next start", name)

@@ -22,7 +22,7 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.price import memory
 from cacheupdater.errors import Misconfigured
-from cacheupdater.pipeline.pricing import Pricing
+from cacheupdater.pipeline.pricing import Aim, Pricing
 from cacheupdater.pipeline.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -68,9 +68,11 @@ class Parts:
 
     def pricing(self, namespaces: Sequence[Namespace], observer: Observer, notices: Notices) -> Pricing:
         """The prices of all sources."""
-        targets = {name: each.freshness_target for name, each in self._config.sources.items()}
+        aims = {
+            name: Aim(each.freshness_target, each.least_gain) for name, each in self._config.sources.items()
+        }
         return Pricing(
-            namespaces, targets, limits=Limits(), random=random.random, observer=observer, notices=notices
+            namespaces, aims, limits=Limits(), random=random.random, observer=observer, notices=notices
         )
 
     async def beyond(self, pricing: Pricing, stir: Callable[[], None], *, partitions: int) -> None:

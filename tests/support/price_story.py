@@ -41,6 +41,7 @@ class Desk:
         *namespaces: Namespace,
         rate: float = 100.0,
         target: float | None = None,
+        least: float = 0.0,
         market: Market | None = None,
         **limits: float,
     ) -> None:
@@ -48,7 +49,9 @@ class Desk:
         self.source = self.namespaces[0].source
         keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         mine = [each for each in self.namespaces if each.source is self.source]
-        self.market = market or Market(self.source, mine, random=Random(1).random, now=0.0, target=target)
+        self.market = market or Market(
+            self.source, mine, random=Random(1).random, now=0.0, target=target, least=least
+        )
         markets = {self.source: self.market}
         for each in self.namespaces:
             if each.source not in markets:

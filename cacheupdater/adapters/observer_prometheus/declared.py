@@ -151,6 +151,11 @@ DECLARED: dict[Metric, Declared] = {
     "elsewhere": Declared("gauge", "1 where most keys that readers found were not in our Redis, else 0."),
     "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
     "budget_used": Declared("gauge", "Share of the budget that is spent, lately.", "source"),
+    "budget_unneeded": Declared(
+        "gauge",
+        "Share of the budget that was not worth spending, in the last minute: see `least_gain`.",
+        "source",
+    ),
     "learned": Declared("gauge", "Keys whose reads and changes are being learned.", "source"),
     "starved": Declared("gauge", "Keys that are not worth a load at this price.", "source"),
     "stale_estimated": Declared("gauge", "Share of reads that were stale, as expected, lately.", "namespace"),

@@ -52,7 +52,7 @@ def census(policy: Price, start: int, now: float, *, most: int = KEYS) -> Census
     a, b = state[:, (A, B)].astype(np.float64).T
     believed = state[:, (A, B)] if table.silent is None else table.silent[rows]
     quiet_a, quiet_b = believed.astype(np.float64).T
-    mu = learning.read_rate(state, now - table.times[rows, TOUCHED], age=now - policy.born).astype(np.float64)
+    mu = learning.wanted(state, now - table.times[rows, TOUCHED], age=now - policy.born).astype(np.float64)
     space = state[:, SPACE].astype(np.intp)
     return Census(space, np.maximum(mu, _READS_MIN), a, b, np.minimum(quiet_a / quiet_b, a / b), weight)
 

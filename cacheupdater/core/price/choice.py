@@ -6,6 +6,7 @@ chosen here is the best, and what the bucket serves is whoever came first.
 
 from __future__ import annotations
 
+from math import isinf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cacheupdater.core.price.index import Doubles
+    from cacheupdater.core.price.market import Market
     from cacheupdater.core.price.spaces import Spaces
 
 _ROUNDING = 1e-6  # of a row: sums of costs that come and go
@@ -26,7 +28,8 @@ def affordable(spaces: Spaces, value: Doubles, space: NDArray[np.intp], now: flo
         mine = np.flatnonzero(spaces.market[space] == number)
         # what costs more than a full bucket is paid by a full one, in advance
         cost = np.minimum(spaces.cost[space], market.source.bucket.burst)
-        granted[_best(mine, value, cost, market.room(now) + _ROUNDING)] = True
+        mine = _best(mine, value, cost, market.room(now) + _ROUNDING)
+        granted[_earned(mine, value, market)] = True
     for number in spaces.quotas:
         quota = spaces.namespaces[number].quota
         mine = np.flatnonzero(granted & (space == number))
@@ -34,6 +37,16 @@ def affordable(spaces: Spaces, value: Doubles, space: NDArray[np.intp], now: flo
             granted[mine] = False
             granted[_best(mine, value, np.ones(len(value)), quota.level(now))] = True
     return granted
+
+
+def _earned(mine: NDArray[np.intp], value: Doubles, market: Market) -> NDArray[np.intp]:
+    """Of these places those that readers have earned; what has reached its greatest age need not be."""
+    if isinf(market.credit):
+        return mine
+    late = np.isinf(value[mine])
+    chosen = _best(mine[~late], value, np.ones(len(value)), market.credit)
+    market.lend(len(chosen))
+    return np.concatenate((mine[late], chosen))
 
 
 def _best(mine: NDArray[np.intp], value: Doubles, cost: Doubles, room: float) -> NDArray[np.intp]:

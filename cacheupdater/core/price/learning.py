@@ -30,6 +30,12 @@ SLOW_MEMORY = 300.0
 FAST_MEMORY = 10.0
 """Seconds: a burst."""
 
+SILENT_INTERVALS = 10.0
+"""Usual intervals between reads: of readers who come at random one pause in twenty thousand is longer."""
+
+SILENT_MIN = 5.0
+"""Seconds: a shorter pause is a garbage collection, or a pack on its way."""
+
 _JITTER = 0.05  # seconds by which two clocks may disagree about one moment between two loads
 _SENSIBLE = 1e20  # what a row says beyond 64 bits is no version and no time; nor is nan
 _AGE_MIN = 1.0  # seconds; nothing divides by zero, whatever a clock does
@@ -68,6 +74,22 @@ def read_rate(state: NDArray[np.float32], idle: Doubles, *, age: float) -> Doubl
     """Reads per second by now."""
     slow = state[:, SLOW] * np.exp(np.maximum(idle, 0.0) / -SLOW_MEMORY)
     return np.asarray(slow / heard(SLOW_MEMORY, age))
+
+
+def silent(state: NDArray[np.float32], idle: Doubles, *, age: float) -> NDArray[np.bool_]:
+    """Who has not been read for so long that nobody reads it any more: until its next read.
+
+    The rate forgets within minutes. So long after its readers have left a key would be kept fresh for nobody.
+    """
+    usual = (
+        state[:, SLOW] * idle
+    )  # intervals that would have passed, but for the seconds that the count stands for
+    return np.asarray((idle > SILENT_MIN) & (usual > SILENT_INTERVALS * heard(SLOW_MEMORY, age)))
+
+
+def wanted(state: NDArray[np.float32], idle: Doubles, *, age: float) -> Doubles:
+    """Reads per second that are to be expected."""
+    return np.where(silent(state, idle, age=age), 0.0, read_rate(state, idle, age=age))
 
 
 def announced(table: Table, spaces: Spaces, rows: Rows, now: float) -> None:

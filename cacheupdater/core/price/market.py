@@ -10,10 +10,10 @@ One per source and process, shared by the policies of all its partitions. Pure: 
 from __future__ import annotations
 
 from collections import deque
-from math import exp
+from math import exp, expm1, inf
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.price.meter import READS, STALE, Meter
+from cacheupdater.core.price.meter import MEMORY, READS, STALE, Meter
 from cacheupdater.core.price.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ _TRUSTED = 200  # draws after which the measured share corrects the estimated on
 _CORRECTION_MAX = 3.0
 _CORRECT_EVERY = 10.0  # seconds
 _CORRECT_OVER = 60  # such moments: ten minutes of draws
+_EARNED_OVER = 2.0  # seconds over which the rate of reads is averaged that earns rows
+_CREDIT = 2.0  # seconds of it that may be saved up
+_LEAST_EARNED = 1e-3  # of the rate: nothing divides by zero while nobody reads
 _READS_MIN = 100  # lately; fewer say nothing about a share
 
 
@@ -53,13 +56,16 @@ class Market:
         random: Callable[[], float],
         now: float,
         target: float | None = None,
+        least: float = 0.0,
     ) -> None:
-        """`target` is the share of fresh reads beyond which nothing is spent."""
+        """`target` is the share of fresh reads beyond which nothing is spent; `least` the stale reads that a row must
+        prevent to be spent at all."""
         self.source = source
         self.spaces = {each: number for number, each in enumerate(namespaces)}
         self.meter = Meter(len(namespaces))
         self.sampler = Sampler(random)
         self.target = target
+        self.least = least
         self.tracked = 0
         """Keys known in all partitions."""
         self.short = False
@@ -69,6 +75,10 @@ class Market:
         self._spending = source.bucket.rate
         self._bound = 1.0  # the price at which the budget is just spent
         self._aim = PRICE_MIN  # the price at which the target is just met
+        self._unneeded = 0.0
+        self._reading = 0.0  # reads per second, lately
+        self._read = 0.0  # all reads, at the last look
+        self._credit = 0.0  # rows that reads have earned, and nothing has spent
         self._correction = 1.0
         self._corrected = now
         self._past: deque[tuple[float, float, float]] = deque(maxlen=_CORRECT_OVER)
@@ -76,16 +86,30 @@ class Market:
     @property
     def price(self) -> float:
         """Stale reads per row (or per millisecond)."""
-        return max(self._bound, self._aim)
+        return max(self._bound, self._aim, self.floor)
 
     @price.setter
     def price(self, value: float) -> None:
         self._bound = min(max(value, PRICE_MIN), PRICE_MAX)
 
     @property
+    def floor(self) -> float:
+        """The price below which nothing is bought, however large the budget."""
+        return self.floor_of(self.least)
+
+    def floor_of(self, least: float) -> float:
+        """The same for another least gain. Where time is the budget, a row that takes as long as the mean one counts."""
+        return max(PRICE_MIN, least / self._mean_cost() if self.source.timed else least)
+
+    @property
     def scarcity(self) -> float:
-        """The price that more budget would lower; next to nothing where the target, not the budget, sets the price."""
-        return self._bound if self._bound >= self._aim else PRICE_MIN
+        """The price that more budget would lower; next to nothing where something else sets the price."""
+        return self._bound if self._bound >= max(self._aim, self.floor) else PRICE_MIN
+
+    @property
+    def unneeded(self) -> float:
+        """What was not worth spending, lately, per second."""
+        return self._unneeded
 
     @property
     def spending(self) -> float:
@@ -96,6 +120,16 @@ class Market:
         """What may be promised to loads now, those that are due already set apart."""
         return self.source.bucket.level(now) - self.source.due
 
+    @property
+    def credit(self) -> float:
+        """Rows that readers have earned, one with each read: who loads more often than anybody reads would get fresher
+        values for fewer rows by loading with each read. Without a least gain nobody asks."""
+        return self._credit if self.least else inf
+
+    def lend(self, rows: int) -> None:
+        """So many are asked for."""
+        self._credit -= rows
+
     def advance(self, now: float) -> None:
         """Follow what has been spent since the last call. Every partition calls it; once a moment is enough."""
         dt = now - self._at
@@ -105,19 +139,36 @@ class Market:
         bucket = self.source.bucket
         spent = (bucket.spent - self._spent) / dt
         self._spent = bucket.spent
-        self._spending += min(1.0, dt / max(_SMOOTH, 5.0 / bucket.rate)) * (spent - self._spending)
-        level = max(0.0, self.room(now)) / bucket.burst
-        pressure = min(_RUSH, self._spending / bucket.rate) - 1.0 + _PULL * (_LEVEL - level)
+        smooth = max(_SMOOTH, 5.0 / bucket.rate)
+        self._spending += min(1.0, dt / smooth) * (spent - self._spending)
+        rate, level = bucket.rate, max(0.0, self.room(now)) / bucket.burst
+        earning, share = self._earned(dt)
+        if self.least:
+            rate, level = min(rate, earning), min(level, share)
+        pressure = min(_RUSH, self._spending / rate) - 1.0 + _PULL * (_LEVEL - level)
         if self.short:  # a bucket that binds shows no spending above its rate
             pressure = max(pressure, _SHORT)
             self.short = False
         moved = self._bound * exp(max(-1.0, min(1.0, pressure * dt / _PATIENCE)))
         # never far below what is in force
-        self._bound = min(max(moved, PRICE_MIN, self._aim / 2.0), PRICE_MAX)
+        self._bound = min(max(moved, PRICE_MIN, max(self._aim, self.floor) / 2.0), PRICE_MAX)
+        left = max(0.0, bucket.rate - spent) if self.price <= self.floor else 0.0
+        self._unneeded += -expm1(-dt / MEMORY) * (left - self._unneeded)
         self.meter.advance(dt)
         self.sampler.advance(bucket.rate if not self.source.timed else bucket.rate / self._mean_cost(), dt)
         if self.target is not None:
             self._follow_target(self.target, now, dt)
+
+    def _earned(self, dt: float) -> tuple[float, float]:
+        """The rate at which readers earn, and how much of what they may save up is there."""
+        total = float(self.meter.total[READS].sum())
+        read, self._read = total - self._read, total
+        self._reading += min(1.0, dt / _EARNED_OVER) * (read / dt - self._reading)
+        most = max(_CREDIT * self._reading, 1.0)
+        self._credit = min(self._credit + read, most)
+        cost = self._mean_cost() if self.source.timed else 1.0
+        earning = max(self._reading * cost, _LEAST_EARNED * self.source.bucket.rate)
+        return earning, max(0.0, self._credit) / most
 
     def stale_share(self) -> float:
         """The estimate of the last minute, put right by what was measured."""

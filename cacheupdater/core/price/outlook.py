@@ -50,28 +50,35 @@ class Outlook(NamedTuple):
     starved_reads: float  # their share of reads
 
 
-def outlook(keys: Keys, budget: float) -> Outlook:
-    """The steady state at `budget`, in rows or milliseconds a second."""
+def outlook(keys: Keys, budget: float, *, floor: float = PRICE_MIN) -> Outlook:
+    """The steady state at `budget`, in rows or milliseconds a second, where nothing is bought below a price of `floor`."""
+    floor = max(floor, PRICE_MIN)
     if not len(keys.mu):
-        return Outlook(budget, PRICE_MIN, 0.0, 0.0, 0.0, 0.0)
+        return Outlook(budget, floor, 0.0, 0.0, 0.0, 0.0)
     keys = _by_ceiling(keys)
-    floor = _log_ceiling(keys, keys.rate + keys.announced) * -1.0
+    under = _log_ceiling(keys, keys.rate + keys.announced) * -1.0
     silent = _log_ceiling(keys, keys.rate) * -1.0
-    low, high = log(PRICE_MIN), min(log(PRICE_MAX), max(log(PRICE_MIN), float(-floor.min())))
-    tau = _intervals(keys, floor, silent, low)
+    low = log(floor)
+    high = min(log(PRICE_MAX), max(low, float(-under.min())))
+    tau = _intervals(keys, under, silent, low)
     if _spending(keys, tau) <= budget:
-        return _told(keys, tau, budget, price=low, starved=floor + low >= 0.0)
+        return _told(keys, tau, budget, price=low, starved=under + low >= 0.0)
     for _ in range(_STEPS):
         middle = (low + high) / 2.0
-        if _spending(keys, _intervals(keys, floor, silent, middle)) > budget:
+        if _spending(keys, _intervals(keys, under, silent, middle)) > budget:
             low = middle
         else:
             high = middle
-    tau = _intervals(keys, floor, silent, high)
+    tau = _intervals(keys, under, silent, high)
     over = _spending(keys, tau) / budget
     if over > 1.0:  # greatest ages and announcements that the budget cannot keep up with: all wait alike
         tau = tau * over
-    return _told(keys, tau, budget, price=high, starved=floor + high >= 0.0)
+    return _told(keys, tau, budget, price=high, starved=under + high >= 0.0)
+
+
+def earned(keys: Keys, budget: float) -> float:
+    """Of the budget what readers earn, a row with each read."""
+    return min(budget, float((keys.weight * keys.mu * keys.cost).sum()))
 
 
 def _by_ceiling(keys: Keys) -> Keys:

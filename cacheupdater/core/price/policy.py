@@ -133,7 +133,7 @@ class Price:
         state = table.state[rows]
         space = state[:, SPACE].astype(np.intp)
         self._meter(HINTED, space, np.ones(len(rows)))
-        mu = learning.read_rate(state, now - table.times[rows, TOUCHED], age=now - self.born)
+        mu = learning.wanted(state, now - table.times[rows, TOUCHED], age=now - self.born)
         a, b = (state[:, column].astype(np.float64) for column in (A, B))
         value = worth_of_known(mu, a, b, kappa=spaces.of(spaces.kappa, space))
         value = value * spaces.of(spaces.weight, space)
@@ -235,7 +235,7 @@ class Price:
         tau = np.maximum(now - times[:, LOADED], 0.0)
         space = state[:, SPACE].astype(np.intp)
         mu = state[:, SLOW].astype(np.float64) / learning.heard(SLOW_MEMORY, now - self.born)
-        p, value = self._worth(rows, state, mu=mu, tau=tau, space=space)
+        p, value = self.worth_of(rows, state, mu=mu, tau=tau, space=space)
         value += p * excess
         known = state[:, STATUS] == KNOWN_STALE
         if known.any():
@@ -257,18 +257,20 @@ class Price:
         if lost.any():
             table.state[rows[lost], STATUS] = IDLE
             state[lost, STATUS] = IDLE
-        mu = learning.read_rate(state, now - times[:, TOUCHED], age=now - self.born)
-        idle = mu < FORGOTTEN / learning.heard(SLOW_MEMORY, now - self.born)
+        since, age = now - times[:, TOUCHED], now - self.born
+        mu = learning.read_rate(state, since, age=age)
+        idle = mu < FORGOTTEN / learning.heard(SLOW_MEMORY, age)
+        mu = np.where(learning.silent(state, since, age=age), 0.0, mu)
         if idle.any():
             self._forget(rows[idle])
             awake = ~idle
             rows, state, times, mu = rows[awake], state[awake], times[awake], mu[awake]
         tau = np.maximum(now - times[:, LOADED], 0.0)
         space = state[:, SPACE].astype(np.intp)
-        _, value = self._worth(rows, state, mu=mu, tau=tau, space=space)
+        _, value = self.worth_of(rows, state, mu=mu, tau=tau, space=space)
         return self._choose(rows, value, state, tau=tau, now=now)
 
-    def _worth(
+    def worth_of(
         self, rows: Rows, state: NDArray[np.float32], *, mu: Doubles, tau: Doubles, space: NDArray[np.intp]
     ) -> tuple[Doubles, Doubles]:
         """The chance to be stale, and the index; by silent changes only, where others are announced."""
@@ -288,7 +290,8 @@ class Price:
         if spaces.ageing:
             left = spaces.max_age[space] - tau
             again = np.minimum(again, np.maximum(TICK, 0.5 * left))
-            value = np.where(left <= np.minimum(MAX_AGE_LEAD, 0.1 * (left + tau)), inf, value)
+            late = (left <= np.minimum(MAX_AGE_LEAD, 0.1 * (left + tau))) & (value > 0.0)  # and read at all
+            value = np.where(late, inf, value)
         table.due[rows[free]] = (now + again)[free]
         worthy = np.flatnonzero(free & (value >= spaces.of(spaces.price, space)) & (tau >= self._gap))
         if not len(worthy):
@@ -308,6 +311,8 @@ class Price:
         if not fresh:
             return []
         state[fresh, STATUS] = ASKED
+        for number, market in enumerate(self.spaces.markets):
+            market.lend(int((self.spaces.market[state[fresh, SPACE].astype(np.intp)] == number).sum()))
         self.table.state[rows[fresh], STATUS] = ASKED
         self.table.due[rows[fresh]] = now + UNDER_WAY
         return self.table.named(rows[fresh])

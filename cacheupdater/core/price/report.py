@@ -15,7 +15,7 @@ import numpy as np
 
 from cacheupdater.core.price.index import worth_of_known
 from cacheupdater.core.price.meter import AGED, CHANGES, LOADS, MEMORY, READS, STALE
-from cacheupdater.core.price.outlook import Keys
+from cacheupdater.core.price.outlook import Keys, earned, outlook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,11 @@ MEASURED_OVER = 600.0
 
 TIMES = (0.5, 1.0, 2.0)
 """Of the budget: what would it give?"""
+
+GAINS = (0.0, 0.5, 1.0, 2.0, 5.0)
+"""Of the least gain: what would it give?"""
+
+_USUAL_GAIN = 0.02  # times those, where none is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,14 @@ class Figures:
     starved_reads: float  # their share of the reads
 
 
+class Gain(NamedTuple):
+    """What a least gain would give, in the long run."""
+
+    least_gain: float  # stale reads that a row must prevent
+    spent: float  # rows or milliseconds per second
+    stale: float  # share of reads
+
+
 @dataclass(frozen=True, slots=True)
 class SourceReport:
     """One source and its namespaces."""
@@ -63,9 +76,12 @@ class SourceReport:
     spent: float  # per second, lately
     price: float  # stale reads that the next row (or millisecond) would prevent
     target: float | None  # share of reads that shall be fresh
+    least_gain: float  # stale reads that a row must prevent
+    unneeded: float  # of the budget, per second: what was not worth spending, lately
     whole: Figures
     namespaces: tuple[Figures, ...]
     outlook: tuple[Outlook, ...]  # half the budget, the budget, twice the budget, in the long run
+    gains: tuple[Gain, ...]  # other least gains, at the budget
 
     @property
     def used(self) -> float:
@@ -82,9 +98,19 @@ class SourceReport:
             "used": self.used,
             "price": self.price,
             "target": self.target,
+            "least_gain": self.least_gain,
+            "unneeded": self.unneeded / self.budget,
             "namespaces": [asdict(each) for each in self.namespaces],
             "outlook": [each._asdict() for each in self.outlook],
+            "gains": [each._asdict() for each in self.gains],
         }
+
+
+class Ahead(NamedTuple):
+    """The long run, under other budgets and other least gains."""
+
+    outlooks: Sequence[Outlook] = ()
+    gains: Sequence[Gain] = ()
 
 
 class Columns(NamedTuple):
@@ -108,8 +134,21 @@ def columns_of(market: Market, spaces: Spaces, sample: Census) -> Columns:
     return Columns(spaces.within[space], keys, starved)
 
 
+def look_ahead(market: Market, keys: Keys, *, times: float = 1.0, least: float | None = None) -> Outlook:
+    """What so many times the budget, or another least gain, would give this source in the long run."""
+    least = market.least if least is None else least
+    budget = market.source.bucket.rate * times
+    found = outlook(keys, earned(keys, budget) if least else budget, floor=market.floor_of(least))
+    return found._replace(budget=budget)
+
+
+def gains_of(market: Market) -> Sequence[float]:
+    """The least gains that are worth a look."""
+    return [times * (market.least or _USUAL_GAIN) for times in GAINS]
+
+
 def describe(
-    market: Market, columns: Columns | None, outlooks: Sequence[Outlook], *, now: float, since: float
+    market: Market, columns: Columns | None, ahead: Ahead, *, now: float, since: float
 ) -> SourceReport:
     """No columns: no partition is ours. Counted `since`."""
     bucket, number = market.source.bucket, len(market.spaces)
@@ -129,9 +168,12 @@ def describe(
         spent=market.spending,
         price=market.price,
         target=market.target,
+        least_gain=market.least,
+        unneeded=market.unneeded,
         whole=whole,
         namespaces=each,
-        outlook=tuple(outlooks),
+        outlook=tuple(ahead.outlooks),
+        gains=tuple(ahead.gains),
     )
 
 

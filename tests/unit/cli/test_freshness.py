@@ -39,8 +39,14 @@ SOURCE = PRODUCT | {
     "budget": 500.0,
     "spent": 490.0,
     "used": 0.98,
+    "unneeded": 0.004,
     "price": 0.9512,
     "target": None,
+    "least_gain": 0.02,
+    "gains": [
+        {"least_gain": 0.0, "spent": 500.0, "stale": 0.047},
+        {"least_gain": 0.02, "spent": 490.0, "stale": 0.0471},
+    ],
     "namespaces": [PRODUCT, BASKET],
     "outlook": [{"stale": 0.081}, {"stale": 0.047}, {"stale": 0.0123}],
 }
@@ -97,13 +103,17 @@ def test_the_table_shows_source_and_namespaces(updater, ask, host):
     assert (code, err) == (0, "")
     assert updater.asked == [("/freshness", f"127.0.0.1:{updater.port}")]
     assert out == (
-        "SOURCE  BUDGET  USED  PRICE  TARGET  STALE AT HALF  AT BUDGET  AT TWICE\n"
-        "main    500/s   98%   0.951  -       8.1%           4.7%       1.2%\n"
+        "SOURCE  BUDGET  USED  UNNEEDED  PRICE  TARGET  STALE AT HALF  AT BUDGET  AT TWICE\n"
+        "main    500/s   98%   0.40%     0.951  -       8.1%           4.7%       1.2%\n"
         "\n"
         "           READS/S  STALE  MEASURED                         USEFUL  KEYS    STARVED  THEIR READS  OVER AGE/S\n"
         "main       4,123    4.8%   5.1% (3.9% to 6.6%, 1204 draws)  34%     20,000  2,400    0.31%        0\n"
         "  product  4,123    4.8%   5.1% (3.9% to 6.6%, 1204 draws)  34%     20,000  2,400    0.31%        0\n"
         "  basket   4,123    4.8%   -                                -       20,000  2,400    0.31%        2.5\n"
+        "\n"
+        "SOURCE  LEAST GAIN  WOULD SPEND  STALE\n"
+        "main    0           500/s        4.7%\n"
+        "main    0.02 (now)  490/s        4.7%\n"
     )
 
 
@@ -112,7 +122,7 @@ def test_database_time_and_a_target_are_shown_as_such(updater, ask):
         {"sources": [SOURCE | {"unit": "ms", "budget": 300.0, "target": 0.99, "outlook": []}]}
     )
     _, out, _ = ask(f"127.0.0.1:{updater.port}")
-    assert "main    300ms/s  98%   0.951  99%     -              -          -" in out
+    assert "main    300ms/s  98%   0.40%     0.951  99%     -              -          -" in out
 
 
 WARNINGS = [
@@ -160,7 +170,7 @@ def test_watch_shows_it_again_until_ctrl_c(updater, ask, monkeypatch):
 
     monkeypatch.setattr(freshness.time, "sleep", nap)
     code, out, _ = ask(f"127.0.0.1:{updater.port}", "--watch")
-    assert (code, out.count("SOURCE"), naps) == (0, 3, [2.0] * 3)
+    assert (code, out.count("SOURCE  BUDGET"), naps) == (0, 3, [2.0] * 3)
 
 
 def test_a_proxy_of_the_environment_is_not_asked(updater, ask, monkeypatch):

@@ -113,7 +113,7 @@ def test_check_prints_what_the_configuration_amounts_to(config, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith(f"{config}: OK\n")
     assert "product    product:{id:int}  main    json   300s  price    5/s" in printed
-    assert "main    500/s   1s     -       5     1s" in printed
+    assert "main    500/s   1s     -       0.02        5     1s" in printed
     assert "state   forgotten at the end\nfleet   none\n" in printed
     assert "Nothing was contacted" in printed
     assert "c4n4ry" not in printed

@@ -146,6 +146,12 @@ CASES = [
         "8:41: sources.api.freshness_target: must be more than 0% and less than 100%",
     ),
     (
+        "50/m",
+        "50/m, least_gain: 2%",
+        '8:35: sources.api.least_gain: "2%" is not a factor, a plain number such as 10 or 0.5',
+    ),
+    ("50/m", "50/m, least_gain: 1001", "8:35: sources.api.least_gain: must be less than or equal to 1000"),
+    (
         "every: 2s",
         "worth: 10x",
         '15:22: namespaces.product.refresh.worth: "10x" is not a factor, a plain number such as 10 or 0.5',

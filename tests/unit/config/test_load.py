@@ -93,6 +93,7 @@ def test_small_file_gets_the_documented_defaults(load):
     main = config.sources["main"]
     assert (main.pool_size, main.statement_timeout) == (5, 1.0)
     assert (main.budget, main.db_time, main.burst, main.freshness_target) == (500.0, None, 1.0, None)
+    assert main.least_gain == 0.02
     assert (config.state, config.fleet) == (None, None)
     product = config.namespaces["product"]
     assert product.load == TableLoad("main", "shop.products")
@@ -186,10 +187,13 @@ def test_price_may_keep_values_shorter_than_a_fixed_interval_would(load):
 
 def test_database_may_be_budgeted_by_its_time(load):
     source = load(
-        SMALL.replace("500/s", "300ms/s, burst: 2m, freshness_target: 99.5%").replace("budget", "db_time")
+        SMALL.replace("500/s", "300ms/s, burst: 2m, freshness_target: 99.5%, least_gain: 0").replace(
+            "budget", "db_time"
+        )
     ).sources["main"]
     assert (source.budget, source.db_time, source.burst) == (None, 0.3, 120.0)
     assert source.freshness_target == pytest.approx(0.995)
+    assert source.least_gain == 0.0
 
 
 @pytest.mark.parametrize(

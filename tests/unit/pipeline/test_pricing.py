@@ -92,3 +92,12 @@ async def test_budget_of_a_source_that_nobody_uses_may_change_too():
     shop.pricing.change("db", 7.0, 7.0, now=now())
     shop.gain(0, 1, 2, 3)
     assert shop.market.source.bucket.rate == 7.0
+
+
+@in_virtual_time
+async def test_least_gain_may_change_while_it_runs():
+    shop = Shop()
+    shop.pricing.demand("spare", 5.0)
+    assert shop.market.price < 5.0
+    shop.pricing.demand("db", 5.0)
+    assert shop.market.price == 5.0

@@ -351,7 +351,7 @@ def test_change_of_a_key_that_is_hardly_read_or_never_can_wait_and_of_a_hot_one_
     desk.market.price = 2.0
     desk.policy.spaces.refresh()
 
-    assert set(desk.policy.on_changes([A, B, b"p:77"], 310.0)) == {B, b"p:77"}
+    assert set(desk.policy.on_changes([A, B, b"p:77"], 302.0)) == {B, b"p:77"}
 
 
 def test_key_that_is_known_to_be_stale_is_not_asked_for_beside_the_automaton():

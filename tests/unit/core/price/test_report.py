@@ -17,8 +17,16 @@ from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Loaded
 from cacheupdater.core.price import Market, Price
 from cacheupdater.core.price.census import Census, census, joined
-from cacheupdater.core.price.outlook import outlook
-from cacheupdater.core.price.report import TIMES, columns_of, describe, plain
+from cacheupdater.core.price.report import (
+    TIMES,
+    Ahead,
+    Gain,
+    columns_of,
+    describe,
+    gains_of,
+    look_ahead,
+    plain,
+)
 
 
 class Shop:
@@ -62,8 +70,13 @@ class Shop:
 
     def report(self, now):
         columns = columns_of(self.market, self.policy.spaces, census(self.policy, 0, now))
-        outlooks = [outlook(columns.keys, self.source.bucket.rate * times) for times in TIMES]
-        return describe(self.market, columns, outlooks, now=now, since=0.0)
+        gains = [
+            Gain(least, found.spent, found.stale)
+            for least in gains_of(self.market)
+            for found in [look_ahead(self.market, columns.keys, least=least)]
+        ]
+        ahead = Ahead([look_ahead(self.market, columns.keys, times=times) for times in TIMES], gains)
+        return describe(self.market, columns, ahead, now=now, since=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +119,20 @@ def test_twice_the_budget_is_shown_fresher_than_half(lived):
     assert half.price > same.price > twice.price
 
 
+def test_smaller_least_gain_is_shown_to_spend_more_for_fewer_stale_reads(lived):
+    shop, report = lived
+    assert [each.least_gain for each in report.gains] == [0.0, 0.01, 0.02, 0.04, 0.1]
+    keys = columns_of(
+        shop.market, shop.policy.spaces, census(shop.policy, 0, float(shop.policy.table.times[:, 0].max()))
+    ).keys
+    found = [look_ahead(shop.market, keys, times=100.0, least=least) for least in (0.0, 0.5, 1.0, 2.0)]
+    spent, stale = ([getattr(each, column) for each in found] for column in ("spent", "stale"))
+    assert spent == sorted(spent, reverse=True)
+    assert stale == sorted(stale)
+    assert spent[1] <= 250.0 < spent[0], "a row per read"
+    assert spent[-1] < spent[1]
+
+
 def test_keys_not_worth_the_price_are_starved_with_their_share_of_reads():
     shop = Shop()
     shop.policy.born = -inf  # counts stand for the whole of their memory
@@ -126,7 +153,7 @@ def test_before_anything_was_read_there_are_numbers_all_the_same():
     assert report.whole.reads == report.whole.learned == report.whole.starved_reads == 0
     assert (report.whole.stale_measured, report.whole.useful) == (None, None)
     shop = Shop()
-    assert describe(shop.market, None, [], now=0.0, since=0.0).outlook == ()
+    assert describe(shop.market, None, Ahead(), now=0.0, since=0.0).outlook == ()
 
 
 def test_a_report_is_plain_json(lived):
