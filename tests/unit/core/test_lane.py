@@ -25,7 +25,7 @@ class Desk:
     def put(
         self, names: list[bytes], kind: Kind = Kind.TOUCH, *, since: float = 0.0, **changed: object
     ) -> Unit:
-        claim = Claim(kind, URGENCY[kind], Origin(0), since)._replace(**changed)
+        claim = Claim(kind, URGENCY[kind], Origin(0, since), since)._replace(**changed)
         unit = Unit(self.space, names, claim)
         self.seats.update(dict.fromkeys(names, unit))
         self.lane.put(unit)
