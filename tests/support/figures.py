@@ -28,3 +28,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 sums[name.removeprefix(MARK)] += value
     for name, value in sorted(sums.items()):
         terminalreporter.write_line(f"{name}: {value:,.1f}" if value % 1 else f"{name}: {value:,.0f}")
+    for name, said in sorted(texts.items()):
+        terminalreporter.write_line(f"{name}: {', '.join(sorted(said))}")

@@ -1,4 +1,4 @@
-"""The fast automaton held to the plain one: 200,000 random stories, compared after every event.
+"""The fast automaton held to the plain one: 200,000 random stories in `make prove`, compared after every event.
 
 The model stands in tests/support/automaton_model.py (the design's rules, quoted), the stories in
 automaton_schedules.py. A failure prints its seed and the command that tells that story again.
@@ -17,7 +17,7 @@ from machine import apart
 def test_engine_does_what_the_design_says_in_random_schedules(seeds, record_property):
     failure, seconds = apart(first_failure, seeds)
     assert not failure, failure
-    record_property("figure: automaton schedules held to the model", len(seeds))
+    record_property("figure: automaton schedules held to the model, seeds from 0 on", len(seeds))
     record_property("figure: automaton schedules, seconds of CPU", round(seconds, 1))
 
 

@@ -25,7 +25,7 @@ from cacheupdater.core.retry import Troubles
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.unit import URGENCY, Claim, Phase, Tail
 
-ENOUGH = 400  # seeds; the worst of them needs a third
+ENOUGH = 2_000  # seeds; the worst of them needs a tenth, and a change of the stories moves where it is found
 
 
 def ticket_ignored(patch):
