@@ -12,6 +12,7 @@ It costs at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE 
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.hints import Kind
@@ -48,13 +49,13 @@ class Whereabouts:
         room = min(AT_ONCE, ROUND - len(self._known))
         if room <= 0 or kind is not Kind.TOUCH:
             return
-        groups, _ = self._keyspace.resolve_many(
-            [key for key in dict.fromkeys(keys[:room]) if key not in self._known]
-        )
+        fresh = dict.fromkeys(key for key in keys if key not in self._known)
+        groups, _ = self._keyspace.resolve_many(list(islice(fresh, room)))
         new = [key for known in groups.values() for key in known]
-        self._known.update(new)
-        self._due += new
-        self._stirred.set()
+        if new:
+            self._known.update(new)
+            self._due += new
+            self._stirred.set()
 
     def tick(self, now: float) -> None:
         """Once a second."""
