@@ -53,7 +53,7 @@ class KeyEncoder(Protocol):
 class Attendant(Protocol):
     """The sender, as a buffer sees it. Both calls return at once, whatever the state of things."""
 
-    def attend(self) -> bool:
+    def attend(self, buffer: Buffer) -> bool:
         """A lease has run out: see to it that somebody drains. False if nobody will for now."""
 
     def hurry(self) -> None:
@@ -64,6 +64,8 @@ class Buffer:
     """Bounded, thread-safe and re-entrant; one step of a C iterator and one append for a common key."""
 
     __slots__ = (
+        "__weakref__",
+        "_asleep",
         "_attendant",
         "_encode",
         "_may_renew",
@@ -79,15 +81,29 @@ class Buffer:
         self._encode = encoder.encode
         self._plain = (encoder.encoding.lower(), encoder.encoding_errors) == ("utf-8", "strict")
         self._attendant = attendant
-        # No maxlen: it would drop without counting. A thread that is interrupted between its place and its hint while
-        # the sender drains can exceed the places by that one hint.
-        self._touches: deque[Item] = deque()
-        self._misses: deque[Item] = deque()
-        self._queues = (self._touches, self._misses, deque[Item]())  # by kind
         self._may_renew = deque([True])  # whoever has taken it out renews; nobody waits for it
         # Plain numbers and dict entries are changed without a lock: CPython switches threads only at calls and jumps.
         self.dropped: defaultdict[str, int] = defaultdict(int)
+        self.wake()
+
+    def wake(self) -> None:
+        """Keeps what comes from now on."""
+        # No maxlen: it would drop without counting. A thread that is interrupted between its place and its hint while
+        # the sender drains can exceed the places by that one hint.
+        self._queue_up(deque(), deque(), deque())
+        self._asleep = False
         self.lease: Iterator[Append] = _EMPTY
+
+    def sleep(self) -> None:
+        """There is no place to go: what comes falls through, as fast as a touch, until `wake`."""
+        nothing: deque[Item] = deque(maxlen=0)
+        self._asleep = True
+        self._queue_up(nothing, nothing, nothing)
+        self.lease = repeat(nothing.append)
+
+    def _queue_up(self, touches: deque[Item], misses: deque[Item], changes: deque[Item]) -> None:
+        self._touches, self._misses = touches, misses
+        self._queues = (touches, misses, changes)  # by kind
 
     def touch(self, key: object) -> None:
         """The key was read and found. The clients' `get` has these lines written out: keep them alike."""
@@ -175,7 +191,7 @@ class Buffer:
         """Hints and blanks first, their places then: whoever renews the lease meanwhile has counted them already."""
         self._queues[kind].extend(items)
         if len(list(islice(self.lease, len(items)))) < len(items):
-            if self._attendant.attend():
+            if self._attendant.attend(self):
                 self.renew()
             excess = min(len(items), self._places - PLACES)
             if excess > 0:
@@ -191,6 +207,11 @@ class Buffer:
         self.dropped["full"] += len(gone) - gone.count(None)
 
     @property
+    def waits(self) -> bool:
+        """Whether anything is to be drained."""
+        return any(self._queues)
+
+    @property
     def _places(self) -> int:
         return sum(map(len, self._queues))
 
@@ -201,6 +222,9 @@ class Buffer:
         except IndexError:  # another thread, or the code that we interrupt, is at it
             return
         try:
+            if self._asleep:
+                self.lease = repeat(self._touches.append)
+                return
             for _ in range(RENEWALS_MAX):
                 self.lease = _EMPTY
                 self.lease = repeat(self._touches.append, max(0, PLACES - self._places))
@@ -216,11 +240,9 @@ class Buffer:
 
     def reborn(self) -> None:
         """After a fork: what waited is the parent's, and so was whoever renewed."""
-        for queue in self._queues:
-            queue.clear()
         self._may_renew = deque([True])
         self.dropped = defaultdict(int)
-        self.chill()
+        self.wake()
 
     def __len__(self) -> int:
         """Hints that wait."""

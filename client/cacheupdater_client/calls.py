@@ -15,7 +15,8 @@ from redis.exceptions import DataError, ResponseError, SlotNotCoveredError
 from cacheupdater_client import fence
 from cacheupdater_client.observe import NOWHERE, Hints
 from cacheupdater_client.sender import sender
-from cacheupdater_client.settings import prefixes_of, target_of
+from cacheupdater_client.settings import choice_of, prefixes_of
+from cacheupdater_client.telling import tell as tell_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,8 +31,13 @@ TIME = "return redis.call('TIME')"  # as a script it has a key, so that it finds
 def hints_for(encoder: KeyEncoder, emit: str | None, only: Sequence[str | bytes] | None) -> Hints:
     """Where a new client's hints go. ValueError if `emit` or `only` make no sense."""
     prefixes = prefixes_of(only)
-    url = target_of(emit)
-    return NOWHERE if url is None else sender.target(url, prefixes).buffer(encoder)
+    choice = choice_of(emit)
+    if choice.url is None:
+        tell_place(choice)
+        return NOWHERE
+    buffer = sender.target(choice.url, prefixes, awaited=choice.awaited).buffer(encoder)
+    tell_place(choice)
+    return buffer
 
 
 _told_later: ContextVar[type | None] = ContextVar("told_later", default=None)

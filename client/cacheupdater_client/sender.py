@@ -1,53 +1,40 @@
 """The sender: one daemon thread in a process, which takes hints out of all buffers and sends them to their targets.
 
-It starts with the first hint, takes a turn every 100 ms (within 10 ms of a change) and ends with `close`, at exit, or
-unnoticed: whatever ends it leaves all leases empty, so that the next hint starts it again. A forked child begins with
-nothing: what the parent had buffered stays the parent's.
+It starts with the first hint and takes a turn every 100 ms; a change leaves at once when none was sent just before, else
+within 10 ms. It ends with `close`, at exit, or unnoticed: whatever ends it leaves all leases empty, so that the next hint
+starts it again. A forked child begins with nothing: what the parent had buffered stays the parent's.
 
 The application's threads come in through `attend` and `hurry` only. Both return at once and take no lock that could be
 held by the very code that they interrupt; hence the bare thread of `_thread`, whose start waits for nobody.
+
+`close` asks the thread and waits. It touches no hint itself, for it may be interrupted at any line (Ctrl-C, a handler that
+raises): then the thread goes on with it alone. Only where no thread can be started any more, at the interpreter's
+shutdown, does the caller send what is left.
 """
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import logging
 import os
 import sys
 import threading
 import time
-from collections import Counter
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypedDict
+from collections import Counter, deque
+from typing import NamedTuple, TypedDict
 from weakref import WeakValueDictionary
 
-from cacheupdater_client.buffer import Buffer, KeyEncoder
+from cacheupdater_client import native
 from cacheupdater_client.guard import faults
-from cacheupdater_client.outbox import Outbox
-from cacheupdater_client.transports import Link, link_to
+from cacheupdater_client.target import DRAIN_S, HURRY_S, LOOK_S, Target, TargetStats
 from cacheupdater_client.wire import mailboxes_reborn
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-DRAIN_S = 0.1  # oftener costs the application: at 10 ms its p99.9 doubles
-HURRY_S = 0.01  # the least time between turns, whatever hurries
 FLUSH_S = 0.002  # between looks while somebody waits in `close`
-EXIT_S = 1.0  # the most that a process waits at its exit
+EXIT_S = 1.0  # the most that a process waits at its exit, however often it is closed there
+LEAVE_S = 0.1  # of a second's close for leaving connections; shorter ones keep a tenth of their time
+START_S = 1.0  # between attempts to start a thread where there can be no more
 
 log = logging.getLogger("cacheupdater_client")
-
-
-class TargetStats(TypedDict):
-    """Hints of one target, duplicates counted: emitted = delivered + waiting + all that was dropped."""
-
-    emitted: int
-    delivered: int
-    waiting: int
-    dropped: dict[str, int]
-    connected: bool
-    trouble: str
 
 
 class Stats(TypedDict):
@@ -61,75 +48,11 @@ class Stats(TypedDict):
     targets: dict[str, TargetStats]
 
 
-class Target:
-    """One place that hints go to: a buffer per encoding, the outbox, the link."""
+class Ending(NamedTuple):
+    """What somebody who waits in `close` has asked for."""
 
-    def __init__(self, url: str, only: Sequence[bytes], sender: Sender) -> None:
-        self.name = f"{url} only {b', '.join(only).decode('utf-8', 'replace')}" if only else url
-        self._only = only
-        self._sender = sender
-        self._make_link = link_to(url)
-        self._buffers: dict[tuple[str, str], Buffer] = {}
-        self._outbox = Outbox(only)
-        self._link: Link = self._make_link()
-
-    def buffer(self, encoder: KeyEncoder) -> Buffer:
-        """The buffer of all clients that encode keys like this."""
-        name = (encoder.encoding, encoder.encoding_errors)
-        return self._buffers.setdefault(name, Buffer(encoder, self))
-
-    def attend(self) -> bool:
-        """As Attendant."""
-        return self._sender.attend(self)
-
-    def hurry(self) -> None:
-        """As Attendant."""
-        self._sender.hurry()
-
-    def turn(self, now: float) -> bool:
-        """Buffers to outbox, outbox to link. True if the next turn should come soon."""
-        for buffer in list(self._buffers.values()):
-            for kind, counts in buffer.drain():
-                self._outbox.add(kind, counts)
-        self._outbox.last_call = self._sender.stopping
-        return self._link.turn(self._outbox, now, time.time_ns() // 1_000_000)
-
-    @property
-    def hopeful(self) -> bool:
-        """Something waits, and there is a peer to take it."""
-        return bool(self._outbox) and self._link.connected
-
-    def chill(self) -> None:
-        """Nobody takes turns from now on."""
-        for buffer in list(self._buffers.values()):
-            buffer.chill()
-
-    def close(self) -> None:
-        """What has not been delivered by now is given up and counted."""
-        self._outbox.discard("closed")
-        self._link.close()
-
-    def reborn(self) -> None:
-        """In a forked child. Closing our copy of the socket leaves the parent's connection alone."""
-        for buffer in self._buffers.values():
-            buffer.reborn()
-        self._link.close()
-        self._outbox, self._link = Outbox(self._only), self._make_link()
-
-    def stats(self) -> TargetStats:
-        """The ledger: nothing is in two of its columns. What a turn is just carrying over is in none, for some milliseconds."""
-        buffers, outbox = list(self._buffers.values()), self._outbox
-        # copies, because other threads add reasons while `sum` walks through them
-        dropped = sum((Counter(buffer.dropped.copy()) for buffer in buffers), outbox.dropped.copy())
-        waiting = outbox.waiting + sum(map(len, buffers))
-        return {
-            "emitted": outbox.delivered + waiting + dropped.total(),
-            "delivered": outbox.delivered,
-            "waiting": waiting,
-            "dropped": dict(dropped),
-            "connected": self._link.connected,
-            "trouble": self._link.trouble,
-        }
+    flush_by: float
+    by: float
 
 
 class Sender:
@@ -140,123 +63,211 @@ class Sender:
         self._reset()
 
     def _reset(self) -> None:
+        self._pid = os.getpid()
         self._active: dict[Target, None] = {}  # a set that keeps its order
-        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._past: Counter[str] = (
+            Counter()
+        )  # hints of targets that were retired: delivered, and by reason of their drop
+        self._past_delivered = 0
+        self._bell = native.Bell()
+        self._closers: deque[native.Bell] = deque()
+        self._ending: Ending | None = None  # somebody waits in `close`
         self._hurried = False
-        self._starting = _thread.allocate_lock()
+        self._changed_at = float("-inf")  # the last turn that a change has hurried
+        self._may_start = deque([True])  # whoever has taken it out starts the thread; nobody waits for it
+        self._start_at = float("-inf")  # the next attempt
         self._naming = threading.RLock()  # a signal handler or a finalizer may make a client amid another's
-        self._closing = threading.RLock()
         self._running = False
-        self.stopping = False
+        self._thread = 0
+        self._flushing = False  # in a caller's thread
         self._finalized = False
-        self._stopped = threading.Event()
+        self._exit_left = EXIT_S
 
     # --- called by the application's threads ----------------------------------------------------------
 
-    def target(self, url: str, only: tuple[bytes, ...]) -> Target:
+    def target(self, url: str, only: tuple[bytes, ...], *, awaited: bool = False) -> Target:
         """The target of this URL, shared by all clients that name it. ValueError if it cannot be one."""
         found = self._known.get((url, only))
         if found is None:
-            made = Target(url, only, self)  # outside the lock: it may have to import a transport
+            made = Target(
+                url, only, self, awaited=awaited
+            )  # outside the lock: it may have to import a transport
             with self._naming:  # of those that were made at the same time all get the first
                 found = self._known.setdefault((url, only), made)
+        found.awaited = found.awaited and awaited
         return found
+
+    @property
+    def closing(self) -> bool:
+        """As Keeper."""
+        return self._flushing or self._ending is not None
 
     def attend(self, target: Target) -> bool:
         """Starts the thread unless it runs; never waits for somebody else who is starting it."""
-        self._active[target] = None
-        if not (self._running or self.stopping) and self._starting.acquire(blocking=False):
-            try:
-                if not self._running:
-                    self._start()
-            finally:
-                self._starting.release()
-        return self._running and not self.stopping
+        if os.getpid() != self._pid:  # forked by somebody who does not say so to Python
+            self.reborn()
+        if target not in self._active:
+            self._active[target] = None
+            self._bell.ring()  # the thread may be resting for long
+        self._start()
+        return self._running
 
     def _start(self) -> None:
+        if self._running or native.no_threads() or time.monotonic() < self._start_at:
+            return
+        try:
+            self._may_start.pop()
+        except IndexError:  # somebody is at it
+            return
+        try:
+            if not self._running:
+                self._start_thread()
+        finally:
+            self._may_start.append(True)
+
+    def _start_thread(self) -> None:
         # multiprocessing's children end without atexit. While another thread is importing it, it lacks what we need; but
         # then this process is no child of it.
         finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
         if finalize is not None and not self._finalized:
             self._finalized = True
-            finalize(None, self.close, (EXIT_S,), exitpriority=0)
-        self._stopped.clear()
+            finalize(None, self.close_at_exit, exitpriority=0)
         self._running = True
         try:
-            _thread.start_new_thread(self._run, ())
+            native.start_thread(self._run)
         except RuntimeError:
             # no more threads, or the interpreter is shutting down: `close` sends what is left
             self._running = False
+            self._start_at = time.monotonic() + START_S
 
     def hurry(self) -> None:
-        """At most one token waits, however many changes there are."""
+        """At most one ring waits, however many changes there are."""
         if not self._hurried:
             self._hurried = True
-            self._wake.put(None)
+            self._bell.ring()
 
     # --- the thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             threading.current_thread().name = "cacheupdater-sender"
-            while not self.stopping:
+            self._thread = native.this_thread()
+            while True:
                 began = time.monotonic()
-                soon = self._turn(began)
-                self._rest(began, HURRY_S if soon else DRAIN_S)
+                pause = self._turn(began)
+                if self._ending is not None and self._ended(self._ending):
+                    break
+                self._rest(began, pause)
         finally:
             # in this order: from `_running` on another thread may start, and hints must not count on this one
-            self._stopped.set()
             self._running = False
-            for target in list(self._active):
-                target.chill()
+            self._chill()
+            self._let_closers_go()
+        for target in list(self._active):
+            if target.waits:  # a hint that came amid the end had counted on this thread
+                self._start()
 
-    def _turn(self, now: float) -> bool:
-        self._hurried = False
-        soon = False
+    def _turn(self, now: float) -> float:
+        if self._hurried:
+            self._hurried, self._changed_at = False, now
+        pause = LOOK_S
         for target in list(self._active):
             try:
-                soon |= target.turn(now)
+                pause = min(pause, target.turn(now))
+                if target.unused:
+                    self._retire(target)
             except Exception:  # one target's fault must not stop the others
                 log.debug("cannot send hints to %s; trying again", target.name, exc_info=True)
-        return soon
+                pause = min(pause, DRAIN_S)
+        return pause
+
+    def _retire(self, target: Target) -> None:
+        """In this order, for a client may be made at any moment: then it attends, or is seen here."""
+        del self._active[target]
+        if not target.unused:
+            self._active[target] = None
+            return
+        last = target.retire()
+        self._past_delivered += last["delivered"]
+        self._past.update(last["dropped"])
 
     def _rest(self, began: float, pause: float) -> None:
-        """Until the next turn is due, or a change waits and HURRY_S have passed."""
-        try:
-            self._wake.get(timeout=max(0.0, began + pause - time.monotonic()))
-        except Empty:
-            return
-        if not self.stopping:
-            time.sleep(max(0.0, began + HURRY_S - time.monotonic()))
+        """Until the next turn is due; a change that follows another waits until HURRY_S have passed since that one."""
+        if self._bell.wait(began + pause - time.monotonic()) and self._ending is None:
+            native.sleep(self._changed_at + HURRY_S - time.monotonic())
 
     # --- the end --------------------------------------------------------------------------------------
 
     def close(self, timeout: float) -> None:
         """Sends what waits, for at most `timeout` seconds, counts the rest as dropped, and ends the thread."""
-        deadline = time.monotonic() + timeout
-        if not self._closing.acquire(timeout=timeout):
+        began = time.monotonic()
+        ending = Ending(began + timeout - min(LEAVE_S, timeout / 10), began + timeout)
+        if self._running and self._thread == native.this_thread():  # a handler of a log line
             return
-        try:
-            self.stopping = True
-            self._wake.put(None)
-            if self._running and not self._stopped.wait(timeout):
-                # It hangs in a name lookup, and the outbox is its own: what waits stays `waiting`. Being a daemon it
-                # ends with the process; if the lookup ends first, it goes on.
-                return
-            self._flush(deadline)
-            for target in list(self._active):
-                target.chill()
-                target.close()
-        finally:
-            self.stopping = False
-            self._closing.release()
+        if any(target.waits for target in list(self._active)):
+            self._start()
+        if not self._running:
+            self._close_here(ending.flush_by)
+            return
+        bell = native.Bell()
+        self._closers.append(bell)
+        self._ending = max(ending, self._ending or ending)
+        self._bell.ring()
+        if self._running:  # else it has rung, or never will
+            bell.wait(began + timeout - time.monotonic())
 
-    def _flush(self, deadline: float) -> None:
-        """Takes turns here, in the caller's thread, while there is something to send and somebody to take it."""
-        while self._turn(time.monotonic()) or any(target.hopeful for target in list(self._active)):
-            if time.monotonic() >= deadline:
+    def close_at_exit(self) -> None:
+        """Once for multiprocessing, once for `atexit`, and both together for EXIT_S."""
+        began = time.monotonic()
+        self.close(self._exit_left)
+        self._exit_left = max(0.0, self._exit_left - (time.monotonic() - began))
+
+    def _ended(self, ending: Ending) -> bool:
+        """Whether the thread shall end: it has sent what it could, and given up the rest.
+
+        Not if it hung, in a name look-up say, until nobody waited any more: then nothing is given up, and it goes on.
+        """
+        if time.monotonic() < ending.flush_by:
+            self._flush(ending.flush_by)
+            if time.monotonic() < ending.by:
+                self._leave()
+                self._ending = None
+                return True
+        self._ending = None
+        self._let_closers_go()
+        return False
+
+    def _close_here(self, by: float) -> None:
+        if self._flushing:  # a `close` within a `close`, by a signal handler
+            return
+        self._flushing = True
+        try:
+            self._flush(by)
+            self._leave()
+        finally:
+            self._chill()  # also when we are interrupted: nobody takes turns now
+            self._flushing = False
+
+    def _flush(self, by: float) -> None:
+        """Takes turns while there is something to send and somebody to take it."""
+        while self._turn(time.monotonic()) <= HURRY_S or any(target.hopeful for target in list(self._active)):
+            if time.monotonic() >= by:
                 return
-            time.sleep(FLUSH_S)
+            native.sleep(FLUSH_S)
+
+    def _leave(self) -> None:
+        """Hints that come from here on are for whoever starts the thread again."""
+        self._chill()
+        for target in list(self._active):
+            target.close()
+
+    def _chill(self) -> None:
+        for target in list(self._active):
+            target.chill()
+
+    def _let_closers_go(self) -> None:
+        while self._closers:
+            self._closers.popleft().ring()
 
     def reborn(self) -> None:
         """In a forked child: no thread, no lock in an unknown state, no hint of the parent."""
@@ -270,13 +281,15 @@ class Sender:
     def stats(self) -> Stats:
         """All targets together, and each."""
         targets = {target.name: target.stats() for target in list(self._active)}
-        dropped: Counter[str] = Counter()
+        dropped = self._past.copy()
         for each in targets.values():
             dropped.update(each["dropped"])
+        delivered = self._past_delivered + sum(each["delivered"] for each in targets.values())
+        waiting = sum(each["waiting"] for each in targets.values())
         return {
-            "emitted": sum(each["emitted"] for each in targets.values()),
-            "delivered": sum(each["delivered"] for each in targets.values()),
-            "waiting": sum(each["waiting"] for each in targets.values()),
+            "emitted": delivered + waiting + dropped.total(),
+            "delivered": delivered,
+            "waiting": waiting,
             "dropped": dict(dropped),
             "faults": faults.count,
             "targets": targets,
@@ -284,6 +297,6 @@ class Sender:
 
 
 sender = Sender()
-atexit.register(sender.close, EXIT_S)
+atexit.register(sender.close_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=sender.reborn)

@@ -1,14 +1,15 @@
 """Where hints shall go: the `emit` argument, the environment, or the conventional socket.
 
 Read once for each client that is made; the only place of the client that knows the environment. The answer is a
-target's URL, or None: then nothing is emitted and the client is plain redis-py.
+target's URL, or None: then nothing is emitted and the client is plain redis-py. The conventional socket is a target also
+where no updater has made it yet.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,17 +18,27 @@ CONVENTIONAL_SOCKET = Path("/run/cacheupdater/hints.sock")
 _NO = {"", "0", "false", "no", "off"}
 
 
-def target_of(emit: str | None) -> str | None:
-    """The URL that `emit` stands for; None if nothing shall be emitted."""
+class Choice(NamedTuple):
+    """Where the hints of a client go."""
+
+    url: str | None  # None: nowhere
+    why: str
+    awaited: bool = False  # nobody has named it: it counts from the moment at which its file is there
+
+
+def choice_of(emit: str | None) -> Choice:
+    """What `emit` stands for."""
     environment = os.environ  # noqa: TID251  the client's settings
     if environment.get("CACHEUPDATER_DISABLED", "").lower() not in _NO:
-        return None
+        return Choice(None, "CACHEUPDATER_DISABLED is set")
+    why = "emit"
     if emit == "auto":
-        emit = environment.get("CACHEUPDATER_EMIT") or "auto"
+        emit, why = environment.get("CACHEUPDATER_EMIT") or "auto", "CACHEUPDATER_EMIT"
     if emit == "auto":
-        there = os.path.exists(CONVENTIONAL_SOCKET)  # noqa: PTH110  Path.exists raises where a directory is closed to us
-        return f"unix://{CONVENTIONAL_SOCKET}" if there else None
-    return None if emit in {None, "none"} else emit
+        return Choice(f"unix://{CONVENTIONAL_SOCKET}", "the conventional socket", awaited=True)
+    if emit in {None, "none"}:
+        return Choice(None, f"{why} says none")
+    return Choice(emit, why)
 
 
 def prefixes_of(only: Sequence[str | bytes] | None) -> tuple[bytes, ...]:

@@ -137,6 +137,60 @@ def test_event_loops_deliver_all(ear, redis_url, loops):
     heard(ear, names("thread", "first", "second"))
 
 
+@pytest.mark.parametrize("first", ["thread", "greenlet"])
+def test_threads_and_greenlets_of_a_process_that_gevent_has_patched_deliver_all(ear, redis_url, first):
+    """A greenlet in a native thread that never gives way would wait for ever: the sender is none."""
+    program = """
+        def work(name):
+            r = Redis.from_url(redis_url, emit=emit)
+            for n in range(100): r.get(f'p:{name}:{n}')
+        def in_thread(): gevent.get_hub().threadpool.apply(work, ('thread',))
+        def in_greenlet(): gevent.joinall([gevent.spawn(work, 'greenlet')], raise_error=True)
+        for kind in (in_thread, in_greenlet) if FIRST == 'thread' else (in_greenlet, in_thread): kind()
+        """.replace("FIRST", repr(first))
+    source = (
+        "import gevent.monkey\ngevent.monkey.patch_all()\nimport gevent\n" + BEGIN + textwrap.dedent(program)
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, redis_url, ear.url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    heard(ear, names("thread", "greenlet"))
+
+
+def test_updater_that_starts_second_is_found_by_parent_and_forked_child(redis_url, tmp_path):
+    program = """
+        import pathlib
+        from cacheupdater_client import settings
+        settings.CONVENTIONAL_SOCKET = pathlib.Path(sys.argv[3])
+        r = Redis.from_url(redis_url)
+        r.get('p:early')
+        while not any(t['trouble'] for t in cu.stats()['targets'].values()): time.sleep(0.01)
+        pid = os.fork()
+        name = 'parent' if pid else 'child'
+        r.get('p:early')
+        print(name, flush=True)
+        while not any(t['delivered'] for t in cu.stats()['targets'].values()):
+            r.get(f'p:{name}')
+            time.sleep(0.01)
+        if pid: assert os.waitpid(pid, 0)[1] == 0
+        """
+    path = tmp_path / "second.sock"
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGIN + textwrap.dedent(program), redis_url, "auto", path],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert {process.stdout.readline(), process.stdout.readline()} == {"parent\n", "child\n"}
+    with HintServer(path) as second:
+        assert second.wait_until(lambda it: it.hints().keys() == {b"p:parent", b"p:child"}, 20)
+        _, said = process.communicate(timeout=20)
+    assert (process.returncode, said.count("hints go nowhere: no updater listens at")) == (0, 1), said
+
+
 def test_fork_in_the_middle_delivers_parents_and_childs_hints_once(ear, redis_url):
     """The parent's buffer is full of hints at the moment of the fork, and its sender is at work."""
     run(

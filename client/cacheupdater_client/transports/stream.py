@@ -13,6 +13,7 @@ import random
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater_client.native import original
 from cacheupdater_client.wire import Hello, Malformed, ReplyReader
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ _UNDER_WAY = {errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK}
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # the application may have set SIGPIPE to kill
 
 
+def _socket(*kind: int) -> socket.socket:
+    made: socket.socket = original("socket", "socket")(*kind)
+    return made
+
+
 class UnixAddress(NamedTuple):
     """A socket file."""
 
@@ -36,7 +42,7 @@ class UnixAddress(NamedTuple):
 
     def open(self) -> tuple[socket.socket, str]:
         """An unconnected socket, and where to connect it."""
-        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), self.path
+        return _socket(socket.AF_UNIX, socket.SOCK_STREAM), self.path
 
 
 class TcpAddress(NamedTuple):
@@ -47,9 +53,9 @@ class TcpAddress(NamedTuple):
 
     def open(self) -> tuple[socket.socket, tuple[object, ...]]:
         """As UnixAddress. A name is looked up here, in the sender's thread: the only thing that may take a while."""
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        found = original("socket", "getaddrinfo")(self.host, self.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = random.choice(found)  # noqa: S311  spreads load, guards nothing
-        peer = socket.socket(family, kind, protocol)
+        peer = _socket(family, kind, protocol)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return peer, address
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, pairwise
+from types import SimpleNamespace
 
 import pytest
 import redis
 from hint_server import HintServer
 from pace import PATIENCE_S, soonest
 
-from cacheupdater_client import transports
-from cacheupdater_client.sender import DRAIN_S, Sender
-from cacheupdater_client.wire import CHANGE, MISS, Hello, mailbox
+from cacheupdater_client import calls, native, settings, telling, transports
+from cacheupdater_client import target as target_module
+from cacheupdater_client.buffer import PLACES
+from cacheupdater_client.sender import Sender
+from cacheupdater_client.target import DRAIN_S, HURRY_S
+from cacheupdater_client.wire import CHANGE, MISS, TOUCH, Hello, mailbox
 
+sender_module = sys.modules["cacheupdater_client.sender"]  # the package has the sender itself by this name
 ENCODER = redis.Redis().get_encoder()
 
 
@@ -68,11 +76,34 @@ def test_sender_does_not_spin_when_changes_never_cease(buffer_to, sender, reques
     buffer = buffer_to(f"memory://{request.node.name}")
     turns = []
     original = sender._turn
-    sender._turn = lambda now: turns.append(now) or original(now)
+    sender._turn = lambda now: (turns.append(now) if sender._hurried else None) or original(now)
     until = time.monotonic() + 0.3
     while time.monotonic() < until:
         buffer.add(CHANGE, "p:1")
+    assert len(turns) > 2
     assert all(later - earlier >= 0.0099 for earlier, later in pairwise(turns))
+
+
+def test_sender_lets_a_change_wait_only_when_another_was_sent_just_before(
+    buffer_to, sender, request, monkeypatch
+):
+    mailbox(request.node.name).open(Hello(1, []))
+    buffer, waits = buffer_to(f"memory://{request.node.name}"), []
+
+    def sleep(seconds):
+        if sender._hurried:  # a change waits
+            waits.append(seconds)
+        time.sleep(max(0, seconds))
+
+    monkeypatch.setattr("cacheupdater_client.native.sleep", sleep)
+    buffer.touch("p:0")
+    assert eventually(lambda: sender.stats()["delivered"] == 1)  # a turn was taken just now
+    buffer.add(CHANGE, "p:1")
+    assert eventually(lambda: sender.stats()["delivered"] == 2)
+    assert max(waits, default=0) <= 0
+    buffer.add(CHANGE, "p:2")
+    assert eventually(lambda: sender.stats()["delivered"] == 3)
+    assert max(waits, default=0) <= HURRY_S
 
 
 def test_sender_has_one_thread_for_all_targets(buffer_to, tmp_path):
@@ -188,7 +219,8 @@ class Peer:
 
     @property
     def connected(self):
-        self._meanwhile()
+        meanwhile, self._meanwhile = self._meanwhile, lambda: None
+        meanwhile()
         return False
 
     def close(self):
@@ -288,7 +320,266 @@ def test_stats_bear_a_reason_that_another_thread_adds_meanwhile(buffer_to, sende
 
 def test_hint_costs_no_wait_while_another_thread_starts_the_sender(buffer_to, sender):
     buffer = buffer_to("memory://nobody")
-    with sender._starting:
-        buffer.touch("p:1")  # whoever waited here would wait for ever
-        buffer.add(CHANGE, "p:1")
+    token = sender._may_start.pop()
+    buffer.touch("p:1")  # whoever waited here would wait for ever
+    buffer.add(CHANGE, "p:1")
     assert len(buffer) == 2
+    sender._may_start.append(token)
+
+
+# --- ends that are interrupted ------------------------------------------------------------------------
+
+
+class Interrupted(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def alarm(handler, seconds):
+    """Calls `handler` in this thread so many seconds from now, as Ctrl-C would."""
+    old = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def raise_interrupted(*_):
+    raise Interrupted
+
+
+def test_close_that_is_interrupted_loses_no_hint_and_what_follows_is_sent(buffer_to, sender, request):
+    """The updater takes what it gets, so each of all hints must arrive, or be counted, however often close is cut off."""
+    box = mailbox(request.node.name)
+    box.open(Hello(1, []))
+    buffer, cut = buffer_to(f"memory://{request.node.name}"), 0
+    for round_ in range(60):
+        buffer.add_all(TOUCH, [f"{round_}:{number}" for number in range(3000)])
+        try:
+            with alarm(raise_interrupted, 0.0002 + 0.0001 * (round_ % 20)):
+                sender.close(5)
+        except Interrupted:
+            cut += 1
+        box.take()
+    assert cut > 0
+    buffer.touch("last")
+
+    def settled():
+        box.take()
+        stats = sender.stats()
+        return stats["delivered"] + sum(stats["dropped"].values()) == 60 * 3000 + 1
+
+    assert eventually(settled)
+
+
+def test_close_within_a_close_counts_once(buffer_to, sender, tmp_path):
+    with HintServer(tmp_path / "s", acknowledges=False) as server:
+        buffer_to(server.url).add_all(TOUCH, [f"p:{number}" for number in range(100)])
+        with alarm(lambda *_: sender.close(0.1), 0.1):
+            sender.close(0.3)
+        assert eventually(lambda: not sender._running)
+        assert sender.stats()["dropped"] == {"closed": 100}
+        assert sender.stats()["emitted"] == 100
+
+
+def test_exit_waits_once_however_often_it_is_asked(sender, monkeypatch):
+    asked = []
+    monkeypatch.setattr(sender, "close", lambda timeout: asked.append(timeout) or time.sleep(timeout))
+    sender._exit_left = 0.1
+    sender.close_at_exit()
+    sender.close_at_exit()
+    assert asked == [0.1, 0]
+
+
+# --- where no thread can be had -----------------------------------------------------------------------
+
+
+def test_hints_at_the_limit_of_threads_do_not_each_try_to_start_one(buffer_to, sender, request, monkeypatch):
+    box, tried = mailbox(request.node.name), []
+    box.open(Hello(1, []))
+
+    def refuse(_):
+        tried.append(1)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limit:
+        limit.setattr("cacheupdater_client.native.start_thread", refuse)
+        limit.setattr(sender_module, "START_S", 3600.0)
+        buffer = buffer_to(f"memory://{request.node.name}")
+        for number in range(100):
+            buffer.touch(str(number))
+    assert (len(tried), len(buffer)) == (1, 100)
+    sender._start_at = 0.0  # an hour later
+    buffer.touch("again")
+    assert eventually(lambda: sender.stats()["delivered"] == 101)
+
+
+def test_uwsgi_without_threads_is_told_once_and_sends_at_exit(sender, request, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "cacheupdater_client")
+    monkeypatch.setattr(telling, "_said", set())
+    monkeypatch.setitem(sys.modules, "uwsgi", SimpleNamespace(opt={b"processes": b"4"}))
+    box = mailbox(request.node.name)
+    box.open(Hello(1, []))
+    choice = settings.choice_of(f"memory://{request.node.name}")
+    buffer = sender.target(choice.url, ()).buffer(ENCODER)
+    telling.tell(choice)
+    telling.tell(choice)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert "--enable-threads" in caplog.records[1].message
+    buffer.touch("p:1")
+    assert not sender._running
+    sender.close_at_exit()
+    assert sender.stats()["delivered"] == 1
+
+
+@pytest.mark.parametrize("opt", [{"enable-threads": True}, {b"threads": b"4"}, {b"enable-threads": b"true"}])
+def test_uwsgi_with_threads_is_as_any_other(monkeypatch, opt):
+    monkeypatch.setitem(sys.modules, "uwsgi", SimpleNamespace(opt=opt))
+    assert native.no_threads() == ""
+
+
+# --- clients that end ---------------------------------------------------------------------------------
+
+
+def test_sockets_of_clients_that_are_gone_are_closed_and_their_hints_still_counted(
+    sender, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(target_module, "IDLE_TURNS", 1)
+    monkeypatch.setattr(target_module, "DRAIN_S", 0.01)
+    with HintServer(tmp_path / "s") as server:
+        for number in range(30):
+            sender.target(server.url, (b"p:%d:" % number,)).buffer(ENCODER).touch(f"p:{number}:1")
+        assert server.wait_until(lambda it: len(it.hints()) == 30)
+        assert eventually(lambda: sender.stats()["targets"] == {})
+        assert not sender._known
+        assert sender.stats()["emitted"] == sender.stats()["delivered"] == 30
+
+
+def test_client_that_lives_keeps_its_place_though_it_rests(sender, request, monkeypatch):
+    monkeypatch.setattr(target_module, "IDLE_TURNS", 1)
+    monkeypatch.setattr(target_module, "DRAIN_S", 0.01)
+    box = mailbox(request.node.name)
+    box.open(Hello(1, []))
+    target = sender.target(f"memory://{request.node.name}", ())
+    buffer = target.buffer(ENCODER)
+    for round_ in range(1, 4):
+        buffer.touch("p:1")
+        assert eventually(lambda round_=round_: sender.stats()["delivered"] == round_)
+        assert eventually(lambda: not target._busy)
+
+
+# --- the conventional socket --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(target_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(sender_module, "LOOK_S", 0.01)
+
+
+def test_updater_that_starts_second_gets_the_hints_from_then_on(sender, tmp_path, often, caplog):
+    caplog.set_level(logging.INFO, "cacheupdater_client")
+    target = sender.target(f"unix://{tmp_path}/s", (), awaited=True)
+    buffer = target.buffer(ENCODER)
+    buffer.touch("p:early")
+    assert eventually(lambda: target._asleep)
+    for kind in (TOUCH, MISS, CHANGE):
+        buffer.add_all(kind, [f"p:{number}" for number in range(1000)])
+    buffer.touch("p:1")
+    buffer.miss("p:1")
+    assert (len(buffer), buffer.waits, sender.stats()["emitted"]) == (0, False, 0)
+    assert "no updater listens" in sender.stats()["targets"][f"unix://{tmp_path}/s"]["trouble"]
+    with HintServer(tmp_path / "s") as server:
+        assert eventually(lambda: not target._asleep)
+        buffer.touch("p:late")
+        assert server.wait_until(lambda it: it.hints() == {b"p:late": 1})
+    assert [record.message for record in caplog.records] == [f"hints go to unix://{tmp_path}/s from now on"]
+
+
+def test_hint_for_a_socket_that_is_not_there_costs_one_step_and_one_append(sender, tmp_path, often):
+    """As a touch that is kept does: P1 shows the time."""
+    target = sender.target(f"unix://{tmp_path}/s", (), awaited=True)
+    buffer, attended = target.buffer(ENCODER), []
+    buffer.touch("p:1")
+    assert eventually(lambda: target._asleep)
+    buffer._attendant = SimpleNamespace(attend=attended.append, hurry=lambda: attended.append("hurry"))
+    for number in range(3 * PLACES):
+        buffer.touch(str(number))
+    assert attended == []
+    assert (len(buffer), buffer.dropped) == (0, {})
+
+
+def test_forked_child_looks_for_the_socket_itself(sender, tmp_path, often):
+    target = sender.target(f"unix://{tmp_path}/s", (), awaited=True)
+    buffer = target.buffer(ENCODER)
+    buffer.touch("p:1")
+    assert eventually(lambda: target._asleep)
+    sender.close(1)
+    sender.reborn()
+    with HintServer(tmp_path / "s") as server:
+        buffer.touch("p:child")
+        assert server.wait_until(lambda it: it.hints() == {b"p:child": 1})
+
+
+def test_client_that_names_the_socket_does_not_wait_for_its_file(sender, tmp_path, often):
+    url = f"unix://{tmp_path}/s"
+    buffer = sender.target(url, (), awaited=True).buffer(ENCODER)
+    assert sender.target(url, ()).buffer(ENCODER) is buffer
+    buffer.touch("p:1")
+    assert sender.stats()["waiting"] == 1
+    with HintServer(tmp_path / "s") as server:
+        assert server.wait_until(lambda it: it.hints() == {b"p:1": 1})
+
+
+def test_sender_wakes_for_a_target_while_others_sleep(sender, buffer_to, tmp_path, request, monkeypatch):
+    for module in (target_module, sender_module):
+        monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    asleep = sender.target(f"unix://{tmp_path}/s", (), awaited=True)
+    buffer = asleep.buffer(ENCODER)
+    buffer.touch("p:1")
+    assert eventually(lambda: asleep._asleep)
+    box = mailbox(request.node.name)
+    box.open(Hello(1, []))
+    buffer_to(f"memory://{request.node.name}").touch("p:1")
+    assert eventually(lambda: box.accepted == 1)
+
+
+# --- what the log says --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("emit", "level", "says"),
+    [
+        ("memory://x", "INFO", "hints go to memory://x (emit)"),
+        ("none", "INFO", "hints go nowhere: emit says none"),
+        ("auto", "WARNING", "hints go nowhere: no updater listens at"),
+    ],
+)
+def test_first_client_says_where_hints_go_and_the_second_nothing(
+    emit, level, says, monkeypatch, caplog, tmp_path
+):
+    caplog.set_level(logging.INFO, "cacheupdater_client")
+    monkeypatch.delenv("CACHEUPDATER_EMIT", raising=False)
+    monkeypatch.setattr(telling, "_said", set())
+    for module in (settings, telling):
+        monkeypatch.setattr(module, "CONVENTIONAL_SOCKET", tmp_path / "s")
+    for _ in range(2):
+        calls.hints_for(ENCODER, emit, None)
+    assert [(record.levelname, record.message[: len(says)]) for record in caplog.records] == [(level, says)]
+
+
+def test_hints_that_wait_for_long_have_a_line_and_one_when_they_go_again(
+    buffer_to, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level(logging.INFO, "cacheupdater_client")
+    monkeypatch.setattr(target_module, "TROUBLE_S", 0.0)
+    buffer_to(f"unix://{tmp_path}/s").touch("p:1")
+    assert eventually(lambda: caplog.records)
+    with HintServer(tmp_path / "s") as server:
+        assert server.wait_until(lambda it: it.hints() == {b"p:1": 1})
+        assert eventually(lambda: len(caplog.records) == 2)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "does not take them" in caplog.records[0].message
+    assert "hints go to" in caplog.records[1].message

@@ -7,6 +7,10 @@ import pytest
 from cacheupdater_client import settings
 
 
+def target_of(emit):
+    return settings.choice_of(emit).url
+
+
 @pytest.fixture(autouse=True)
 def clean(monkeypatch, tmp_path):
     monkeypatch.delenv("CACHEUPDATER_EMIT", raising=False)
@@ -14,33 +18,26 @@ def clean(monkeypatch, tmp_path):
     monkeypatch.setattr(settings, "CONVENTIONAL_SOCKET", tmp_path / "hints.sock")
 
 
-def test_auto_is_nothing_on_a_machine_without_an_updater():
-    assert settings.target_of("auto") is None
-
-
-def test_auto_is_the_conventional_socket_where_it_exists(tmp_path):
+def test_auto_is_the_conventional_socket_whether_an_updater_has_made_it_or_not(tmp_path):
+    url = f"unix://{tmp_path}/hints.sock"
+    assert settings.choice_of("auto") == (url, "the conventional socket", True)
     (tmp_path / "hints.sock").touch()
-    assert settings.target_of("auto") == f"unix://{tmp_path}/hints.sock"
-
-
-def test_auto_is_nothing_where_the_sockets_directory_cannot_be_looked_into(tmp_path, monkeypatch):
-    """A name that is too long stands for a closed directory, for nothing is closed to root: both are an OSError."""
-    monkeypatch.setattr(settings, "CONVENTIONAL_SOCKET", tmp_path / ("x" * 5000))
-    assert settings.target_of("auto") is None
+    assert settings.choice_of("auto") == (url, "the conventional socket", True)
+    assert settings.choice_of(url) == (url, "emit", False)
 
 
 def test_auto_is_the_environments_choice_before_the_socket(tmp_path, monkeypatch):
     (tmp_path / "hints.sock").touch()
     monkeypatch.setenv("CACHEUPDATER_EMIT", "tcp://h:1")
-    assert settings.target_of("auto") == "tcp://h:1"
+    assert target_of("auto") == "tcp://h:1"
     monkeypatch.setenv("CACHEUPDATER_EMIT", "none")
-    assert settings.target_of("auto") is None
+    assert target_of("auto") is None
 
 
 def test_an_argument_is_stronger_than_the_environment(monkeypatch):
     monkeypatch.setenv("CACHEUPDATER_EMIT", "tcp://h:1")
-    assert settings.target_of("unix:///x") == "unix:///x"
-    assert settings.target_of("none") is None
+    assert target_of("unix:///x") == "unix:///x"
+    assert target_of("none") is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +45,7 @@ def test_an_argument_is_stronger_than_the_environment(monkeypatch):
 )
 def test_disabled_is_stronger_than_everything(monkeypatch, value, disabled):
     monkeypatch.setenv("CACHEUPDATER_DISABLED", value)
-    assert settings.target_of("unix:///x") == (None if disabled else "unix:///x")
+    assert target_of("unix:///x") == (None if disabled else "unix:///x")
 
 
 def test_only_is_a_list_of_prefixes():

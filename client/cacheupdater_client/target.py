@@ -1,0 +1,222 @@
+"""One place that hints go to: the buffers that clients fill, the outbox, the link.
+
+Clients of one URL and one `only` share a target, and those of one encoding a buffer. The sender's thread takes `turn`s.
+Buffers are held weakly, but for those that hints have come into of late: so a buffer ends with its clients, and a target
+without buffers is retired (`Sender`), which closes its socket.
+
+A target may be the conventional socket, which nobody has named. While its file is not there, the buffers sleep: what
+comes in falls through, at the price of a touch. The thread looks for the file again for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol, TypedDict
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
+
+from cacheupdater_client.buffer import Buffer, KeyEncoder
+from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.transports import Link, link_to
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DRAIN_S = 0.1  # oftener costs the application: at 10 ms its p99.9 doubles
+HURRY_S = 0.01  # the least time between turns for changes, and between those that have more to do
+LOOK_S = (
+    1.0  # between looks for a socket that is not there; an updater that starts second is found within this
+)
+IDLE_TURNS = 10  # a buffer into which nothing came for so long is no longer held
+TROUBLE_S = 5.0  # a restart of the updater is no news; what lasts longer is
+
+log = logging.getLogger("cacheupdater_client")
+
+
+class TargetStats(TypedDict):
+    """Hints of one target, duplicates counted: emitted = delivered + waiting + all that was dropped."""
+
+    emitted: int
+    delivered: int
+    waiting: int
+    dropped: dict[str, int]
+    connected: bool
+    trouble: str
+
+
+class Keeper(Protocol):
+    """The sender, as a target sees it."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether hints leave now or never."""
+
+    def attend(self, target: Target) -> bool:
+        """As Attendant."""
+
+    def hurry(self) -> None:
+        """As Attendant."""
+
+
+class Target:
+    """As the module says. Any thread may call `buffer`, `attend`, `hurry` and `stats`; the rest is the sender's."""
+
+    def __init__(self, url: str, only: Sequence[bytes], keeper: Keeper, *, awaited: bool = False) -> None:
+        self.url = url
+        self.name = f"{url} only {b', '.join(only).decode('utf-8', 'replace')}" if only else url
+        self.awaited = awaited  # a client that names the URL itself does not wait for its file
+        self._only = only
+        self._keeper = keeper
+        self._make_link = link_to(url)
+        self._buffers: WeakValueDictionary[tuple[str, str], Buffer] = WeakValueDictionary()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._busy: dict[Buffer, int] = {}  # turns since a hint came
+        self._asleep = False
+        self._outbox = Outbox(self._only)
+        self._dropped: Counter[str] = Counter()  # by buffers that are no longer held
+        self._link: Link = self._make_link()
+        self._troubled_at: float | None = None
+        self._told = False
+
+    # --- called by the application's threads ----------------------------------------------------------
+
+    def buffer(self, encoder: KeyEncoder) -> Buffer:
+        """The buffer of all clients that encode keys like this."""
+        name = (encoder.encoding, encoder.encoding_errors)
+        return self._buffers.setdefault(name, Buffer(encoder, self))
+
+    def attend(self, buffer: Buffer) -> bool:
+        """As Attendant."""
+        self._busy[buffer] = 0
+        return self._keeper.attend(self)
+
+    def hurry(self) -> None:
+        """As Attendant."""
+        if not self._asleep:
+            self._keeper.hurry()
+
+    def _alive(self) -> list[Buffer]:
+        # `values` would stumble over a client that is made meanwhile
+        found = [reference() for reference in self._buffers.valuerefs()]
+        return [buffer for buffer in found if buffer is not None]
+
+    def stats(self) -> TargetStats:
+        """The ledger: nothing is in two of its columns. What a turn is just carrying over is in none, for some milliseconds."""
+        buffers, outbox = {*self._alive(), *list(self._busy)}, self._outbox
+        # copies, because other threads add reasons while `sum` walks through them
+        dropped = self._dropped + outbox.dropped.copy()
+        for buffer in buffers:
+            dropped.update(buffer.dropped.copy())
+        waiting = outbox.waiting + sum(map(len, buffers))
+        return {
+            "emitted": outbox.delivered + waiting + dropped.total(),
+            "delivered": outbox.delivered,
+            "waiting": waiting,
+            "dropped": dict(dropped),
+            "connected": self._link.connected,
+            "trouble": f"no updater listens at {self.url}" if self._asleep else self._link.trouble,
+        }
+
+    # --- called by the sender -------------------------------------------------------------------------
+
+    def turn(self, now: float) -> float:
+        """Buffers to outbox, outbox to link. The seconds after which the next turn should come."""
+        if self.awaited or self._asleep:
+            self._look()
+            if self._asleep:
+                return LOOK_S
+        for buffer in list(self._busy):
+            batches = buffer.drain()
+            for kind, counts in batches:
+                self._outbox.add(kind, counts)
+            self._hold(buffer, 0 if batches else self._busy.get(buffer, 0) + 1)
+        self._outbox.last_call = self._keeper.closing
+        soon = self._link.turn(self._outbox, now, time.time_ns() // 1_000_000)
+        self._tell(now)
+        return HURRY_S if soon else DRAIN_S
+
+    def _hold(self, buffer: Buffer, idle: int) -> None:
+        """A buffer is let go in this order, for a thread may add to it at any moment: then it attends, or is seen here."""
+        if idle < IDLE_TURNS:
+            self._busy[buffer] = idle
+            return
+        self._busy.pop(buffer, None)
+        buffer.chill()
+        if buffer.waits:
+            self._busy[buffer] = 0
+            return
+        gone, buffer.dropped = buffer.dropped, type(buffer.dropped)(int)
+        self._dropped.update(gone)
+
+    def _look(self) -> None:
+        """Falls asleep while the socket's file is not there, and wakes when it is. What was found stays a target."""
+        there = not self.awaited or os.path.exists(urlsplit(self.url).path)  # noqa: PTH110  Path.exists may raise
+        if there:
+            self.awaited = False
+            if self._asleep:
+                self._asleep = False
+                for buffer in self._alive():
+                    buffer.wake()
+                log.info("hints go to %s from now on", self.url)
+            return
+        self._asleep = True
+        self._busy.clear()
+        for buffer in self._alive():
+            buffer.sleep()
+
+    def _tell(self, now: float) -> None:
+        """One line when hints have waited for long, and one when they go again."""
+        if self._link.connected or not self._outbox:
+            if self._told:
+                log.info("hints go to %s again, after %.0f s", self.url, now - (self._troubled_at or now))
+            self._troubled_at, self._told = None, False
+            return
+        if self._troubled_at is None:
+            self._troubled_at = now
+        if not self._told and now - self._troubled_at >= TROUBLE_S:
+            self._told = True
+            log.warning("hints wait: %s does not take them: %s", self.url, self._link.trouble or "no answer")
+
+    @property
+    def hopeful(self) -> bool:
+        """Something waits, and there is a peer to take it."""
+        return bool(self._outbox) and self._link.connected
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be sent, or a connection to be left."""
+        return bool(self._outbox) or self._link.connected or any(buffer.waits for buffer in list(self._busy))
+
+    @property
+    def unused(self) -> bool:
+        """Whether no client is left, nor anything that one has left."""
+        return not (self._busy or self._outbox or len(self._buffers))
+
+    def chill(self) -> None:
+        """Nobody takes turns from now on."""
+        for buffer in self._alive():
+            buffer.chill()
+
+    def close(self) -> None:
+        """What has not been delivered by now is given up and counted."""
+        self._outbox.discard("closed")
+        self._link.close()
+
+    def retire(self) -> TargetStats:
+        """The last stats of a target that is unused; should a client name it again, it begins anew."""
+        last = self.stats()
+        self._link.close()
+        self._outbox, self._dropped = Outbox(self._only), Counter()
+        return last
+
+    def reborn(self) -> None:
+        """In a forked child. Closing our copy of the socket leaves the parent's connection alone."""
+        for buffer in {*self._alive(), *self._busy}:
+            buffer.reborn()
+        self._link.close()
+        self._begin()

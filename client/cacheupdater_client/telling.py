@@ -1,0 +1,46 @@
+"""What the log says about where hints go: once when the first client is made, and whenever another place comes up.
+
+Asked by `calls` for each client that is made, in the application's thread, never by a read. What changes later, the
+target says itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from cacheupdater_client import native
+from cacheupdater_client.settings import CONVENTIONAL_SOCKET
+
+if TYPE_CHECKING:
+    from cacheupdater_client.settings import Choice
+
+SAID_MAX = 100  # different lines; a process has few targets
+
+log = logging.getLogger("cacheupdater_client")
+_said: set[str] = set()
+
+
+def tell(choice: Choice) -> None:
+    """One line for each place, at a level that shows without any setting if hints go nowhere and nobody has asked for it."""
+    with contextlib.suppress(Exception):  # the application's own handlers and filters run here
+        if choice.url is None:
+            _say(logging.INFO, f"hints go nowhere: {choice.why}")
+        elif choice.awaited and not os.path.exists(CONVENTIONAL_SOCKET):  # noqa: PTH110  Path.exists may raise
+            _say(
+                logging.WARNING,
+                f"hints go nowhere: no updater listens at {CONVENTIONAL_SOCKET} yet, and neither emit nor "
+                "CACHEUPDATER_EMIT names another; looking for it every second",
+            )
+        else:
+            _say(logging.INFO, f"hints go to {choice.url} ({choice.why})")
+        if choice.url is not None and (trouble := native.no_threads()):
+            _say(logging.WARNING, f"hints leave at exit alone: {trouble}")
+
+
+def _say(level: int, text: str) -> None:
+    if text not in _said and len(_said) < SAID_MAX:
+        _said.add(text)
+        log.log(level, text)
