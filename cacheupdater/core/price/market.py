@@ -27,11 +27,12 @@ PRICE_MIN = 1e-3
 
 PRICE_MAX = 1e9
 
-_PATIENCE = (
-    20.0  # seconds in which the price follows by a factor of e; shorter makes it swing with every burst
-)
+_PATIENCE = 20.0  # seconds at most in which the price follows by a factor of e
+_CALM = 2.0  # times the smoothing of spending, at least in which it does: quicker it would chase its own tail
 _LEVEL = 0.5  # of the bucket: room to save, and room to spend
 _PULL = 0.5  # of the bucket's level on the price, beside the rate's
+_LOST = 0.25  # of the rate: with a full bucket, whatever more is not spent now is never spent
+_HASTE = 5.0  # times as fast the price falls for that part, for as it falls, less is missing
 _RUSH = 3.0  # times the budget: what more says about spending is an accident of the moment
 _SHORT = 0.5
 _SMOOTH = 1.0  # seconds at least over which spending is averaged, and at least five rows
@@ -68,10 +69,13 @@ class Market:
         self.least = least
         self.tracked = 0
         """Keys known in all partitions."""
+        self.depths: dict[object, float] = {}
+        """By partition's policy: see `depth`."""
         self.short = False
         """Whether something worth its price could not be paid since the last look."""
         self._at = now
         self._spent = source.bucket.spent
+        self._rate = source.bucket.rate
         self._spending = source.bucket.rate
         self._bound = 1.0  # the price at which the budget is just spent
         self._aim = PRICE_MIN  # the price at which the target is just met
@@ -112,6 +116,12 @@ class Market:
         return self._unneeded
 
     @property
+    def depth(self) -> float:
+        """What it would cost to load all keys whose worth is below the price by less than a factor of e. The price need
+        not be moved further than that to spend as much."""
+        return sum(self.depths.values())
+
+    @property
     def spending(self) -> float:
         """Lately, per second."""
         return self._spending
@@ -139,6 +149,9 @@ class Market:
         bucket = self.source.bucket
         spent = (bucket.spent - self._spent) / dt
         self._spent = bucket.spent
+        if bucket.rate != self._rate:  # what was spent at another rate is no sign of haste at this one
+            self._rate = bucket.rate
+            self._spending = min(self._spending, bucket.rate)
         smooth = max(_SMOOTH, 5.0 / bucket.rate)
         self._spending += min(1.0, dt / smooth) * (spent - self._spending)
         rate, level = bucket.rate, max(0.0, self.room(now)) / bucket.burst
@@ -146,10 +159,12 @@ class Market:
         if self.least:
             rate, level = min(rate, earning), min(level, share)
         pressure = min(_RUSH, self._spending / rate) - 1.0 + _PULL * (_LEVEL - level)
+        pressure -= _HASTE * max(0.0, -pressure - _LOST)
         if self.short:  # a bucket that binds shows no spending above its rate
             pressure = max(pressure, _SHORT)
             self.short = False
-        moved = self._bound * exp(max(-1.0, min(1.0, pressure * dt / _PATIENCE)))
+        patience = min(max(self.depth / rate, _CALM * smooth), _PATIENCE)
+        moved = self._bound * exp(max(-1.0, min(1.0, pressure * dt / patience)))
         # never far below what is in force
         self._bound = min(max(moved, PRICE_MIN, max(self._aim, self.floor) / 2.0), PRICE_MAX)
         left = max(0.0, bucket.rate - spent) if self.price <= self.floor else 0.0

@@ -23,6 +23,7 @@ from cacheupdater.core.price.index import worth, worth_of_known
 from cacheupdater.core.price.learning import SLOW_MEMORY
 from cacheupdater.core.price.meter import AGED, HINTED, READS, STALE
 from cacheupdater.core.price.posterior import SHAPE
+from cacheupdater.core.price.sounding import Sounding
 from cacheupdater.core.price.spaces import Spaces
 from cacheupdater.core.price.table import (
     ASKED,
@@ -91,6 +92,7 @@ class Price:
         self.born = now
         """When counting reads began."""
         self._priced = now
+        self._sounding = Sounding(self)
         self._cursor = 0
 
     def hold(self, namespace: Namespace) -> float:
@@ -165,6 +167,7 @@ class Price:
             for market in self.spaces.markets:
                 market.advance(now)
             self.spaces.refresh()
+            self._sounding.follow(now)
         self._make_room(now)
         rows = self._due(now)
         return self._look(rows, now) if len(rows) else ()
@@ -176,6 +179,7 @@ class Price:
         """The partition goes to another owner."""
         for market, keys in self._tracked():
             market.tracked -= keys
+            market.depths.pop(self, None)
 
     def join(self, now: float) -> None:
         """It has come back, to another engine: no load that was asked for will answer any more."""

@@ -87,6 +87,15 @@ def test_nothing_is_bought_below_the_least_gain_and_without_one_the_least_price_
         assert market.price >= lowest
 
 
+def test_larger_least_gain_costs_fewer_rows_and_is_less_fresh():
+    rich, mean = (
+        shop(500.0, 5.0, least=least).play(20, step=0.1).play(20, step=0.1) for least in (0.01, 1.0)
+    )
+
+    assert mean.rows < 0.5 * rich.rows
+    assert mean.share > rich.share
+
+
 def test_reads_are_measured_whatever_a_row_must_gain():
     world = shop(100.0, 1.0, least=1e3).play(40, step=0.1)
     measured = world.desk.market.sampler.measured(0.0)
@@ -113,3 +122,12 @@ def test_fleet_hears_what_more_budget_would_buy_and_not_what_a_row_must_gain():
     short, choosy = (shop(500.0, 50.0, rate=2.0, least=least).play(60, step=0.2) for least in (0.0, LEAST))
     assert choosy.desk.market.scarcity == pytest.approx(short.desk.market.scarcity, rel=0.5)
     assert plain.scarcity < short.desk.market.scarcity
+
+
+def test_budget_that_was_not_worth_spending_is_told():
+    some, none = shop(100.0, 1.0), shop(500.0, 50.0, rate=2.0)
+    for world in (some, none):
+        world.play(120, step=0.2)
+
+    assert 0.5 * 500.0 < some.desk.market.unneeded < 500.0
+    assert none.desk.market.unneeded < 0.2

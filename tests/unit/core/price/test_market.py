@@ -52,6 +52,7 @@ def test_price_falls_while_the_bucket_overflows():
 
 def test_what_is_due_counts_as_spent_already():
     it, other = market(), market()
+    it.depths["all"] = other.depths["all"] = 2_000.0
     other.source.due = 100.0
     for at in range(1, 11):
         it.advance(float(at))
