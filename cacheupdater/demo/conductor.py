@@ -112,7 +112,7 @@ class Conductor:
                 self._refresh_at = now + plan.REFRESH_S
                 self._turn_over()
                 left = f"{until - now:.0f} s left" if now < until else "until it is back"
-                self._screen.show(f"{phase}, {left}", self._books.recent())
+                self._screen.show(f"{phase}, {left}", self._books.recent(), budget=self._stage.updater.budget)
             time.sleep(_TURN_S)
         self._collect()
 

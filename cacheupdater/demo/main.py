@@ -21,7 +21,7 @@ from cacheupdater.demo.follow import Follower
 from cacheupdater.demo.keys import Keys
 from cacheupdater.demo.lanes import LANES, TOLD, Application, Premises
 from cacheupdater.demo.ledger import Ledger
-from cacheupdater.demo.screen import screen
+from cacheupdater.demo.screen import drawn, screen
 from cacheupdater.demo.shop import BackOffice, build
 from cacheupdater.demo.updater import Places, Updater
 from cacheupdater.errors import Misconfigured
@@ -35,27 +35,38 @@ if TYPE_CHECKING:
     from cacheupdater.demo.shop import Change
 
 _INTRODUCTION = f"""\
-A shop with {plan.PRODUCTS} products in SQLite; {plan.CHANGES_PER_S:.0f} prices change every second, most of them always the same few.
-Four applications read them through a real Redis, {plan.READS_PER_S:.0f} times a second each, in the same order.
-Each may cost {plan.BUDGET} rows a second. A TTL and an interval of {interval(plan.BUDGET):.1f} s cost that: the sum of
-1 / (interval + 1 / reads per second) over all products is the budget.
+A shop with {plan.PRODUCTS} products in SQLite; {plan.CHANGES_PER_S:.0f} prices change every second,
+most of them always the same few.
+Four applications read them through a real Redis, {plan.READS_PER_S:.0f} times a second each,
+in the same order.
+Each may cost {plan.BUDGET} rows a second. A TTL and an interval of {interval(plan.BUDGET):.1f} s cost that:
+the sum of 1 / (interval + 1 / reads per second) over all products is the
+budget.
 """
 
 
 def run(*, duration: float, seed: int, plain: bool) -> int:
     """0 if everything came out as promised, else 1."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C: in order
-    print(_INTRODUCTION + "\n".join(f"- {lane.title}: {lane.words}" for lane in LANES), flush=True)
+    explained = drawn(plain=plain)  # the screen says all the time what its words mean
+    print(_INTRODUCTION, end="" if explained else "\n")
+    print("" if explained else report.lined(f"- {lane.title}: {lane.words}" for lane in LANES), flush=True)
     with ExitStack() as stack:
         stage = _set(stack, seed)
         with Keys() as keys, screen(plain=plain, steered=keys.heard) as shown:
             outcome = Conductor(stage, shown, keys).run(duration)
     checks = report.checks(outcome)
-    for title, part in report.parts(outcome):
+    if not explained:
+        print("\n" + report.lined(f"{name}: {words}" for name, words in report.LEGEND))
+    usual, *others = report.parts(outcome)
+    for title, part in others:
         print(f"\n{title}:\n\n{report.table(part)}")
-    print("\n" + "\n".join(f"{name}: {words}" for name, words in report.LEGEND))
-    print("\n" + "\n".join(report.meaning(outcome)) + "\n")
-    print("\n".join(map(str, checks)), flush=True)
+    print("\n" + report.lined(report.meaning(outcome)) + "\n")
+    print(report.lined(map(str, checks), after=report.LABELLED))
+    title, part = usual
+    print(
+        f"\n{title}:\n\n{report.table(part)}", flush=True
+    )  # what it is all about is what stays on the screen
     return 1 if any(check.passed is False for check in checks) else 0
 
 

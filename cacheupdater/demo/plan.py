@@ -18,7 +18,9 @@ CHANGES_PER_S = 15.0  # prices: one for two rows of the budget, so there is some
 UNEVEN = 2.0
 HOT = 16  # the most popular products, with half of all reads: those that stand still for a while
 
-BUDGETS = (8, 15, 30, 60, 120)  # rows per second that + and - choose from
+# rows per second that + and - choose from: twice either is twice or half as many. At the last every fifth read of the TTL
+# waits, and who lets so many wait has fresh values by that alone
+BUDGETS = (8, 11, 15, 21, 30, 42, 60, 85, 120)
 BUDGET = 30  # at first: a row for twenty reads; a cache that needs more of them is hardly worth having
 BURST_S = 1.0  # of the budget may be saved up
 

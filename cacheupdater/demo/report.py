@@ -5,6 +5,7 @@ Pure: `main` hands in what the conductor brings home and prints what comes back.
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.demo import plan
@@ -12,7 +13,7 @@ from cacheupdater.demo.books import together
 from cacheupdater.demo.lanes import FIXED, LANES, PRICE, SERVED, TOLD, TTL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cacheupdater.demo.books import Accounts, Part
     from cacheupdater.demo.conductor import Outcome
@@ -40,6 +41,12 @@ LEGEND = (
 )
 
 
+WIDTH = 80
+"""Columns of the narrowest terminal: beyond, words would be broken in two."""
+
+LABELLED = 8
+"""Columns before a check's words."""
+
 _LABELS = {True: "ok", False: "FAILED", None: "-"}
 
 
@@ -51,6 +58,11 @@ class Check(NamedTuple):
 
     def __str__(self) -> str:
         return f"{_LABELS[self.passed]:6}  {self.words}"
+
+
+def lined(texts: Iterable[str], *, after: int = 2) -> str:
+    """Each from the beginning of a line, and where it needs more of them, so many columns further on."""
+    return "\n".join(fill(text, WIDTH, subsequent_indent=" " * after) for text in texts)
 
 
 def cells(lane: Lane, account: Account, seconds: float) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ class Screen(Protocol):
         """Something has happened."""
         ...
 
-    def show(self, phase: str, recent: Part) -> None:
-        """The figures of the last seconds."""
+    def show(self, phase: str, recent: Part, *, budget: int) -> None:
+        """The figures of the last seconds, and the rows per second that are allowed now."""
         ...
 
 
@@ -55,13 +55,13 @@ class Plain(Lines):
         print("each line, by application: waited, stale, rows/s", flush=True)
         return self
 
-    def show(self, phase: str, recent: Part) -> None:
+    def show(self, phase: str, recent: Part, *, budget: int) -> None:
         """One line."""
         lanes = []
         for lane in LANES:
             _, waited, stale, _, _, rows, _ = cells(lane, recent.accounts[lane], recent.seconds)
             lanes.append(f"{lane.title}: {waited} {stale} {rows}")
-        print(f"{phase}  {' | '.join(lanes)}", flush=True)
+        print(f"{phase}, {budget} rows/s  {' | '.join(lanes)}", flush=True)
 
 
 class Picture:
@@ -109,26 +109,30 @@ class Live(Picture):
         super().__init__(console, [(lane.title, lane.words) for lane in LANES] + list(LEGEND))
         self._keys = "; + and - change it" if steered else ""
 
-    def show(self, phase: str, recent: Part) -> None:
-        """A new table."""
+    def show(self, phase: str, recent: Part, *, budget: int) -> None:
+        """A new table. Its title stands outside: a table breaks one that is wider than itself."""
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
-        budget = recent.allowed / max(recent.seconds, 1e-9)
-        title = f"{phase}; budget {budget:.0f} rows/s each{self._keys}"
-        table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+        title = Text(f"{phase}; budget {budget} rows/s each{self._keys}", style="italic", no_wrap=True)
+        table = Table(box=None, padding=(0, 2, 0, 0))
         for at, heading in enumerate(HEADINGS):
             table.add_column(heading, justify="right" if at else "left", no_wrap=True)
         for lane in LANES:
             table.add_row(*cells(lane, recent.accounts[lane], recent.seconds))
-        self.put(table)
+        self.put(Group(title, table))
+
+
+def drawn(*, plain: bool) -> bool:
+    """Whether there is a terminal to draw on."""
+    from rich.console import Console
+
+    return not plain and Console().is_terminal
 
 
 def screen(*, plain: bool, steered: bool) -> Screen:
     """The live one where there is a terminal to draw on."""
-    if not plain:
-        from rich.console import Console
+    from rich.console import Console
 
-        console = Console()
-        if console.is_terminal:
-            return Live(console, steered=steered)
-    return Plain()
+    return Live(Console(), steered=steered) if drawn(plain=plain) else Plain()

@@ -63,7 +63,15 @@ def perform():
 
 @pytest.mark.parametrize(
     ("typed", "told"),
-    [("", []), ("x\n", []), ("+", [60]), ("=", [60]), ("-", [15]), ("+-", [60, 30]), ("+++", [60, 120])],
+    [
+        ("", []),
+        ("x\n", []),
+        ("++", [42, 60]),
+        ("==", [42, 60]),
+        ("--", [21, 15]),
+        ("+-", [42, 30]),
+        ("+++++", [42, 60, 85, 120]),
+    ],
 )
 def test_plus_and_minus_move_the_budget_within_its_ladder(perform, typed, told):
     stage, said = perform(typed)
@@ -73,5 +81,5 @@ def test_plus_and_minus_move_the_budget_within_its_ladder(perform, typed, told):
 
 def test_the_ttl_follows_the_budget_by_the_formula_and_the_screen_says_what_fixed_does(perform):
     stage, (said,) = perform("+")
-    assert {application.ttl for application in stage.applications} == {interval(60)}
+    assert {application.ttl for application in stage.applications} == {interval(42)}
     assert "fixed stays at 2.0 s until a restart" in said

@@ -10,7 +10,7 @@ from cacheupdater.demo.books import Part
 from cacheupdater.demo.conductor import Outcome
 from cacheupdater.demo.lanes import FIXED, LANES, PRICE, TOLD, TTL
 from cacheupdater.demo.ledger import Account
-from cacheupdater.demo.report import HEADINGS, Check, checks, meaning, parts, table
+from cacheupdater.demo.report import HEADINGS, LABELLED, Check, checks, lined, meaning, parts, table
 
 GOOD = {
     TTL: Account(reads=10_000, waited=500, stale=1000, rows=500, statements=500),
@@ -130,3 +130,10 @@ def test_each_part_has_a_table_and_the_words_name_the_losses_too():
     assert "No gain." in text
     assert "Losses. While the updater was dead" in text
     assert "7.0% stale with price, 11.0% with fixed, 10.0% with the TTL" in text
+
+
+def test_words_are_broken_at_no_margin():
+    told = lined(["price " * 40, "short"], after=LABELLED)
+    assert max(map(len, told.splitlines())) <= 80
+    assert told.splitlines()[1].startswith(" " * 8 + "price")
+    assert told.endswith("\nshort")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from rich.console import Console
 
@@ -21,7 +22,7 @@ def live(*, steered=True):
     """On a terminal of 80 x 24."""
     console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24)
     with Live(console, steered=steered) as shown:
-        shown.show("as usual, 9 s left", part())
+        shown.show("as usual, 9 s left", part(), budget=120)
         for number in range(20):
             shown.say(
                 f"event {number} of 20, and it has so much to say that no terminal is wide enough for all of it"
@@ -33,7 +34,7 @@ def live(*, steered=True):
 def test_without_a_terminal_each_second_is_a_line(capsys):
     with screen(plain=False, steered=False) as shown:
         assert isinstance(shown, Plain)
-        shown.show("as usual, 9 s left", part())
+        shown.show("as usual, 9 s left", part(), budget=120)
         shown.say("something has happened")
     _, line, event = capsys.readouterr().out.splitlines()
     assert all(f"{lane.title}: 10.00% 0.00% 20" in line for lane in LANES)
@@ -55,6 +56,13 @@ def test_it_fits_into_the_smallest_terminal():
     assert len(live().splitlines()) <= 24
 
 
-def test_the_budget_is_on_screen_and_the_keys_only_where_they_work():
-    assert "budget 30 rows/s each; + and - change it" in live()
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken():
+    """The title used to be as narrow as the table, and broke."""
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).rstrip() for line in live().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert lines[0].endswith("change it")
+
+
+def test_the_budget_on_screen_is_the_one_in_force_and_the_keys_are_only_where_they_work():
+    assert "budget 120 rows/s each; + and - change it" in live()
     assert "+ and -" not in live(steered=False)
