@@ -134,7 +134,7 @@ class Whole:
         namespace = Namespace("item", pattern, budget, every=HOLD_S, max_backlog=UNBOUNDED)
         loader = SqlLoader(self.source, rig.SQL, pattern)
         self.observer = PrometheusObserver(version=__version__, namespaces=["item"], partitions=1)
-        recipes = {namespace: Recipe(loader, self.writer, encoder("json"), ttl=TTL_S)}
+        recipes = {namespace: Recipe(loader, self.writer, encoder("json"), ttl=TTL_S, form="json")}
         self.engine = Engine(
             Keyspace([(pattern, namespace)]), Fixed(), limits=Limits(), random=random.random, offset=0
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from cacheupdater.core.keyspace import Captures
+from cacheupdater_client.fence import NO_FORMS, Form
 
 if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer
@@ -121,15 +122,22 @@ class Writer(Protocol):
         """
         ...
 
-    async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:
-        """One answer per entry, in order; a key's own failure is an answer and never stops its neighbours."""
+    async def write(
+        self, token: int, entries: Sequence[Entry], *, form: Form = "type", replace: bool = False
+    ) -> Sequence[Answer]:
+        """One answer per entry, in order; a key's own failure is an answer and never stops its neighbours.
+
+        What is there, does not read in this form and is not what we last wrote is foreign: it stays, unless `replace`.
+        """
         ...
 
-    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
+    async def invalidate(
+        self, keys: Sequence[bytes], forms: Mapping[bytes, Form] = NO_FORMS
+    ) -> Sequence[Answer]:
         """Remove the values and raise their floors, so that no load begun before now can land.
 
         One answer per key, in order: written (it is gone), failed (Redis refuses this key), unavailable (its server
-        cannot do it now). Raises Unavailable where nothing is known of any: some may be gone, ask for all again.
+        cannot do it now), foreign (it does not read in the key's form and stays). Without a form whatever is there goes. Raises Unavailable where nothing is known of any: some may be gone, ask for all again.
         """
         ...
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RefreshSection,
         SourceSection,
         TopSection,
+        ValueSection,
     )
     from cacheupdater.config.problems import Path
 
@@ -207,6 +208,13 @@ def check_refresh(document: Document, home: Path, own: RefreshSection, policy: P
                 (*path, name),
                 "is for policy: price, and here the interval is fixed; write policy: price and no every",
             )
+
+
+def check_value(document: Document, home: Path, own: ValueSection) -> None:
+    """One setting has two names."""
+    if own.foreign is not None and own.wrong_type is not None:
+        path: Path = (*home, "value", "wrong_type")
+        document.refuse(path, "is an older name for foreign, which stands beside it; remove wrong_type")
 
 
 def check_merged(document: Document, one: NamespaceConfig) -> None:

@@ -143,11 +143,13 @@ class _Parts:
         if self._defaults:
             refresh = self._defaults.refresh
             checks.check_refresh(document, ("defaults",), refresh, _policy(refresh, BUILT_IN.refresh))
+            checks.check_value(document, ("defaults",), self._defaults.value)
         patterns: dict[str, Pattern] = {}
         merged: dict[str, NamespaceConfig] = {}
         for name, one in self._namespaces.items():
             if one is None:
                 continue
+            checks.check_value(document, ("namespaces", name), one.value)
             self._check_load(name, one.load)
             pattern = checks.compiled(document, name, one, self._dialect(one.load.source))
             if pattern and self._defaults:
@@ -211,7 +213,7 @@ def _namespace(
         load=_load(own.load),
         encoding=said(lambda one: one.value.encoding),
         columns=maybe(lambda one: one.value.columns),
-        wrong_type=said(lambda one: one.value.wrong_type),
+        foreign=said(lambda one: one.value.foreign_said),
         ttl=said(lambda one: one.ttl.base),
         ttl_jitter=said(lambda one: one.ttl.jitter),
         policy=_policy(own.refresh, defaults.refresh, BUILT_IN.refresh),

@@ -32,7 +32,8 @@ Interval: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge
 Rate: TypeAlias = Annotated[float, BeforeValidator(units.rate), Field(gt=0, le=1e9)]
 DatabaseTime: TypeAlias = Annotated[float, BeforeValidator(units.database_time), Field(gt=0, le=_DB_TIME_MAX)]
 Count: TypeAlias = Annotated[int, BeforeValidator(units.whole), Field(ge=1)]
-WrongType: TypeAlias = Literal["refuse", "replace"]
+WrongType: TypeAlias = Literal["refuse", "replace"]  # an older name for Foreign
+Foreign: TypeAlias = Literal["keep", "replace"]
 Rows: TypeAlias = Literal["one", "many"]
 Policy: TypeAlias = Literal["price", "fixed"]
 LogKeys: TypeAlias = Literal["full", "hash", "off"]
@@ -190,7 +191,13 @@ class ValueSection(Section):
     encoding: Encoding | None = None
     # PostgreSQL's columns per table
     columns: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1600)] | None = None
+    foreign: Foreign | None = None
     wrong_type: WrongType | None = None
+
+    @property
+    def foreign_said(self) -> Foreign | None:
+        """By either name; both at once are refused elsewhere."""
+        return self.foreign or (self.wrong_type and ("replace" if self.wrong_type == "replace" else "keep"))
 
 
 class TtlSection(Section):
@@ -250,8 +257,8 @@ class TopSection(Section):
 BUILT_IN = DefaultsSection.model_construct(
     # What is read is at most 5 min old even if every hint were lost; jitter, so that keys written together do not expire together.
     ttl=TtlSection.model_construct(base=300.0, jitter=0.1),
-    # json: readable by any client. refuse: a value of another Redis type is somebody's; it is left alone and counted.
-    value=ValueSection.model_construct(encoding="json", columns=None, wrong_type="refuse"),
+    # json: readable by any client. keep: a value that we did not write and cannot read is somebody's; it is left alone.
+    value=ValueSection.model_construct(encoding="json", columns=None, foreign="keep", wrong_type=None),
     # price: rows go where they prevent the most stale reads. A stale read counts once, at whatever age.
     # every, for fixed: about as old as people accept on a page, and a hot key then costs 0.2 rows a second.
     refresh=RefreshSection.model_construct(policy="price", every=5.0, worth=1.0, max_age=None),

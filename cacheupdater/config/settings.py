@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.addresses import Address, TcpAddress, UnixAddress
-    from cacheupdater.config.models import LogKeys, Policy, Rows, WrongType
+    from cacheupdater.config.models import Foreign, LogKeys, Policy, Rows
     from cacheupdater.config.problems import Problem
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
@@ -104,7 +104,7 @@ class NamespaceConfig:
     load: Load
     encoding: Encoding
     columns: tuple[str, ...] | None  # what of a row becomes the value; None: every column, captures included
-    wrong_type: WrongType
+    foreign: Foreign  # what becomes of values that we did not write and that do not read as ours
     ttl: float  # seconds
     ttl_jitter: float  # share of the ttl by which a value may live shorter, never longer
     policy: Policy

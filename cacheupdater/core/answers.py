@@ -17,7 +17,10 @@ class Result(Enum):
     DUPLICATE = "duplicate"  # this very token had written already
     REFUSED = "refused"  # something newer happened since the token was taken
     TOO_OLD = "too_old"  # the load took longer than load_age, or the token is ahead of Redis' clock
-    WRONG_TYPE = "wrong_type"  # the key holds another type than the namespace writes
+    FOREIGN = (
+        "foreign"  # the key holds what we did not write and what does not read as the namespace's values
+    )
+    UNDECIDED = "undecided"  # whose values its namespace holds is not known yet: again after `wait`
     FAILED = "failed"  # Redis refused this one key, or its value could not be encoded
     UNAVAILABLE = "unavailable"  # the server of this one key cannot take it now; others could take theirs
     BRAKED = "braked"  # a suspicious mass deletion: nothing was written
@@ -26,12 +29,12 @@ class Result(Enum):
 FINISHING = frozenset({Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE})
 """The value is in Redis."""
 
-ENDING = FINISHING | {Result.BRAKED}
+ENDING = FINISHING | {Result.BRAKED, Result.FOREIGN}
 """The head is over, with or without a write: nobody's fault, and nothing to try again."""
 
 
 class Answer(NamedTuple):
-    """`wait` is for refused: seconds after the token was taken at which the floor will have passed."""
+    """`wait` is for refused: seconds after the token was taken at which the floor will have passed; for undecided: from now."""
 
     result: Result
     wait: float = 0.0
@@ -42,5 +45,5 @@ WRITTEN = Answer(Result.WRITTEN)
 UNCHANGED = Answer(Result.UNCHANGED)
 DUPLICATE = Answer(Result.DUPLICATE)
 TOO_OLD = Answer(Result.TOO_OLD)
-WRONG_TYPE = Answer(Result.WRONG_TYPE)
+FOREIGN = Answer(Result.FOREIGN)
 BRAKED = Answer(Result.BRAKED)

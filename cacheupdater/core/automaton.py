@@ -7,7 +7,7 @@ A key has no seat (INIT), a head that is due (DUE), a head that runs (PROCESS), 
 tail (BLOCK), or a seat that outlives its ended head (HELD). Two rules keep the table short:
 
 1. A hint never takes back what a stronger one asked for: merging keeps the strongest kind and the highest urgency.
-2. Only an end that wrote, or was braked, keeps the seat (FINISHED); any other end (FAILED) passes its hints to the tail, else to
+2. Only an end that wrote, or left a value alone, keeps the seat (FINISHED); any other end (FAILED) passes its hints to the tail, else to
    the key itself, which is due again.
 """
 
@@ -41,8 +41,8 @@ class Event(Enum):
     MISS_ABSENT = "miss of a row known to be absent"
     CHANGE = "change"
     STARTED = "tokens taken"
-    FINISHED = "written, unchanged, duplicate or braked"
-    FAILED = "refused, too old, error, evicted"
+    FINISHED = "written, unchanged, duplicate, braked or foreign"
+    FAILED = "refused, too old, undecided, error, evicted"
     DROPPED = "dropped"
     OVER = "hold and gap over"
 

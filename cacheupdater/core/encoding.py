@@ -17,12 +17,15 @@ What an encoding cannot express is `Faulty` and names the column and the type, n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from cacheupdater.core import odd_values
 from cacheupdater.errors import Faulty
+
+if TYPE_CHECKING:
+    from cacheupdater_client.fence import Form
 
 Encoding: TypeAlias = Literal["json", "string", "hash", "msgpack", "raw"]
 Encoder: TypeAlias = Callable[[object], bytes | Mapping[bytes, bytes]]
@@ -33,6 +36,20 @@ _json = msgspec.json.Encoder(enc_hook=odd_values.told)
 _msgpack = msgspec.msgpack.Encoder(enc_hook=odd_values.told)
 # what msgspec raises for a value it cannot take
 _FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+_FORMS: dict[Encoding, Form] = {
+    "json": "json",
+    "string": "string",
+    "hash": "hash",
+    "msgpack": "msgpack",
+    "raw": "string",
+}
+
+
+def form_of(kind: Encoding) -> Form:
+    """How the fence recognises values of this encoding."""
+    return _FORMS[kind]
 
 
 def encoder(kind: Encoding) -> Encoder:

@@ -1,8 +1,8 @@
 """What becomes of a unit that has run: finished, due again, cut smaller, or never again.
 
 Called by the engine with the answers to a unit's writes, or with its failure; only its ticket's holder gets here.
-Keys leave the unit one by one, each by its own rule; whoever is left has written, or the
-brake has kept its value. Lives as long as its engine.
+Keys leave the unit one by one, each by its own rule; whoever is left has written, or its
+value was left alone. Lives as long as its engine.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Endings:
                 if answer.result not in FINISHING
             }
             self._settle(unit, bad, now)
-            absent = [key for key in absent if key not in bad]  # not what the brake has kept
+            absent = [key for key in absent if key not in bad]  # not what was left alone
         wrote = [(claim, keys) for claim, keys in self._live_parts(unit, bad) if keys]
         self._report_ages(unit.namespace, wrote, now)
         if learned:
@@ -145,13 +145,15 @@ class Endings:
             self._dedup.finish(unit, now)
 
     def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
-        """Keys whose write was not accepted leave the unit, each by its own rule; what was braked stays."""
+        """Keys whose write was not accepted leave the unit, each by its own rule; what was braked or is foreign stays."""
         for claim, keys in unit.parts:
             for key in keys:
                 answer = failed.get(key)
                 if answer is None or answer.result in ENDING:
                     continue
-                if answer.result is Result.REFUSED:
+                if answer.result is Result.UNDECIDED:
+                    self._dedup.again(unit, [key], claim._replace(not_before=now + answer.wait), now)
+                elif answer.result is Result.REFUSED:
                     self._dedup.again(unit, [key], claim.refused(now + answer.wait), now)
                 else:
                     own = answer.result not in _NOBODYS_FAULT

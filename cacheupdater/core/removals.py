@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cacheupdater.core.cursors import Origin
 
 
+# gone; or not ours to remove
+_THROUGH = frozenset({Result.WRITTEN, Result.FOREIGN})
 AGAIN = 0.5  # seconds before what Redis did not remove is asked for again
 REFUSALS_MAX = 5  # as often as a key may fail by itself before it is set aside
 REFUSED_FOR = 30.0  # seconds of refusals, as long as a hint may wait; outages between them do not count
@@ -86,7 +88,7 @@ class Removals:
         """Each key is gone, or asked for again, or given up: these are returned."""
         given_up = []
         for removal, answer in zip(invalidation.removals, answers, strict=True):
-            if answer.result is Result.WRITTEN:
+            if answer.result in _THROUGH:
                 self._close(removal)
             elif answer.result is Result.FAILED and self._refused(removal, now - invalidation.asked):
                 self._close(removal)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
+    from cacheupdater_client.fence import Form
 
 FETCH_PACKS = 8  # per turn: at most 8,000 hints, some milliseconds in which nothing else runs
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
@@ -82,6 +83,15 @@ class Surroundings:
     def unremoved(self) -> Unremoved:
         """Changed keys that Redis did not let go."""
         return Unremoved(self.notices)
+
+    def forms_of(self, keys: Sequence[bytes]) -> Mapping[bytes, Form]:
+        """By which the fence recognises what may be removed; of keys that are not in it, whatever is there goes."""
+        groups, _ = self.keyspace.resolve_many(keys)
+        forms: dict[bytes, Form] = {}
+        for namespace, known in groups.items():
+            if not self.recipes[namespace].replace:
+                forms.update(dict.fromkeys(known, self.recipes[namespace].form))
+        return forms
 
 
 class Partition:
@@ -252,12 +262,13 @@ class Partition:
     async def _invalidate(self, invalidation: Invalidation) -> None:
         """Redis removes, or refuses, or cannot be asked; and the engine hears of it."""
         answers: Sequence[Answer] = ()
+        keys = invalidation.keys
         try:
-            answers = await self._around.writer.invalidate(invalidation.keys)
+            answers = await self._around.writer.invalidate(keys, self._around.forms_of(keys))
         except CacheUpdaterError as e:
-            self._telling.not_removed(invalidation.keys, e)
+            self._telling.not_removed(keys, e)
         now = asyncio.get_running_loop().time()
         given_up = self.engine.on_invalidated(invalidation, answers, now)
         if answers:
-            self._telling.removed(invalidation.keys, answers, given_up, now)
+            self._telling.removed(keys, answers, given_up, now)
         self._stir_all()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.ports import Loader, Writer
+    from cacheupdater_client.fence import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Recipe:
     ttl: float  # seconds: bounds the age of what is read, for a refresh renews it
     # share of the ttl by which a value may live shorter, so that a batch does not expire at once
     jitter: float = 0.1
+    form: Form = "type"  # how the fence recognises what is ours
+    replace: bool = False  # whether what is foreign gives way
 
     def ttls_ms(self, keys: int, lot: float) -> Sequence[int]:
         """The ttls of values that are written together, evenly spread; `lot`, drawn between 0 and 1, shifts them."""

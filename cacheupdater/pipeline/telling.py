@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 # levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
 _OURS: tuple[Metric, ...] = ("pending", "tracked", "oldest_open_seconds", "quarantined")
-_REFUSED = frozenset({Result.FAILED, Result.WRONG_TYPE})
+_ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was there, and said something to one key
 
 
 class Telling:
@@ -119,14 +119,18 @@ class Telling:
         if self._around.unremoved:
             done = zip(unit.keys, answers, strict=False)  # an eviction empties the unit while we wait
             self._around.unremoved.served(name, [key for key, each in done if each.result in FINISHING])
-        bad = [each for each in answers if each.result in _REFUSED]
+        bad = [each for each in answers if each.result is Result.FAILED]
         if bad:
-            self._name_refused(unit, answers)
             why = bad[0].why or bad[0].result.value
             text = f"{len(bad)} of {len(answers)} values cannot be written: {why}"
             notices.trouble("write_failed", name, text, keys=len(bad))
         else:
             notices.over("write_failed", name)
+        if any(each.result in _ANSWERED for each in answers):
+            self._name_refused(unit, answers)
+        strange = sum(each.result is Result.FOREIGN for each in answers)
+        if strange:
+            self._foreign(name, strange)
         shut = [each for each in answers if each.result is Result.UNAVAILABLE]
         if len(shut) < len(answers):
             notices.over("redis_down", "")
@@ -141,8 +145,12 @@ class Telling:
         if how == "off" or not log.isEnabledFor(logging.DEBUG):
             return
         for key, answer in zip(unit.keys, answers, strict=False):  # an eviction has emptied the unit
-            if answer.result in _REFUSED:
+            if answer.result in _ANSWERED:
                 log.debug("%s: %s", answer.result.value, named(key, how))
+
+    def _foreign(self, name: str, keys: int) -> None:
+        text = f"{keys} keys hold what we did not write and what does not read as our values; they are left alone"
+        self._notices.trouble("foreign", name, text, keys=keys)
 
     # --- removing ---------------------------------------------------------------------------------------
 
@@ -156,11 +164,15 @@ class Telling:
     ) -> None:
         """Redis has said what became of each; those given up keep their old values."""
         gone = [key for key, answer in zip(keys, answers, strict=True) if answer.result is Result.WRITTEN]
-        if len(gone) == len(keys) or any(answer.result is Result.FAILED for answer in answers):
+        foreign = [key for key, answer in zip(keys, answers, strict=True) if answer.result is Result.FOREIGN]
+        if len(gone) == len(keys) or any(answer.result in _ANSWERED for answer in answers):
             self._notices.over("redis_down", "")
         for name, known in self._by_name(gone):
             self._observer.count("invalidations", len(known), label=name)
             self._around.unremoved.served(name, known)
+        for name, known in self._by_name(foreign):
+            self._observer.count("refreshes", len(known), label=name, reason=Result.FOREIGN.value)
+            self._foreign(name, len(known))
         if given_up:
             why = next(answer.why for key, answer in zip(keys, answers, strict=True) if key in given_up)
             for name, known in self._by_name(given_up):

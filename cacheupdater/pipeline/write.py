@@ -69,7 +69,9 @@ async def write(
     entries, left = prepared
     clock = asyncio.get_running_loop().time
     began = clock()
-    answers = await recipe.writer.write(token, entries) if entries else ()
+    answers: Sequence[Answer] = ()
+    if entries:
+        answers = await recipe.writer.write(token, entries, form=recipe.form, replace=recipe.replace)
     observer.measure("write_seconds", clock() - began, label=namespace)
     if not left:
         return answers

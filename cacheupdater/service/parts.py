@@ -17,7 +17,7 @@ from cacheupdater.adapters.state_file import StateFile
 from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.config.settings import PythonLoad, SqlLoad
 from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.encoding import encoder
+from cacheupdater.core.encoding import encoder, form_of
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.price import memory
@@ -47,7 +47,7 @@ class Parts:
         self._config = config
         self._stack = stack
         self._databases: dict[str, SqlSource] = {}
-        self._writers: dict[bool, Writer] = {}  # by whether a value of another type gives way
+        self._writer: Writer | None = None
 
     def namespaces(self, now: float) -> list[Namespace]:
         """The core's view of the configuration. Buckets start empty, now."""
@@ -92,19 +92,20 @@ class Parts:
         namespace = self._config.namespaces[name]
         return Recipe(
             loader=self.loader(namespace),
-            writer=self.writer(replace=namespace.wrong_type == "replace"),
+            writer=self.writer(),
+            form=form_of(namespace.encoding),
+            replace=namespace.foreign == "replace",
             encode=encoder(namespace.encoding),
             ttl=namespace.ttl,
             jitter=namespace.ttl_jitter,
         )
 
-    def writer(self, *, replace: bool = False) -> Writer:
+    def writer(self) -> Writer:
         """Redis behind the fence: one server, a cluster, or whom the sentinels name."""
-        writer = self._writers.get(replace)
-        if writer is None:
-            writer = self._writers[replace] = writer_for(self._config.cache.reveal(), replace=replace)
-            self._stack.push_async_callback(writer.close)
-        return writer
+        if self._writer is None:
+            self._writer = writer_for(self._config.cache.reveal())
+            self._stack.push_async_callback(self._writer.close)
+        return self._writer
 
     def loader(self, namespace: NamespaceConfig) -> Loader:
         """What gets this namespace's rows."""

@@ -9,28 +9,22 @@ this file to the real scripts; it knows strings, hashes and one "other" type, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.ports import Found
+from cacheupdater.testing.memory_forms import Held, Other, is_foreign
 from cacheupdater_client import fence
-from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, Outcome, Refused
+from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
 
 if TYPE_CHECKING:
     from cacheupdater.ports import Entry
 
+__all__ = ["MemoryRedis", "MemoryWriter", "Other"]
+
 _SECOND_US = 1_000_000
 _TIE = 999  # the last digits of an invalidation: above every load of the same microsecond
-
-
-class Other(NamedTuple):
-    """A value of a type that nobody writes through the fence: a list, a set, a stream."""
-
-    name: str = "list"
-
-
-Held: TypeAlias = bytes | Mapping[bytes, bytes] | Other
 
 
 class _Cell(NamedTuple):
@@ -99,16 +93,24 @@ class MemoryRedis:
     # --- the scripts ------------------------------------------------------------------------------------
 
     def commit(
-        self, token: int, entries: fence.Entries, *, hold_off_ms: int = 0, replace: bool = False
+        self,
+        token: int,
+        entries: fence.Entries,
+        *,
+        hold_off_ms: int = 0,
+        replace: bool = False,
+        form: fence.Form = "type",
     ) -> list[Outcome]:
         """COMMIT: one outcome per key."""
         life = hold_off_ms + 2 * LOAD_AGE_S * 1000
-        return [self._commit(token, entry, life, replace=replace) for entry in entries]
+        stamp = fence.stamp_of(token, form)
+        return [self._commit(stamp, entry, life, form=None if replace else form) for entry in entries]
 
     def _commit(
-        self, token: int, entry: tuple[bytes, fence.Value, int], life_ms: int, *, replace: bool
+        self, token: int, entry: tuple[bytes, fence.Value, int], life_ms: int, *, form: fence.Form | None
     ) -> Outcome:
         key, value, ttl_ms = entry
+        value = value or None if isinstance(value, Mapping) else value  # Redis has no hash without fields
         age = self.now_us() - token // 1000
         if not 0 <= age <= LOAD_AGE_S * _SECOND_US:
             return fence.TOO_OLD
@@ -119,33 +121,41 @@ class MemoryRedis:
             return fence.DUPLICATE
         if ttl_ms < 1:
             return fence.Failed("ERR the ttl must be at least 1 ms")
-        outcome = self._put(key, value, ttl_ms, replace=replace)
-        if outcome != fence.WRONG_TYPE:
-            self.set_floor(key, token, max(ttl_ms, life_ms))
+        if form and isinstance(value, Mapping):
+            form = "hash"
+        elif form == "type" and value is not None:
+            form = "string"
+        outcome = self._put(key, value, ttl_ms, form=form)
+        if outcome != fence.FOREIGN:
+            self.set_floor(key, token, life_ms if value is None else max(ttl_ms, life_ms))
         return outcome
 
-    def _is_stepped(self, floor: int) -> bool:
-        return floor // 1000 > self.now_us() + CLOCK_STEP_S * _SECOND_US
-
-    def _put(self, key: bytes, value: fence.Value, ttl_ms: int, *, replace: bool) -> int:
+    def _put(self, key: bytes, value: fence.Value, ttl_ms: int, *, form: fence.Form | None) -> int:
         old = self.get(key)
-        value = value or None if isinstance(value, Mapping) else value  # Redis has no hash without fields
-        is_other = isinstance(old, Other) or (
-            old is not None and value is not None and isinstance(old, bytes) != isinstance(value, bytes)
-        )
-        if is_other and not replace:
-            return fence.WRONG_TYPE
+        if form and old not in (None, value) and is_foreign(old, form, self.floor(key)):
+            return fence.FOREIGN
         if value is None:
             self.delete(key)
             return fence.WRITTEN
         self.set(key, value, ttl_ms)
         return fence.UNCHANGED if old == value else fence.WRITTEN
 
-    def invalidate(self, *keys: bytes, hold_off_ms: int = 0) -> None:
-        """INVALIDATE: the values go, the floors rise."""
+    def _is_stepped(self, floor: int) -> bool:
+        return floor // 1000 > self.now_us() + CLOCK_STEP_S * _SECOND_US
+
+    def invalidate(
+        self, *keys: bytes, hold_off_ms: int = 0, forms: Mapping[bytes, fence.Form] = NO_FORMS
+    ) -> list[Outcome]:
+        """INVALIDATE: the values go, the floors rise. With `forms`, of an updater, what is foreign to them stays."""
+        outcomes: list[Outcome] = []
         for key in keys:
-            self.delete(key)
+            form = forms.get(key)
+            stays = form is not None and is_foreign(self.get(key), form, self.floor(key))
+            if not stays:
+                self.delete(key)
             self._raise_floor(key, hold_off_ms, 0)
+            outcomes.append(fence.FOREIGN if stays else fence.REMOVED)
+        return outcomes
 
     def write_through(
         self, key: bytes, value: fence.Value, ttl_ms: int, since: int, *, hold_off_ms: int = 0
@@ -176,37 +186,43 @@ _ANSWERS: dict[Outcome, Answer] = {
     fence.UNCHANGED: answers.UNCHANGED,
     fence.DUPLICATE: answers.DUPLICATE,
     fence.TOO_OLD: answers.TOO_OLD,
-    fence.WRONG_TYPE: answers.WRONG_TYPE,
+    fence.FOREIGN: answers.FOREIGN,
 }
 
 
 class MemoryWriter:
     """The writer port over a MemoryRedis."""
 
-    def __init__(self, server: MemoryRedis, *, hold_off_ms: int = 0, replace: bool = False) -> None:
+    def __init__(self, server: MemoryRedis, *, hold_off_ms: int = 0) -> None:
         self.server = server
         self._hold_off_ms = hold_off_ms
-        self._replace = replace
 
     async def token(self, keys: Sequence[bytes] = ()) -> int:  # noqa: ARG002  one server has them all
         return self.server.token()
 
-    async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:
-        return [self._write(token, entry) for entry in entries]
+    async def write(
+        self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
+    ) -> Sequence[Answer]:
+        return [self.put(token, entry, form=form, replace=replace) for entry in entries]
 
-    def _write(self, token: int, entry: Entry) -> Answer:
+    def put(self, token: int, entry: Entry, *, form: fence.Form = "type", replace: bool = False) -> Answer:
+        """One key, as the server does it when the call arrives."""
         if not fence.fits(entry):
             return Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")
-        [outcome] = self.server.commit(token, [entry], hold_off_ms=self._hold_off_ms, replace=self._replace)
+        [outcome] = self.server.commit(
+            token, [entry], hold_off_ms=self._hold_off_ms, replace=replace, form=form
+        )
         if isinstance(outcome, Refused):
             return Answer(Result.REFUSED, wait=outcome.wait_after(token))
         if isinstance(outcome, fence.Failed):
             return Answer(Result.FAILED, why=outcome.text)
         return _ANSWERS[outcome]
 
-    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
-        self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms)
-        return [answers.WRITTEN] * len(keys)
+    async def invalidate(
+        self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = NO_FORMS
+    ) -> Sequence[Answer]:
+        outcomes = self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms, forms=forms)
+        return [answers.FOREIGN if each == fence.FOREIGN else answers.WRITTEN for each in outcomes]
 
     async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
         return [self._found(key) for key in keys]

@@ -1,10 +1,10 @@
 -- commit: the write of a load, for each pair of KEYS (key, floor).
--- ARGV: token, load_age us, clock_step us, least floor life ms, replace 0|1, kinds (one letter a key);
+-- ARGV: token, load_age us, clock_step us, least floor life ms, form (empty = nothing is foreign), kinds (one letter a key);
 --       then per key: s -> ttl ms, value | h -> ttl ms, 2 * fields, field, value, ... | a -> ttl ms
 -- Answers per key: 1 written, 0 unchanged, 2 already written by this token, -1 token too old or ahead,
---       -2 wrong type, digits = refused: the floor, "-text" = failed.
+--       -2 foreign: left alone, digits = refused: the floor, "-text" = failed.
 local token, load_age, clock_step, floor_life = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local replace, kinds = ARGV[5] == '1', ARGV[6]
+local form, kinds = ARGV[5] ~= '' and ARGV[5] or nil, ARGV[6]
 local DUPLICATE, TOO_OLD = 2, -1
 local age = now - micros(token)
 local expired = age > load_age or age < 0
@@ -17,9 +17,10 @@ local function commit(key, floor, kind, ttl, first, last)
     if above(newest, token) and micros(newest) <= now + clock_step then return newest end
     if newest == token then return DUPLICATE end
   end
-  local answer = put(key, kind, ttl, first, last, replace)
-  if answer ~= WRONG_TYPE then
-    redis.call('SET', floor, token, 'PX', longer(ttl, floor_life))   -- value first, floor last
+  local answer = put(key, kind, ttl, first, last, form, newest)
+  if answer ~= FOREIGN then
+    -- value first, floor last; where there is no value, the floor has only to outlive older loads
+    redis.call('SET', floor, token, 'PX', kind == 'a' and floor_life or longer(ttl, floor_life))
   end
   return answer
 end

@@ -17,17 +17,118 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 
--- The answers of put.
-local UNCHANGED, WRITTEN, WRONG_TYPE = 0, 1, -2
+-- A value is foreign where it neither reads in the namespace's form nor is what we last wrote. Forms: j = JSON,
+-- m = msgpack, s = any string, h = hash, t = any string or hash; nil = nothing is foreign. No tables and closures where
+-- a usual write comes by: they would be made anew for each script.
 
-local function put_string(key, ttl, value, replace)
+-- The form of the load whose floor this is: the number that its last digits are. Empty where there is no such load.
+local function form_of(newest)
+  local place = newest and tonumber(string.sub(newest, -3)) or 0
+  return string.sub('jmsh', place, place)
+end
+
+-- Shapes look at a few bytes, whatever the length: for values beside a floor of ours.
+local SCALAR_MAX = 1000   -- bytes; no number that anybody caches has so many digits
+
+local function json_shape(value)
+  local opens, ends = string.byte(value, 1), string.byte(value, -1)
+  if opens and opens <= 32 then opens = string.byte(value, (string.find(value, '%S'))) end
+  if opens == 123 then return ends == 125 or ends <= 32 end   -- { }
+  if opens == 91 then return ends == 93 or ends <= 32 end     -- [ ]
+  if opens == 34 then return ends == 34 or ends <= 32 end     -- " "
+  if #value > SCALAR_MAX then return false end
+  if string.find(value, '^%s*%-?%d[%d.eE+-]*%s*$') then return true end
+  local word = string.match(value, '^%s*%-?(%a+)%s*$')
+  return word == 'true' or word == 'false' or word == 'null' or word == 'NaN' or word == 'Infinity'
+end
+
+-- From the first byte 192 on: what a msgpack item takes, without what its length or count announces. 0 = there is none.
+local HEADS = '\1\0\1\1\2\3\5\3\4\6\5\9\2\3\5\9\2\3\5\9\3\4\6\10\18\2\3\5\3\5\3\5'
+
+local function number_at(value, at, bytes)
+  local number = 0
+  for i = at, at + bytes - 1 do number = number * 256 + (string.byte(value, i) or 0) end
+  return number
+end
+
+-- What the item at this place takes, and how many items it holds; nil where no item begins so.
+local function item(value, at)
+  local first = string.byte(value, at)
+  if not first or first == 193 then return nil end
+  if first <= 127 or first >= 224 then return 1, 0 end
+  if first <= 143 then return 1, 2 * (first - 128) end
+  if first <= 159 then return 1, first - 144 end
+  if first <= 191 then return 1 + first - 160, 0 end
+  local head = string.byte(HEADS, first - 191)
+  if first >= 220 then
+    local count = number_at(value, at + 1, first % 2 == 0 and 2 or 4)
+    return head, first >= 222 and 2 * count or count
+  end
+  if first >= 217 then return head + number_at(value, at + 1, 2 ^ (first - 217)), 0 end
+  if first >= 196 and first <= 201 then return head + number_at(value, at + 1, 2 ^ ((first - 196) % 3)), 0 end
+  return head, 0
+end
+
+-- What holds nothing must end where the value ends: so a pickle, which begins as an empty map, is none.
+local function msgpack_shape(value)
+  local size, holds = item(value, 1)
+  if not size then return false end
+  return holds > 0 and #value >= size + holds or holds == 0 and #value == size
+end
+
+local function is_msgpack(value)
+  local at, left = 1, 1
+  while left > 0 do
+    local size, holds = item(value, at)
+    if not size then return false end
+    at, left = at + size, left - 1 + holds
+  end
+  return at == #value + 1
+end
+
+local function shaped(form, value)
+  if form == 'j' then return json_shape(value) end
+  if form == 'm' then return msgpack_shape(value) end
+  return form == 's' or form == 't'
+end
+
+local function reads(form, value)
+  if form == 'j' then return json_shape(value) and (pcall(cjson.decode, value)) end
+  if form == 'm' then return is_msgpack(value) end
+  return form == 's' or form == 't'
+end
+
+local function is_foreign_string(value, form, newest)
+  local wrote = form_of(newest)
+  if wrote == '' then return not reads(form, value) end
+  return not (shaped(form, value) or shaped(wrote, value))
+end
+
+local function is_own_hash(key, form, newest)
+  return (form == 'h' or form == 't' or form_of(newest) == 'h') and redis.call('TYPE', key).ok == 'hash'
+end
+
+local function is_foreign(key, form, newest)
+  if not form then return false end
+  local value = redis.pcall('GET', key)
+  if type(value) ~= 'table' then return value and is_foreign_string(value, form, newest) end
+  if not is_wrong_type(value) then error(value.err, 0) end
+  return not is_own_hash(key, form, newest)
+end
+
+-- The answers of put.
+local UNCHANGED, WRITTEN, FOREIGN = 0, 1, -2
+
+local function put_string(key, ttl, value, form, newest)
   local old = redis.pcall('GET', key)
   if type(old) == 'table' then
     if not is_wrong_type(old) then error(old.err, 0) end
-    if not replace then return WRONG_TYPE end
+    if form and not is_own_hash(key, form, newest) then return FOREIGN end
   elseif old == value then
     redis.call('PEXPIRE', key, ttl)
     return UNCHANGED
+  elseif old and form and is_foreign_string(old, form, newest) then
+    return FOREIGN
   end
   redis.call('SET', key, value, 'PX', ttl)
   return WRITTEN
@@ -35,11 +136,11 @@ end
 
 -- Fields and values stand in ARGV[first..last]. What is new goes in before what is old comes out: when memory
 -- is short, Redis refuses the first write of a script, and then nothing of the old value is lost.
-local function put_hash(key, ttl, first, last, replace)
+local function put_hash(key, ttl, first, last, form, newest)
   local old = redis.pcall('HGETALL', key)
   if old.err then
     if not is_wrong_type(old) then error(old.err, 0) end
-    if not replace then return WRONG_TYPE end
+    if is_foreign(key, form, newest) then return FOREIGN end
     redis.call('SET', key, '')   -- asks for memory before the old value goes
     redis.call('UNLINK', key)
     old = {}
@@ -65,21 +166,18 @@ local function put_hash(key, ttl, first, last, replace)
   return WRITTEN
 end
 
-local function put_absent(key, replace)
-  if not replace then
-    local kind = redis.call('TYPE', key).ok
-    if kind ~= 'string' and kind ~= 'hash' and kind ~= 'none' then return WRONG_TYPE end
-  end
+local function put_absent(key, form, newest)
+  if is_foreign(key, form, newest) then return FOREIGN end
   redis.call('UNLINK', key)
   return WRITTEN
 end
 
--- kind: s = string, h = hash, a = absent
-local function put(key, kind, ttl, first, last, replace)
+-- kind: s = string, h = hash, a = absent. A hash reads by its type alone, and so does a string where form is t.
+local function put(key, kind, ttl, first, last, form, newest)
   if tonumber(ttl) < 1 then error('ERR the ttl must be at least 1 ms', 0) end
-  if kind == 's' then return put_string(key, ttl, ARGV[first], replace) end
-  if kind == 'h' then return put_hash(key, ttl, first, last, replace) end
-  return put_absent(key, replace)
+  if kind == 's' then return put_string(key, ttl, ARGV[first], form == 't' and 's' or form, newest) end
+  if kind == 'h' then return put_hash(key, ttl, first, last, form and 'h', newest) end
+  return put_absent(key, form, newest)
 end
 
 -- One key's failure is its own answer ("-" and the text) and never stops its neighbours.

@@ -19,7 +19,7 @@ from hashlib import sha1
 from itertools import product, repeat
 from operator import add
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from cacheupdater_client.wire import KEY_BYTES_MAX
 
@@ -32,6 +32,15 @@ _Arg: TypeAlias = bytes | str | int
 Value: TypeAlias = bytes | Mapping[bytes, bytes] | None
 Entries: TypeAlias = Sequence[tuple[bytes, Value, int]]
 """(key, value, ttl in ms): a string, a hash, or None where the row is absent."""
+
+
+Form: TypeAlias = Literal["type", "json", "msgpack", "string", "hash"]
+"""How values of a namespace read, by which the scripts tell what is foreign; `type`: any string, or any hash.
+
+A load's floor ends in the place of its form in `_FORMS`, so that after a change of form what we wrote is still ours.
+"""
+NO_FORMS: Mapping[bytes, Form] = {}
+_FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4}
 
 
 class Script(NamedTuple):
@@ -56,6 +65,16 @@ INVALIDATE = _script("invalidate.lua")
 def token_of(seconds: int, micros: int) -> int:
     """The token of a load that begins at this Redis TIME: microseconds, and three digits that break ties."""
     return (seconds * 1_000_000 + micros) * 1000
+
+
+def stamp_of(token: int, form: Form) -> int:
+    """What a load writes as its floor: its token, and in the last digits the form of what it writes."""
+    return token + _FORMS[form]
+
+
+def form_of(floor: int) -> Form | None:
+    """The form of what the load wrote whose floor this is; None where no load of a known form has written."""
+    return next((form for form, place in _FORMS.items() if place and place == floor % 1000), None)
 
 
 _CRCS = 65536
@@ -170,8 +189,9 @@ def commit_args(
     hold_off_ms: int = 0,
     load_age_s: float = LOAD_AGE_S,
     replace: bool = False,
+    form: Form = "type",
 ) -> list[_Arg]:
-    """What follows COMMIT's sha in EVALSHA. With `replace`, a value of another type gives way; else it stays."""
+    """What follows COMMIT's sha in EVALSHA. With `replace`, what is foreign to the form gives way; else it stays."""
     keys, values, ttls = zip(*entries, strict=True)
     data: list[_Arg]
     if set(map(type, values)) == {bytes}:  # the usual batch: no loop in Python
@@ -181,7 +201,8 @@ def commit_args(
         for value, ttl_ms in zip(values, ttls, strict=True):
             kinds += _append_value(data, value, ttl_ms)
     age_us, step_us = int(load_age_s * 1_000_000), CLOCK_STEP_S * 1_000_000
-    head = (token, age_us, step_us, _floor_life_ms(hold_off_ms), int(replace), kinds)
+    stamp = stamp_of(token, form)
+    head = (stamp, age_us, step_us, _floor_life_ms(hold_off_ms), "" if replace else form[0], kinds)
     return [2 * len(keys), *_in_pairs(keys, _floor_names(keys)), *head, *data]
 
 
@@ -199,17 +220,22 @@ def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
     return "h"
 
 
-def invalidate_args(keys: Sequence[bytes], *, hold_off_ms: int = 0) -> list[_Arg]:
+def invalidate_args(
+    keys: Sequence[bytes], *, hold_off_ms: int = 0, forms: Mapping[bytes, Form] = NO_FORMS
+) -> list[_Arg]:
     """What follows INVALIDATE's sha in EVALSHA, for at most SCRIPT_KEYS_MAX keys.
 
-    `hold_off_ms` covers the lag of replicas that loads may read: no load begun within it can land.
+    `hold_off_ms` covers the lag of replicas that loads may read: no load begun within it can land. What is foreign
+    to its key's form in `forms` stays; of keys without a form whatever is there goes.
     """
     if not 0 <= hold_off_ms <= CLOCK_STEP_S * 1000:
         raise ValueError(
             f"hold_off must be 0 to {CLOCK_STEP_S} s: a floor further ahead looks like a clock step"
         )
     names = _in_pairs(keys, _floor_names(keys))
-    return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, _floor_life_ms(hold_off_ms)]
+    letters = "".join(forms[key][0] if key in forms else "-" for key in keys) if forms else ""
+    life = _floor_life_ms(hold_off_ms)
+    return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters]
 
 
 def write_through_args(
@@ -229,7 +255,7 @@ def write_through_args(
 
 # --- answers --------------------------------------------------------------------------------------------
 
-WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, WRONG_TYPE = 1, 0, 2, -1, -2
+WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, FOREIGN = 1, 0, 2, -1, -2
 SET, REMOVED = 1, 0
 
 

@@ -1,9 +1,11 @@
--- invalidate and write_through: the application's side, for each pair of KEYS (key, floor).
--- ARGV: hold_off us, clock_step us, least floor life ms;
+-- invalidate and write_through: for each pair of KEYS (key, floor).
+-- ARGV: hold_off us, clock_step us, least floor life ms, forms;
 --       for write_through (one key) also: since, load_age us, kind, ttl ms, value or fields.
--- Answers per key: 1 value set, 0 removed, "-text" = failed.
-local hold_off, clock_step, floor_life = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local since, load_age, kind, ttl = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
+-- forms: empty = the application asks, whatever is there goes. Of an updater one letter a key: what is foreign to it
+-- stays; - = whatever is there goes.
+-- Answers per key: 1 value set, 0 removed, -2 foreign: left alone, "-text" = failed.
+local hold_off, clock_step, floor_life, forms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local since, load_age, kind, ttl = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local SET, REMOVED = 1, 0
 local stamp = string.format('%.0f', now + hold_off) .. '999'   -- above every load of the same microsecond
 
@@ -14,12 +16,14 @@ local function may_set(newest)
   return age >= 0 and age <= load_age and not (newest and (newest == since or above(newest, since)))
 end
 
-local function invalidate(key, floor)
+local function invalidate(key, floor, form)
   local newest = redis.call('GET', floor)
   local life, answer = floor_life, REMOVED
   -- what cannot be set (no memory, say) is removed: the row has changed, so the old value must go
-  if may_set(newest) and pcall(put, key, kind, ttl, 8, #ARGV, true) then
+  if may_set(newest) and pcall(put, key, kind, ttl, 9, #ARGV) then
     life, answer = longer(ttl, floor_life), SET
+  elseif is_foreign(key, form, newest) then
+    answer = FOREIGN
   else
     redis.call('UNLINK', key)
   end
@@ -30,7 +34,10 @@ end
 
 local answers = {}
 for i = 1, #KEYS, 2 do
-  local answer = answer_of(invalidate, KEYS[i], KEYS[i + 1])
+  local nth = (i + 1) / 2
+  local form = string.sub(forms, nth, nth)
+  if form == '' or form == '-' then form = nil end
+  local answer = answer_of(invalidate, KEYS[i], KEYS[i + 1], form)
   -- a replica by now, which has changed nothing: as an error of the call, it makes redis-py look for the primary
   if type(answer) == 'string' and string.find(answer, '-READONLY', 1, true) then
     return redis.error_reply('READONLY this server is a replica by now')

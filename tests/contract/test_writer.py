@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 
 from cacheupdater.adapters.writer_redis import writer_for
-from cacheupdater.core.answers import DUPLICATE, TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
+from cacheupdater.core.answers import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
 
@@ -185,18 +185,62 @@ async def test_write_leaves_a_value_of_another_type_and_serves_the_neighbours(ca
         Entry(b"b", b"v", HOUR_MS),
     ]
     answers = await writer.write(await writer.token(), entries)
-    assert answers == [WRITTEN, WRONG_TYPE, WRONG_TYPE, WRONG_TYPE, WRONG_TYPE, WRITTEN]
+    assert answers == [WRITTEN, FOREIGN, FOREIGN, FOREIGN, FOREIGN, WRITTEN]
     assert await cache.type_is_other(b"list")
     assert await cache.get(b"hash") == {b"f": b"1"}
 
 
-async def test_write_replaces_a_value_of_another_type_when_told_to(cache):
-    writer = cache.writer(replace=True)
+async def test_write_replaces_a_value_of_another_type_when_told_to(cache, writer):
     await cache.set_other(b"k")
-    assert await writer.write(await writer.token(), [Entry(b"k", {b"f": b"1"}, HOUR_MS)]) == [WRITTEN]
-    assert await writer.write(await writer.token(), [Entry(b"k", b"v", HOUR_MS)]) == [WRITTEN]
+    for value in {b"f": b"1"}, b"v":
+        assert await writer.write(await writer.token(), [Entry(b"k", value, HOUR_MS)], replace=True) == [
+            WRITTEN
+        ]
     assert await cache.get(b"k") == b"v"
-    await writer.close()
+
+
+PICKLE = b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x02id\x94K\x07s."
+
+
+async def test_write_and_removal_leave_what_is_foreign_and_serve_the_neighbours(cache, writer):
+    await cache.set(b"theirs", PICKLE)
+    await cache.set(b"hash", {b"f": b"1"})
+    await cache.set(b"mine", b"{}")
+    for value in b'{"id":7}', None:
+        entries = [Entry(key, value, HOUR_MS) for key in (b"theirs", b"hash", b"mine")]
+        answers = await writer.write(await writer.token(), entries, form="json")
+        assert answers == [FOREIGN, FOREIGN, WRITTEN]
+    keys = [b"theirs", b"mine", b"hash", *(b"k%d" % number for number in range(150)), b"theirs"]
+    said = await writer.invalidate(keys, dict.fromkeys(keys, "json"))
+    assert [key for key, answer in zip(keys, said, strict=True) if answer == FOREIGN] == [
+        b"theirs",
+        b"hash",
+        b"theirs",
+    ]
+    assert set(said) == {FOREIGN, WRITTEN}
+    assert await cache.get(b"theirs") == PICKLE
+    assert await cache.get(b"hash") == {b"f": b"1"}
+    assert await writer.invalidate([b"theirs", b"hash"]) == [WRITTEN, WRITTEN]
+    assert await cache.get(b"theirs") is None
+    assert await cache.get(b"hash") is None
+
+
+async def test_write_replaces_what_is_foreign_when_told_to(cache, writer):
+    await cache.set(b"k", PICKLE)
+    entry = Entry(b"k", b"{}", HOUR_MS)
+    assert await writer.write(await writer.token(), [entry], form="json", replace=True) == [WRITTEN]
+    assert await cache.get(b"k") == b"{}"
+
+
+async def test_write_replaces_what_we_wrote_in_another_encoding(cache, writer):
+    for form, value in (
+        ("msgpack", b"\x81\xa2id\x07"),
+        ("json", b"{}"),
+        ("hash", {b"f": b"1"}),
+        ("json", b"[]"),
+    ):
+        assert await writer.write(await writer.token(), [Entry(b"k", value, HOUR_MS)], form=form) == [WRITTEN]
+    assert await cache.get(b"k") == b"[]"
 
 
 async def test_write_replaces_all_fields_of_a_hash(cache, writer):
@@ -237,7 +281,7 @@ async def test_write_answers_a_thousand_keys_in_order(cache, writer):
     await cache.set_other(b"k777")
     entries = [Entry(b"k%d" % i, b"v%d" % i, HOUR_MS) for i in range(1000)]
     answers = await writer.write(await writer.token(), entries)
-    assert answers == [WRONG_TYPE if i == 777 else WRITTEN for i in range(1000)]
+    assert answers == [FOREIGN if i == 777 else WRITTEN for i in range(1000)]
     assert await writer.invalidate([entry.key for entry in entries]) == [WRITTEN] * 1000
     assert await cache.get(b"k999") is None
 

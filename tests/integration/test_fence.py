@@ -13,12 +13,12 @@ from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater_client import fence
 from cacheupdater_client.fence import (
     DUPLICATE,
+    FOREIGN,
     REMOVED,
     SET,
     TOO_OLD,
     UNCHANGED,
     WRITTEN,
-    WRONG_TYPE,
     Refused,
 )
 
@@ -181,7 +181,7 @@ def test_write_through_of_a_hash_replaces_the_old_fields(r):
 def test_value_of_another_type_stays_and_its_neighbours_are_written(r, value):
     r.rpush(b"list", b"item")
     entries = (b"a", b"1", 5_000), (b"list", value, 5_000), (b"c", b"3", 5_000)
-    assert commit(r, token(r), *entries) == [WRITTEN, WRONG_TYPE, WRITTEN]
+    assert commit(r, token(r), *entries) == [WRITTEN, FOREIGN, WRITTEN]
     assert r.lrange(b"list", 0, -1) == [b"item"]
     assert floor(r, b"list") is None
 
@@ -297,7 +297,7 @@ def test_hundred_keys_of_all_kinds_are_answered_in_order(r):
     values = [b"s", {b"f": b"1", b"g": b"2"}, None]
     entries = [(b"k%d" % i, values[i % 3], 5_000) for i in range(100)]
     outcomes = commit(r, token(r), *entries)
-    assert outcomes == [WRONG_TYPE if i == 50 else WRITTEN for i in range(100)]
+    assert outcomes == [FOREIGN if i == 50 else WRITTEN for i in range(100)]
     assert r.get(b"k99") == b"s"
     assert r.hgetall(b"k97") == {b"f": b"1", b"g": b"2"}
 

@@ -19,7 +19,8 @@ STEPS = 1500
 SECOND = 10**9  # of a token
 NEAR = 3 * SECOND // 2  # far more than a step takes on a busy machine; less than what tells two cases apart
 KEYS = [b"a", b"{b}c", b"d{}", b"\xff"]
-STRINGS = [b"", b"x", b"y"]
+STRINGS = [b"", b"x", b'{"y":1}', b"7", b"\x80\x04K\x07.", b"\x81\xa1y\x01"]
+FORMS = ["type", "json", "msgpack", "string", "hash"]
 HASHES = [{b"f": b"1"}, {b"f": b"2"}, {b"f": b"1", b"g": b"2"}]
 TTLS_MS = [30_000, 100_000]
 
@@ -66,6 +67,7 @@ class Program:
         keys = self.rng.choices(KEYS, k=self.rng.randrange(1, 5))
         entries = [(key, self.value(), self.rng.choice([*TTLS_MS, 0])) for key in keys]
         options = {"replace": self.rng.random() < 0.3, "hold_off_ms": self.rng.choice([0, 7_000])}
+        options["form"] = self.rng.choice(FORMS)
         token = self.token()
         got = real.commit(self.real, token, *entries, **options)
         assert got == self.fake.commit(token, entries, **options)
@@ -73,9 +75,11 @@ class Program:
 
     def invalidate(self):
         keys = self.rng.sample(KEYS, self.rng.randrange(1, 3))
-        hold_off_ms = self.rng.choice([0, 0, 10_000])
-        real.invalidate(self.real, *keys, hold_off_ms=hold_off_ms)
-        self.fake.invalidate(*keys, hold_off_ms=hold_off_ms)
+        options = {"hold_off_ms": self.rng.choice([0, 0, 10_000])}
+        options["forms"] = {key: self.rng.choice(FORMS) for key in keys if self.rng.random() < 0.5}
+        got = real.invalidate(self.real, *keys, **options)
+        assert got == self.fake.invalidate(*keys, **options)
+        self.seen |= {f"invalidate {each}" for each in got}
         self.align(keys)
 
     def write_through(self):
@@ -136,5 +140,6 @@ def test_fake_answers_and_holds_what_the_real_server_does(every_redis_url, seed)
         program = Program(seed, client)
         for _ in range(STEPS):
             program.step()
-    outcomes = {-2, -1, 0, 1, 2, fence.Refused, fence.Failed, "write_through 0", "write_through 1"}
+    outcomes = {-2, -1, 0, 1, 2, fence.Refused, fence.Failed}
+    outcomes |= {"write_through 0", "write_through 1", "invalidate 0", "invalidate -2"}
     assert program.seen == outcomes  # a program that never meets a case proves nothing about it

@@ -227,9 +227,9 @@ def test_keys_of_no_namespace_never_leave_the_process(updater, plain, session_re
 
 
 def test_a_command_of_the_application_that_writes_a_key_is_followed_by_a_refresh(application, plain):
-    application.set("product:5", "by hand")
+    application.set("product:5", '"by hand"')
 
-    eventually(lambda: plain.get("product:5") != b"by hand")
+    eventually(lambda: plain.get("product:5") != b'"by hand"')
 
     assert json.loads(plain.get("product:5"))["name"] == "product 5"
 

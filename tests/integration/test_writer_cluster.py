@@ -17,10 +17,10 @@ from redis.crc import key_slot
 from cacheupdater.adapters.writer_redis import ClusterWriter, writer_for
 from cacheupdater.core.answers import (
     DUPLICATE,
+    FOREIGN,
     TOO_OLD,
     UNCHANGED,
     WRITTEN,
-    WRONG_TYPE,
     Answer,
     Result,
 )
@@ -110,7 +110,7 @@ async def test_fence_holds_on_every_node(redis_cluster, writer, place):
 
     redis_cluster.tell(node, "RPUSH", neighbour, b"item")
     both = await writer.write(await writer.token([neighbour, key]), entries([neighbour, key]))
-    assert both == [WRONG_TYPE, WRITTEN]
+    assert both == [FOREIGN, WRITTEN]
 
 
 @pytest.mark.parametrize("place", range(3))

@@ -14,7 +14,7 @@ import redis
 from pace import PATIENCE_S, soonest_of
 
 from cacheupdater.adapters.writer_redis import RedisWriter
-from cacheupdater.core.answers import TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Result
+from cacheupdater.core.answers import FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Result
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.ports import Entry
 from cacheupdater.testing.redis_server import RedisServer, version
@@ -95,7 +95,7 @@ async def test_user_with_the_documented_rights_can_do_everything(admin):
         return [answer.result.value for answer in answers]
 
     said = await with_user(admin, RIGHTS, act)
-    assert said == ["written", "unchanged", "written", "wrong_type", "wrong_type", "wrong_type", "written"]
+    assert said == ["written", "unchanged", "written", "foreign", "foreign", "foreign", "written"]
 
     async def act_hash(writer):
         steps = [{b"f": b"1"}, {b"f": b"1"}, {b"g": b"1"}, None]
@@ -145,7 +145,7 @@ async def test_no_memory_is_unavailable_and_over_when_there_is_memory(writer, ad
 
 async def test_wrong_type_is_an_answer(writer, admin):
     admin.rpush(b"ns:1", b"item")
-    assert await write_one(writer) == WRONG_TYPE
+    assert await write_one(writer) == FOREIGN
 
 
 async def test_floor_of_a_wrong_type_fails_the_key_with_the_reason(writer, admin):

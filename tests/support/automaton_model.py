@@ -197,7 +197,10 @@ class Model:
         key = self.keys[name]
         if result in (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE):
             self._finished(key, now, absent=absent)
-        elif result is Result.BRAKED:  # "Braked ... end a head without a write: ... nobody's fault"
+        elif result in (
+            Result.BRAKED,
+            Result.FOREIGN,
+        ):  # "Braked and foreign end a head without a write: ... nobody's fault"
             self._finished(key, now, absent=False)
         elif result is Result.REFUSED:
             # as told, "refused: urgently, not before the returned floor, and still as the kind that it was"
@@ -205,7 +208,9 @@ class Model:
             self._again(key, now + wait)
         elif result is Result.TOO_OLD:
             self.set_back(name)
-        else:  # "error (wrong type included)"
+        elif result is Result.UNDECIDED:  # nothing may be written before the namespace's verdict
+            self._again(key, now + wait)
+        else:
             self.at_fault(name, now)
 
     def _finished(self, key: Key, now: float, *, absent: bool) -> None:

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from cacheupdater.core.schedule import Dropped
 
 REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
-FINE = (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE, Result.BRAKED)
+FINE = (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE, Result.BRAKED, Result.FOREIGN)
 NO, SHUT = Answer(Result.FAILED), Answer(Result.UNAVAILABLE)
-BAD = (Result.REFUSED, Result.REFUSED, Result.TOO_OLD, Result.WRONG_TYPE, Result.FAILED)
+BAD = (Result.REFUSED, Result.REFUSED, Result.TOO_OLD, Result.UNDECIDED, Result.FAILED)
+TOLD = (Result.REFUSED, Result.UNDECIDED)  # with the time of the next try
 
 
 class Running(NamedTuple):
@@ -180,7 +181,7 @@ class Play:
 
     def _answer(self, results: Sequence[Result]) -> Answer:
         result = self.rng.choice(results)
-        wait = self.rng.choice((0.0, 8 * TICK)) if result is Result.REFUSED else 0.0
+        wait = self.rng.choice((0.0, 8 * TICK)) if result in TOLD else 0.0
         return Answer(result, wait)
 
     def answer(self, running: Running, answers: list[Answer], *, absent: bool | None = None) -> None:
@@ -198,7 +199,7 @@ class Play:
                 self.finished[name].append((began, self.now))
             else:
                 self.excused.add(name)
-                delayed += [name] if result is not Result.REFUSED else []
+                delayed += [name] if result not in TOLD else []
             self.model.answered(name, result, self.now, absent=name in absent, wait=wait)
             if name in self.model.quarantine and self.model.keys[name].head is None:
                 self.given_up[name].append(self.now)

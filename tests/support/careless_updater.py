@@ -28,7 +28,7 @@ def careless(writer):
         except Unavailable:
             return 0
 
-    async def write(self, token, entries):
+    async def write(self, token, entries, **options):
         with suppress(Unavailable):
             await write_to(self, token, entries)
         return [WRITTEN] * len(entries)

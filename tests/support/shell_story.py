@@ -13,7 +13,7 @@ from functools import wraps
 from engine_story import limits, namespace
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.core.answers import WRITTEN, Answer, Result
+from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
@@ -28,6 +28,7 @@ from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client import wire
+from cacheupdater_client.fence import NO_FORMS
 
 GARBAGE = b"no pack at all"
 NO_RIGHT = Answer(Result.FAILED, why="NOPERM No permissions to access a key")
@@ -88,8 +89,8 @@ class Writer(MemoryWriter):
         self.refuses = None  # a key that it will not remove
         self.away = set()  # keys of a node that is not there
 
-    async def write(self, token, entries):
-        said = await super().write(token, [each for each in entries if each.key not in self.away])
+    async def write(self, token, entries, **options):
+        said = await super().write(token, [each for each in entries if each.key not in self.away], **options)
         there = iter(said)
         gone = Answer(Result.UNAVAILABLE, why="127.0.0.1:7001 failed a moment ago")
         return [gone if each.key in self.away else next(there) for each in entries]
@@ -98,11 +99,11 @@ class Writer(MemoryWriter):
         self.tokens += 1
         return await super().token(keys)
 
-    async def invalidate(self, keys):
+    async def invalidate(self, keys, forms=NO_FORMS):
         if self.invalidation_errors:
             raise self.invalidation_errors.pop(0)
-        await super().invalidate([key for key in keys if key != self.refuses])
-        return [NO_RIGHT if key == self.refuses else WRITTEN for key in keys]
+        said = iter(await super().invalidate([key for key in keys if key != self.refuses], forms))
+        return [NO_RIGHT if key == self.refuses else next(said) for key in keys]
 
 
 class Ledger(MemoryQueue):
@@ -167,7 +168,7 @@ class Shell:
         """As the service makes a partition."""
         keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         recipes = {
-            each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=300.0)
+            each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=300.0, form="json")
             for each in self.namespaces
         }
         around = Surroundings(

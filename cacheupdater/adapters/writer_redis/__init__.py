@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterWriter", "RedisWriter", "writer_for"]
 
 
-def writer_for(url: str, *, hold_off_ms: int = 0, replace: bool = False) -> Writer:
+def writer_for(url: str, *, hold_off_ms: int = 0) -> Writer:
     """The writer for this URL. Raises Misconfigured."""
     made = ClusterWriter if isinstance(cache_url.parse(url), cache_url.Cluster) else RedisWriter
-    return made(url, hold_off_ms=hold_off_ms, replace=replace)
+    return made(url, hold_off_ms=hold_off_ms)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from redis import exceptions as redis_errors
 
 from cacheupdater.adapters.writer_redis import looks
-from cacheupdater.adapters.writer_redis.replies import TOO_BIG, answer_of, is_trouble, text_of
+from cacheupdater.adapters.writer_redis.replies import TOO_BIG, answer_of, is_trouble, removal_of, text_of
 from cacheupdater.adapters.writer_redis.sessions import TOKENS_MAX, one_call
 from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
@@ -67,16 +67,15 @@ class Issued(NamedTuple):
 class ClusterWriter:
     """A cluster behind the fence, by URL: redis+cluster://, rediss+cluster://, as `cache_url` says.
 
-    `hold_off_ms` and `replace` as for one server.
+    `hold_off_ms` as for one server.
     """
 
-    def __init__(self, url: str, *, hold_off_ms: int = 0, replace: bool = False) -> None:
+    def __init__(self, url: str, *, hold_off_ms: int = 0) -> None:
         address = cache_url.parse(url)
         if not isinstance(address, cache_url.Cluster):
             raise Misconfigured("this writer needs the URL of a Redis Cluster: redis+cluster://host:6379")
         self._slots = Slots(address)
         self._hold_off_ms = hold_off_ms
-        self._replace = replace
         self._issued: dict[int, Issued] = {}
         self._closed = False
 
@@ -105,7 +104,9 @@ class ClusterWriter:
                 break
             del self._issued[oldest]
 
-    async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:
+    async def write(
+        self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
+    ) -> Sequence[Answer]:
         """One answer per entry. Too old is what the token is not, or no longer, good for."""
         said = [answers.TOO_OLD] * len(entries)
         issued = self._issued.get(token)
@@ -120,7 +121,7 @@ class ClusterWriter:
                 places.setdefault(way, []).append(at)
         batches = [[entries[at] for at in some] for some in places.values()]
         writes = [
-            self._write_to(way, issued.tokens[way.home], batch)
+            self._write_to(way, issued.tokens[way.home], batch, form=form, replace=replace)
             for way, batch in zip(places, batches, strict=True)
         ]
         for some, answered in zip(places.values(), await _together(writes), strict=True):
@@ -128,7 +129,9 @@ class ClusterWriter:
                 said[at] = answer
         return said
 
-    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
+    async def invalidate(
+        self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = fence.NO_FORMS
+    ) -> Sequence[Answer]:
         """Removes the values and raises their floors. Where it raises, some of the keys may be done: do all again."""
         left: list[bytes] = list(keys)
         said = dict.fromkeys(left, _MOVING)
@@ -143,7 +146,7 @@ class ClusterWriter:
                     places.setdefault(_Way(home, key in view.aside), []).append(key)
                 else:
                     said[key] = _NOBODY
-            again = await _together([self._invalidate_at(*each, said) for each in places.items()])
+            again = await _together([self._invalidate_at(*each, forms, said) for each in places.items()])
             left = [key for some in again for key in some]
         return [said[key] for key in keys]
 
@@ -180,14 +183,16 @@ class ClusterWriter:
             return str(e)
         return token if isinstance(token, int) else self._refusal(home, token)
 
-    async def _write_to(self, way: _Way, token: int, entries: Sequence[Entry]) -> list[Answer]:
+    async def _write_to(
+        self, way: _Way, token: int, entries: Sequence[Entry], *, form: fence.Form, replace: bool
+    ) -> list[Answer]:
         said: list[Answer] = []
         session = way.home.session_of(token)
         if session is None:
             return [answers.TOO_OLD] * len(entries)
         for some in _windows(entries):
             calls = [
-                fence.commit_args(token, [entry], hold_off_ms=self._hold_off_ms, replace=self._replace)
+                fence.commit_args(token, [entry], hold_off_ms=self._hold_off_ms, replace=replace, form=form)
                 for entry in some
             ]
             try:
@@ -214,12 +219,14 @@ class ClusterWriter:
         why = self._refusal(home, reply)
         return Answer(Result.UNAVAILABLE if is_trouble(why) else Result.FAILED, why=why)
 
-    async def _invalidate_at(self, way: _Way, keys: list[bytes], said: dict[bytes, Answer]) -> list[bytes]:
+    async def _invalidate_at(
+        self, way: _Way, keys: list[bytes], forms: Mapping[bytes, fence.Form], said: dict[bytes, Answer]
+    ) -> list[bytes]:
         """The keys that have to be looked for elsewhere; what became of the others goes to `said`."""
         elsewhere = []
         for at in range(0, len(keys), KEYS_MAX):
             some = keys[at : at + KEYS_MAX]
-            calls = [fence.invalidate_args([key], hold_off_ms=self._hold_off_ms) for key in some]
+            calls = [fence.invalidate_args([key], hold_off_ms=self._hold_off_ms, forms=forms) for key in some]
             try:
                 async with self._reaching(way.home):
                     replies = await way.home.evaluate(fence.INVALIDATE, calls, asking=way.aside)
@@ -240,7 +247,7 @@ class ClusterWriter:
         else:
             [outcome] = fence.outcomes(reply)
             if not isinstance(outcome, fence.Failed):
-                return answers.WRITTEN
+                return removal_of(outcome)
             why = f"{home}: {outcome.text}"
         return Answer(Result.UNAVAILABLE if is_trouble(why) else Result.FAILED, why=why)
 

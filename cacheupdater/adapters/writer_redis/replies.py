@@ -19,7 +19,7 @@ _ANSWERS: dict[fence.Outcome, Answer] = {
     fence.UNCHANGED: answers.UNCHANGED,
     fence.DUPLICATE: answers.DUPLICATE,
     fence.TOO_OLD: answers.TOO_OLD,
-    fence.WRONG_TYPE: answers.WRONG_TYPE,
+    fence.FOREIGN: answers.FOREIGN,
 }
 TOO_BIG = Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")
 
@@ -67,7 +67,9 @@ def text_of(error: redis_errors.ResponseError) -> str:
 
 def removal_of(outcome: fence.Outcome) -> Answer:
     """What became of one key that was to be removed."""
-    return Answer(Result.FAILED, why=outcome.text) if isinstance(outcome, fence.Failed) else answers.WRITTEN
+    if isinstance(outcome, fence.Failed):
+        return Answer(Result.FAILED, why=outcome.text)
+    return answers.FOREIGN if outcome == fence.FOREIGN else answers.WRITTEN
 
 
 def answer_of(outcome: fence.Outcome, token: int) -> Answer:

@@ -28,7 +28,7 @@ from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater_client import fence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.ports import Entry, Found
@@ -51,17 +51,13 @@ class _Calls(Generic[T]):
 class RedisWriter:
     """Redis behind the fence, by URL: redis://, rediss://, unix://, redis+sentinel://; as `cache_url` says.
 
-    `hold_off_ms` must cover the lag of replicas, if loads read from them. With `replace`, a value of another type at
-    a key gives way; without, it stays and the answer is wrong type.
+    `hold_off_ms` must cover the lag of replicas, if loads read from them.
     """
 
-    def __init__(
-        self, url: str, *, connections: int = CONNECTIONS, hold_off_ms: int = 0, replace: bool = False
-    ) -> None:
+    def __init__(self, url: str, *, connections: int = CONNECTIONS, hold_off_ms: int = 0) -> None:
         self._where = _place(url)
         self._node = Node(self._where.connection, connections=connections)
         self._hold_off_ms = hold_off_ms
-        self._replace = replace
 
     async def token(self, keys: Sequence[bytes] = ()) -> int:  # noqa: ARG002  one server has them all
         """Redis' time now. Good for `write` as long as its connection lives."""
@@ -72,7 +68,9 @@ class RedisWriter:
             raise await self._trouble(text_of(token)) from token
         return token
 
-    async def write(self, token: int, entries: Sequence[Entry]) -> Sequence[Answer]:
+    async def write(
+        self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
+    ) -> Sequence[Answer]:
         """One answer per entry. All are too old when the token's connection is gone, or it was never ours."""
         async with one_call():
             await self._leave_a_former_primary()
@@ -81,7 +79,7 @@ class RedisWriter:
             return [answers.TOO_OLD] * len(entries)
 
         def call(some: fence.Entries) -> Sequence[Any]:
-            return fence.commit_args(token, some, hold_off_ms=self._hold_off_ms, replace=self._replace)
+            return fence.commit_args(token, some, hold_off_ms=self._hold_off_ms, replace=replace, form=form)
 
         cuts = list(fence.chunks(entries))
         calls = _Calls(fence.COMMIT, [cut for cut in cuts if _fits(cut)], call, session)
@@ -94,11 +92,13 @@ class RedisWriter:
                 said.append(TOO_BIG)
         return said
 
-    async def invalidate(self, keys: Sequence[bytes]) -> Sequence[Answer]:
+    async def invalidate(
+        self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = fence.NO_FORMS
+    ) -> Sequence[Answer]:
         """Removes the values and raises their floors. When it raises, some of the keys may be done: do all again."""
 
         def call(some: Sequence[bytes]) -> Sequence[Any]:
-            return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms)
+            return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms, forms=forms)
 
         async with one_call():
             await self._leave_a_former_primary()

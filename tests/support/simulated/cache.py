@@ -13,6 +13,7 @@ from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Unavailable
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
+from cacheupdater_client.fence import NO_FORMS
 from simulated.history import CacheEvent, Removal
 
 CALL_S = 0.2  # as the real writer's second, in the scale of these schedules
@@ -150,7 +151,7 @@ class SimWriter:
         self._session_of[token] = session
         return token
 
-    async def write(self, token, entries):
+    async def write(self, token, entries, *, form="type", replace=False):
         world, flight = self._world, self._world.seen.flight()
         session = self._session_of.get(token)
         try:
@@ -187,16 +188,16 @@ class SimWriter:
 
     def put(self, token, entry):
         """One key, behind the fence."""
-        return self._inner._write(token, entry)
+        return self._inner.put(token, entry, form="json")
 
-    async def invalidate(self, keys):
+    async def invalidate(self, keys, forms=NO_FORMS):
         world = self._world
         removal = Removal(tuple(keys))
         world.seen.removals.append(removal)
 
         def effect():
             removal.at = world.seen.clock()
-            self._inner.server.invalidate(*keys, hold_off_ms=world.plan.hold_off_ms)
+            self._inner.server.invalidate(*keys, hold_off_ms=world.plan.hold_off_ms, forms=forms)
             return [
                 self._cache.log(CacheEvent(removal.at, key, "invalidate", covers=removal.at)) for key in keys
             ]

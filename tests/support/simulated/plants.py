@@ -35,8 +35,8 @@ class LateTokenWriter(SimWriter):
 class ContentWriter(SimWriter):
     """A refused write counts as finished: nobody refreshes again."""
 
-    async def write(self, token, entries):
-        said = await super().write(token, entries)
+    async def write(self, token, entries, **options):
+        said = await super().write(token, entries, **options)
         return [UNCHANGED if answer.result is Result.REFUSED else answer for answer in said]
 
 

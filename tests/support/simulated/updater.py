@@ -114,6 +114,7 @@ class Updater:
                 writer=writer,
                 encode=lambda version: b"%d" % version,
                 ttl=plan.ttl,
+                form="json",
             )
             for each in self.namespaces
         }

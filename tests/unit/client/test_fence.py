@@ -99,7 +99,7 @@ def test_outcomes_reads_text_and_bytes_alike():
     reply = [1, 0, 2, -1, -2, "1795282839000007999", b"1795282839000007999", "-OOM no", b"-OOM \xff no\r\n"]
     refused = fence.Refused(1_795_282_839_000_007_999)
     assert fence.outcomes(reply) == [
-        *(fence.WRITTEN, fence.UNCHANGED, fence.DUPLICATE, fence.TOO_OLD, fence.WRONG_TYPE),
+        *(fence.WRITTEN, fence.UNCHANGED, fence.DUPLICATE, fence.TOO_OLD, fence.FOREIGN),
         *(refused, refused),
         *(fence.Failed("OOM no"), fence.Failed("OOM � no")),
     ]

@@ -55,6 +55,16 @@ CASES = [
     ("admin:", "cache:", "5:1: cache: stands twice; the first is on line 4"),
     (
         "columns: [name]",
+        "foreign: keep, wrong_type: refuse",
+        "14:56: namespaces.product.value.wrong_type: is an older name for foreign, which stands beside it; remove wrong_type",
+    ),
+    (
+        "columns: [name]",
+        "foreign: kep",
+        '14:38: namespaces.product.value.foreign: "kep" must be "keep" or "replace"; did you mean "keep"?',
+    ),
+    (
+        "columns: [name]",
         "encoding: json",
         "14:29: namespaces.product.value.encoding: stands twice; the first is on line 14",
     ),

@@ -97,7 +97,7 @@ def test_small_file_gets_the_documented_defaults(load):
     assert (config.state, config.fleet) == (None, None)
     product = config.namespaces["product"]
     assert product.load == TableLoad("main", "shop.products")
-    assert (product.encoding, product.columns, product.wrong_type) == ("json", None, "refuse")
+    assert (product.encoding, product.columns, product.foreign) == ("json", None, "keep")
     assert (product.ttl, product.ttl_jitter, product.missing_ttl) == (300.0, 0.1, 30.0)
     assert (product.policy, product.worth, product.max_age) == ("price", 1.0, None)
     assert (product.quota, product.max_backlog) == (None, 10_000)
@@ -138,10 +138,34 @@ def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_fie
     )
     product = config.namespaces["product"]
     assert (product.ttl, product.ttl_jitter) == (120.0, 0.2)
-    assert (product.encoding, product.columns, product.wrong_type) == ("hash", ("a",), "replace")
+    assert (product.encoding, product.columns, product.foreign) == ("hash", ("a",), "replace")
     assert (product.policy, product.every) == ("fixed", 0.0)
     assert (product.missing_ttl, product.max_backlog) == (0.0, 7)
     assert product.quota == QuotaConfig(5 / 60, 1), "a quota replaces the default one as a whole"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "own", "foreign"),
+    [
+        ("{}", "{}", "keep"),
+        ("{}", "{foreign: replace}", "replace"),
+        ("{}", "{wrong_type: replace}", "replace"),
+        ("{wrong_type: replace}", "{wrong_type: refuse}", "keep"),
+        ("{wrong_type: replace}", "{foreign: keep}", "keep"),
+        ("{foreign: replace}", "{}", "replace"),
+    ],
+)
+def test_foreign_has_an_older_name_that_still_works(tmp_path, defaults, own, foreign):
+    text = f"""
+version: 1
+cache: {{url: "redis://127.0.0.1"}}
+sources: {{main: {{url: "sqlite+aiosqlite:///shop.db", budget: 1/s}}}}
+defaults: {{value: {defaults}}}
+namespaces: {{p: {{key: "p:{{id:int}}", load: {{source: main, table: p}}, value: {own}}}}}
+"""
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    assert load_config(file, {}).namespaces["p"].foreign == foreign
 
 
 def test_quota_bursts_one_second_of_its_rate_unless_told(load):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from engine_story import Story, namespace, plenty
 
-from cacheupdater.core.answers import BRAKED, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
+from cacheupdater.core.answers import BRAKED, FOREIGN, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.unit import URGENCY, Phase
 
 A, B, C = b"p:1", b"p:2", b"p:3"
+FAILED = Answer(Result.FAILED)
 
 
 # --- ends that did not write -----------------------------------------------------------------------------
@@ -26,8 +27,7 @@ def test_refused_write_is_loaded_again_as_urgently_as_a_change_not_before_the_fl
     assert (claim.kind, claim.urgency) == (Kind.TOUCH, URGENCY[Kind.CHANGE])
 
 
-@pytest.mark.parametrize("answer", [WRONG_TYPE, Answer(Result.FAILED)])
-def test_key_with_five_errors_of_its_own_is_quarantined(answer):
+def test_key_with_five_errors_of_its_own_is_quarantined():
     story = Story()
     story.touch(A, at=0.0)
     now, tries = 0.0, 0
@@ -35,12 +35,12 @@ def test_key_with_five_errors_of_its_own_is_quarantined(answer):
         work = story.step(now)
         for unit in work.units:
             tries += 1
-            story.engine.on_answers(unit, [answer], now)
+            story.engine.on_answers(unit, [FAILED], now)
         now = work.wake if not work.units else now
 
     assert tries == 5
     record = story.engine.quarantine.keys[A]
-    assert (record.error, record.until - record.since) == (answer.result.value, 60.0)
+    assert (record.error, record.until - record.since) == ("failed", 60.0)
     story.touch(A, at=now + 59.0)
     assert story.starts(now + 59.0) == []
     story.touch(A, at=now + 60.0)
@@ -77,7 +77,7 @@ def test_retries_wait_longer_and_longer_but_never_more_than_two_seconds():
     story.touch(A, at=0.0)
     now, waits = 0.0, []
     for _ in range(8):
-        story.engine.on_answers(story.start(now), [WRONG_TYPE], now)
+        story.engine.on_answers(story.start(now), [FAILED], now)
         again = story.engine._dedup.seats[A].claim.not_before
         waits.append(again - now)
         now = again
@@ -118,11 +118,41 @@ def test_hints_of_a_failed_head_pass_to_the_tail_with_its_delay():
     assert (claim.kind, claim.origin.offset, claim.since) == (Kind.CHANGE, 0, 0.0)
 
 
+def test_value_that_is_not_ours_ends_its_head_without_a_write_and_without_blame():
+    story = Story()
+    story.touch(A, at=0.0)
+    story.change(B, at=0.0)
+    story.engine.on_answers(story.start(0.0), [FOREIGN, FOREIGN], 0.1, absent=[A])
+
+    assert story.engine.pending == 0
+    story.engine.cursor.advance()
+    assert story.engine.cursor.done == story.engine.cursor.scan
+    assert story.count("refreshes", "foreign") == 2
+    assert not story.engine.take_ages()
+    story.miss(A, at=0.3)  # no mark that the row is absent: something is there
+    story.touch(B, at=0.3)  # and a seat is held as after any end
+    assert story.starts(0.3) == [[A]]
+    assert len(story.engine.quarantine) == 0
+
+
+def test_key_of_a_namespace_without_a_verdict_is_due_again_as_it_was_and_never_at_fault():
+    story = Story()
+    story.miss(A, at=0.0)
+    for now in range(0, 20, 2):
+        unit = story.start(float(now))
+        assert [claim.kind for claim, _ in unit.parts] == [Kind.MISS]
+        story.end(unit, now + 0.1, Result.UNDECIDED, wait=1.9)
+        assert story.starts(now + 1.99) == []
+
+    assert len(story.engine.quarantine) == 0
+    assert story.count("refreshes", "undecided") == 10
+
+
 def test_neighbours_of_a_failed_key_are_finished():
     story = Story()
     story.touch(A, B, C, at=0.0)
     unit = story.start(0.0)
-    story.engine.on_answers(unit, [WRITTEN, WRONG_TYPE, UNCHANGED], 0.1)
+    story.engine.on_answers(unit, [WRITTEN, FAILED, UNCHANGED], 0.1)
 
     assert story.starts(1.0) == [[B]]
     assert story.count("refreshes", "written") == story.count("refreshes", "unchanged") == 1

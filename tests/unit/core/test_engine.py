@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from engine_story import Story, namespace, plenty
 
-from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, WRONG_TYPE, Answer, Result
+from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.policy import Fixed
@@ -244,7 +244,7 @@ def test_policy_learns_what_changed_of_the_keys_that_were_written():
     policy = Picky()
     story = Story(policy=policy)
     story.touch(A, C, b"p:4", at=0.0)
-    story.engine.on_answers(story.start(0.0), [Answer(Result.WRITTEN), WRONG_TYPE, UNCHANGED], 0.1)
+    story.engine.on_answers(story.start(0.0), [Answer(Result.WRITTEN), Answer(Result.FAILED), UNCHANGED], 0.1)
 
     assert policy.loaded == [(A, True), (b"p:4", False)]
 
@@ -313,7 +313,7 @@ def test_nothing_is_left_when_every_key_has_come_to_rest():
     story.miss(C, at=0.0)
     unit = story.start(0.0)
     story.change(A, at=0.1)
-    story.engine.on_answers(unit, [WRITTEN, TOO_OLD, WRONG_TYPE], 0.2, absent=[A])
+    story.engine.on_answers(unit, [WRITTEN, TOO_OLD, Answer(Result.FAILED)], 0.2, absent=[A])
     now = 0.2
     while now < inf:
         work = story.step(now)

@@ -107,7 +107,7 @@ async def test_a_row_whose_change_was_announced_is_deleted_beside_a_braked_one(r
 class Down(MemoryWriter):
     """Redis that cannot be reached."""
 
-    async def write(self, token, entries):
+    async def write(self, token, entries, **options):
         raise Unavailable("connection refused")
 
 

@@ -1,0 +1,103 @@
+"""What the fence's scripts call foreign, in Python: for `MemoryRedis`, and held to the real scripts with it.
+
+A value reads in a form by its first bytes, or as a whole where no floor of a load stands beside it. Nothing here knows
+keys, tokens or time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from cacheupdater_client import fence
+
+_CLOSES = {b"{": b"}", b"[": b"]", b'"': b'"'}
+_SCALAR = re.compile(rb"\s*-?(\d[\d.eE+-]*|true|false|null|NaN|Infinity)\s*")
+_SCALAR_MAX = 1000  # bytes, as in the scripts
+_SPACES = b" \t\r\n"
+# By the first byte of a msgpack value that holds no others: how long it is as a whole.
+_FIXED = {
+    192: 1,
+    194: 1,
+    195: 1,
+    202: 5,
+    203: 9,
+    204: 2,
+    205: 3,
+    206: 5,
+    207: 9,
+    208: 2,
+    209: 3,
+    210: 5,
+    211: 9,
+}
+
+
+class Other(NamedTuple):
+    """A value of a type that nobody writes through the fence: a list, a set, a stream."""
+
+    name: str = "list"
+
+
+Held: TypeAlias = bytes | Mapping[bytes, bytes] | Other
+
+
+def is_foreign(held: Held | None, form: fence.Form, floor: int | None) -> bool:
+    """Whether a value neither reads in this form nor is what the load wrote whose floor this is."""
+    wrote = None if floor is None else fence.form_of(floor)
+    if held is None:
+        return False
+    if isinstance(held, Mapping):
+        return form not in {"hash", "type"} and wrote != "hash"
+    if isinstance(held, Other):
+        return True
+    if wrote is None:
+        return not _reads(_WHOLES, form, held)
+    return not (_reads(_SHAPES, form, held) or _reads(_SHAPES, wrote, held))
+
+
+_Tests: TypeAlias = Mapping[fence.Form, Callable[[bytes], bool]]
+
+
+def _reads(tests: _Tests, form: fence.Form, value: bytes) -> bool:
+    return form != "hash" and (form not in tests or tests[form](value))
+
+
+def _json_shape(value: bytes) -> bool:
+    closes = _CLOSES.get(value.lstrip(_SPACES)[:1])
+    if closes:
+        return value[-1:] == closes or value[-1] <= 32
+    return len(value) <= _SCALAR_MAX and _SCALAR.fullmatch(value) is not None
+
+
+def _json_whole(value: bytes) -> bool:
+    return _json_shape(value) and _decodes(msgspec.json.decode, value)
+
+
+def _msgpack_shape(value: bytes) -> bool:
+    """What holds nothing must end where the value ends: so a pickle, which begins as an empty map, is none."""
+    first = value[0] if value else 193
+    if first in {0x80, 0x90} or first < 0x80 or first >= 0xE0:
+        return len(value) == 1
+    if first in _FIXED:
+        return len(value) == _FIXED[first]
+    return _msgpack_whole(value)
+
+
+def _msgpack_whole(value: bytes) -> bool:
+    return _decodes(msgspec.msgpack.decode, value)
+
+
+def _decodes(decode: Callable[[bytes], object], value: bytes) -> bool:
+    try:
+        decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+_SHAPES: _Tests = {"json": _json_shape, "msgpack": _msgpack_shape}
+_WHOLES: _Tests = {"json": _json_whole, "msgpack": _msgpack_whole}

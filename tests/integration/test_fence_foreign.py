@@ -1,0 +1,212 @@
+"""What the scripts leave alone: a value that does not read in the namespace's form and is not what we last wrote."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from datetime import UTC, datetime
+from hashlib import sha1
+
+import msgspec
+import pytest
+import redis
+from fence_calls import commit, floor, invalidate, load_scripts, token
+
+from cacheupdater.testing.memory_redis import MemoryRedis
+from cacheupdater_client import fence
+from cacheupdater_client.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN
+
+PICKLES = [pickle.dumps({"id": 7}, protocol) for protocol in range(6)]
+JSON = [
+    *(json.dumps(each).encode() for each in ({}, [], {"a": [1, {"b": None}]}, "text", 8.9, -1, True, None)),
+    b' {"a": 1}\n',
+    json.dumps({"a": 1}, indent=2).encode(),
+    msgspec.json.encode({"a": datetime(2024, 1, 1, tzinfo=UTC), "b": "\x00é"}),
+]
+NO_JSON = [*PICKLES, b"", b"hello", b"truex", b"12:30", b"-", b'{"a": 1', b"\x1f\x8b\x08", b" ", b"x" * 5000]
+MSGPACK = [
+    msgspec.msgpack.encode(each)
+    for each in (
+        *({}, [], {"id": 7, "name": "x" * 300, "big": list(range(70_000)), "raw": b"\x00" * 70_000}),
+        *(
+            "",
+            "text",
+            "x" * 40,
+            b"bytes",
+            None,
+            True,
+            1,
+            -1,
+            200,
+            70_000,
+            2**40,
+            -200,
+            -70_000,
+            -(2**40),
+            1.5,
+        ),
+        *(
+            datetime(2024, 1, 1, tzinfo=UTC),
+            datetime(2024, 1, 1, 1, 1, 1, 5, tzinfo=UTC),
+            {str(i): i for i in range(20)},
+        ),
+        msgspec.msgpack.Ext(5, b"x" * 300),
+    )
+]
+NO_MSGPACK = [*PICKLES[:4], PICKLES[4], b"", b"\xc1", b"hello", b'{"a": 1}', b"\x93\x01", b"\xa5abc"]
+
+
+@pytest.fixture
+def r(every_redis_url):
+    with redis.Redis.from_url(every_redis_url) as client:
+        load_scripts(client)
+        yield client
+
+
+def written(form):
+    """What an updater writes in this form."""
+    return {"msgpack": msgspec.msgpack.encode({"ours": 1}), "hash": {b"ours": b"1"}}.get(form, b'{"ours":1}')
+
+
+@pytest.mark.parametrize(
+    ("form", "values"), [("json", NO_JSON), ("msgpack", NO_MSGPACK)], ids=["json", "msgpack"]
+)
+def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, values):
+    for value in values:
+        r.set(b"k", value, ex=1000)
+        for entry in (b"k", written(form), 5_000), (b"k", None, 5_000):
+            assert commit(r, token(r), entry, form=form) == [FOREIGN], value
+        assert floor(r, b"k") is None
+        assert invalidate(r, b"k", forms={b"k": form}) == [FOREIGN], value
+        assert commit(r, token(r), (b"k", written(form), 5_000), form=form) == [FOREIGN], value
+        assert r.get(b"k") == value
+        assert r.ttl(b"k") > 900
+        r.flushdb()
+
+
+@pytest.mark.parametrize(("form", "values"), [("json", JSON), ("msgpack", MSGPACK)], ids=["json", "msgpack"])
+def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
+    for value in values:
+        for entry in (b"k", written(form), 5_000), (b"k", None, 5_000):
+            for floored in (False, True):
+                r.flushdb()
+                if floored:
+                    commit(r, token(r), (b"k", b"0" if form == "json" else b"\x00", 5_000), form=form)
+                r.set(b"k", value)
+                assert commit(r, token(r), entry, form=form) == [WRITTEN], value
+        r.set(b"k", value)
+        assert invalidate(r, b"k", forms={b"k": form}) == [REMOVED], value
+
+
+def test_every_string_reads_as_a_string_and_every_hash_as_a_hash(r):
+    for value in (*PICKLES, b"", b"text"):
+        r.set(b"k", value)
+        assert commit(r, token(r), (b"k", b"v", 5_000), form="string") == [WRITTEN]
+        r.hset(b"h", mapping={b"theirs": value})
+        assert commit(r, token(r), (b"h", {b"f": b"1"}, 5_000), form="hash") == [WRITTEN]
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack", "string", "hash"])
+def test_value_of_another_type_stays(r, form):
+    r.rpush(b"list", b"item")
+    r.set(b"string", b"v") if form == "hash" else r.hset(b"hash", b"f", b"v")
+    other = b"string" if form == "hash" else b"hash"
+    for key in b"list", other:
+        before = r.dump(key)
+        for value in written(form), None:
+            assert commit(r, token(r), (key, value, 5_000), form=form) == [FOREIGN]
+        assert invalidate(r, key, forms={key: form}) == [FOREIGN]
+        assert r.dump(key) == before
+
+
+@pytest.mark.parametrize("foreign", [PICKLES[4], PICKLES[5], b"hello", b""])
+def test_value_that_the_application_put_over_ours_stays(r, foreign):
+    assert commit(r, token(r), (b"k", b'{"ours":1}', 5_000), form="json") == [WRITTEN]
+    r.set(b"k", foreign)
+    assert commit(r, token(r), (b"k", b'{"ours":2}', 5_000), form="json") == [FOREIGN]
+    assert commit(r, token(r), (b"k", None, 5_000), form="json") == [FOREIGN]
+    assert invalidate(r, b"k", forms={b"k": "json"}) == [FOREIGN]
+    assert r.get(b"k") == foreign
+
+
+@pytest.mark.parametrize("before", ["json", "msgpack", "string", "hash"])
+@pytest.mark.parametrize("after", ["json", "msgpack", "string", "hash"])
+def test_what_we_wrote_is_ours_after_a_change_of_the_encoding(r, before, after):
+    """The floor says in which form its load has written."""
+    old = b"plain text" if before == "string" else written(before)
+    for value in written(after), None:
+        r.flushdb()
+        assert commit(r, token(r), (b"k", old, 5_000), form=before) == [WRITTEN]
+        assert commit(r, token(r), (b"k", value, 5_000), form=after) in ([WRITTEN], [UNCHANGED])
+        assert (r.exists(b"k") == 1) is (value is not None)
+    r.flushdb()
+    commit(r, token(r), (b"k", old, 5_000), form=before)
+    assert invalidate(r, b"k", forms={b"k": after}) == [REMOVED]
+
+
+def test_foreign_gives_way_when_the_configuration_says_replace(r):
+    for value in written("json"), None:
+        for foreign in PICKLES:
+            r.set(b"k", foreign)
+            assert commit(r, token(r), (b"k", value, 5_000), form="json", replace=True) == [WRITTEN]
+
+
+def test_application_removes_whatever_is_there(r):
+    r.set(b"k", PICKLES[4])
+    r.rpush(b"list", b"item")
+    assert invalidate(r, b"k", b"list") == [REMOVED, REMOVED]
+    assert r.exists(b"k", b"list") == 0
+
+
+def test_each_key_of_a_removal_has_its_own_form_and_its_neighbours_go(r):
+    r.set(b"a", PICKLES[4])
+    r.set(b"b", PICKLES[4])
+    r.set(b"c", b"{}")
+    assert invalidate(r, b"a", b"b", b"c", forms={b"a": "json", b"b": "string"}) == [
+        FOREIGN,
+        REMOVED,
+        REMOVED,
+    ]
+
+
+def test_floor_beside_an_absent_row_lives_no_longer_than_it_must(r):
+    day_ms = 86_400_000
+    commit(
+        r, token(r), (b"gone", None, day_ms), (b"empty", {}, day_ms), (b"there", b"{}", day_ms), form="json"
+    )
+    for key in b"gone", b"empty":
+        assert 59_000 < r.pttl(fence.floor_name(key)) <= 60_000
+    assert r.pttl(fence.floor_name(b"there")) > day_ms - 1_000
+
+
+def test_beside_a_floor_the_length_of_a_value_costs_nothing(r):
+    """A value that does not even parse shows that its middle is not looked at."""
+    commit(r, token(r), (b"k", b"{}", 5_000), form="json")
+    r.set(b"k", b'{"a": ' + b"\x00" * 500_000 + b"}")
+    assert commit(r, token(r), (b"k", b"{}", 5_000), form="json") == [WRITTEN]
+
+
+def test_script_that_forgets_the_check_is_found(r, monkeypatch):
+    """A planted fault: the tests above can fail."""
+    text = fence.COMMIT.text.replace("return not reads(form, value)", "return false")
+    assert text != fence.COMMIT.text
+    monkeypatch.setattr(
+        fence, "COMMIT", fence.Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    )
+    load_scripts(r)
+    with pytest.raises(AssertionError):
+        test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, "json", NO_JSON)
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_fake_calls_the_same_values_foreign(form):
+    server = MemoryRedis(lambda: 1_800_000_000.0)
+    for values, expected in (JSON, "json"), (NO_JSON, ""), (MSGPACK, "msgpack"), (NO_MSGPACK, ""):
+        for value in values if expected in {form, ""} else ():
+            foreign = value in (NO_JSON if form == "json" else NO_MSGPACK)
+            if not expected and not foreign:
+                continue
+            server.flush()
+            server.set(b"k", value)
+            [outcome] = server.commit(server.token(), [(b"k", None, 5_000)], form=form)
+            assert (outcome == FOREIGN) is foreign, value
