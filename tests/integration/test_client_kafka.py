@@ -146,7 +146,7 @@ def test_all_hints_arrive_each_in_its_partition(kafka, new_topic, buffer_to, sen
         if number % 3000 == 0:
             time.sleep(0.05)
     emitted[CHANGE] += names("first")
-    sender.close(5)
+    sender.close(60)
     assert sender.stats()["delivered"] == 30_100
     assert eventually(lambda: Ledger(kafka.bootstrap, topic).hints == emitted)
     assert Ledger(kafka.bootstrap, topic).misplaced(6) == []
@@ -159,7 +159,7 @@ def test_records_hold_a_hundred_hints_where_the_traffic_gives_that_many(kafka, n
         buffer.touch(f"p:{number}")
         if number % 20 == 0:
             time.sleep(0.001)
-    sender.close(5)
+    sender.close(60)
     ledger = Ledger(kafka.bootstrap, topic)
     assert sum(ledger.hints[TOUCH].values()) == 20_000
     assert 100 <= statistics.median(len(pack.keys) for _, pack in ledger.packs) <= 1000
@@ -181,7 +181,7 @@ def test_only_names_the_prefixes_that_leave(kafka, kafka_topic, buffer_to, sende
     buffer = buffer_to(kafka.url(kafka_topic), (b"p:",))
     for key in ("p:1", "secret:1"):
         buffer.touch(key)
-    sender.close(5)
+    sender.close(60)
     assert Ledger(kafka.bootstrap, kafka_topic).hints[TOUCH] == {b"p:1": 1}
     assert sender.stats()["dropped"] == {"undeclared": 1}
 
@@ -196,7 +196,7 @@ def test_pack_that_is_too_large_for_the_topic_is_counted_and_keeps_no_other(
     for number in range(50):
         buffer.add(CHANGE, f"p:{number}")
     buffer.touch("p:touched")
-    sender.close(5)
+    sender.close(60)
     assert sender.stats()["dropped"] == {"refused": 100}
     ledger = Ledger(kafka.bootstrap, topic)
     assert (len(ledger.hints[CHANGE]), len(ledger.hints[MISS]), len(ledger.hints[TOUCH])) == (50, 0, 1)
@@ -215,7 +215,7 @@ def test_more_partitions_are_used_when_the_topic_gets_them(
     assert eventually(lambda: target._link._partitions == 5)
     for number in range(200):
         buffer.add(CHANGE, f"q:{number}")
-    sender.close(5)
+    sender.close(60)
     ledger = Ledger(kafka.bootstrap, topic)
     assert ledger.hints[CHANGE] == {b"p:0": 1} | {b"q:%d" % number: 1 for number in range(200)}
     assert {partition for partition, _ in ledger.packs} == set(range(5))
@@ -254,7 +254,7 @@ def test_client_without_permission_is_told_so_and_sends_once_it_has_it(
         server.grant("shop", "--operation", "Write", "--topic", "hints")
         assert eventually(lambda: sender.stats()["delivered"] == 1)
         (tmp_path / "password").write_text("wrong")
-        sender.close(5)
+        sender.close(60)
         buffer.touch("p:2")
         assert eventually(lambda: "Authentication failed" in target_of(sender)["trouble"])
 
@@ -292,7 +292,7 @@ def test_stopped_broker_costs_no_hint_and_no_read_any_time(
         assert middle["trouble"]
         assert middle["waiting"] > 0
         assert eventually(lambda: cu.stats()["targets"][emit]["waiting"] == 0)
-    cu.close(5)
+    cu.close(60)
     reads = len(calm) + len(stopped) + len(again)
     stats = cu.stats()["targets"][emit]
     assert (stats["emitted"], stats["delivered"], stats["dropped"]) == (reads, reads, {})
@@ -319,7 +319,7 @@ def test_zstd_is_what_the_broker_keeps(own_kafka, buffer_to, sender, needs_apach
         buffer = buffer_to(f"kafka://{own_kafka.bootstrap}/{topic}{options}")
         for number in range(1000):
             buffer.touch(f"product:{number}")
-        sender.close(5)
+        sender.close(60)
         (segment,) = own_kafka._folder.glob(f"1/{topic}-0/*.log")
         codecs[topic] = segment.read_bytes()[22] & 7  # the low byte of the first batch's attributes
     assert codecs == {"packed": ZSTD, "plain": 0}
@@ -408,7 +408,7 @@ def test_event_loops_and_threads_deliver_all_at_exit_or_close(kafka, kafka_topic
         async def main(name):
             async with AsyncRedis.from_url(redis_url, emit=emit) as r:
                 await asyncio.gather(*(r.get(f'p:{{name}}:{{n}}') for n in range(100)))
-                if name == 'closing': cu.close(5)
+                if name == 'closing': cu.close(60)
         other = threading.Thread(target=lambda: {loops}(main('thread')))
         other.start()
         {loops}(main('first'))
@@ -435,13 +435,13 @@ def test_fork_delivers_parents_and_childrens_hints(kafka, kafka_topic, redis_url
             if not pid:
                 assert cu.stats()['emitted'] == 0
                 for n in range(100): r.get(f'p:child{child}:{n}')
-                cu.close(5)
+                cu.close(60)
                 assert cu.stats()['dropped'] == {}, cu.stats()
                 sys.exit(0)
             children.append(pid)
         for n in range(50, 100): r.get(f'p:parent:{n}')
         for pid in children: assert os.waitpid(pid, 0)[1] == 0
-        cu.close(5)
+        cu.close(60)
         """,
         redis_url, kafka.url(kafka_topic), str(pause),
     )  # fmt: skip

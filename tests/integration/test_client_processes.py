@@ -314,7 +314,7 @@ def test_gunicorn_with_preload_and_four_workers_delivers_all(ear, redis_url, tmp
         assert len(workers) > 1
     finally:
         gunicorn.send_signal(signal.SIGTERM)
-        _, errors = gunicorn.communicate(timeout=30)
+        _, errors = gunicorn.communicate(timeout=60)
     assert gunicorn.returncode == 0, errors.decode()
     expected = {f"p:{number}".encode(): 1 for number in range(200)} | {b"p:preloaded": 1, b"p:worker": 200}
     heard(ear, expected)
@@ -358,7 +358,7 @@ def test_killed_updater_gets_the_waiting_hints_when_it_is_back(redis_url, tmp_pa
     time.sleep(0.5)  # the outage itself: attempts fail, and the back-off grows
     with HintServer(path) as second:
         heard(second, names("during"))  # how soon: test_transports
-        process.communicate("\n", timeout=10)
+        process.communicate("\n", timeout=60)
     assert process.returncode == 0
 
 

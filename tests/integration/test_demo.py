@@ -49,9 +49,9 @@ def test_demo_stops_everything_it_started_when_it_is_told_to_end(folder):
         assert any("warm-up" in line for line in process.stdout), "it ended before it began"
         started = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT, said
     assert "Traceback" not in said
     assert len(started) >= 6  # a Redis, an updater, four applications
-    _, left = psutil.wait_procs(started, timeout=5)
+    _, left = psutil.wait_procs(started, timeout=60)
     assert [each.cmdline() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []

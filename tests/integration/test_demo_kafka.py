@@ -73,7 +73,7 @@ def test_demo_stops_everything_it_started_when_it_is_told_to_end(needs_broker, f
     assert process.returncode == 128 + signal.SIGINT, said
     assert "Traceback" not in said
     assert len(started) >= 6  # a broker, a Redis, two updaters, two applications
-    _, left = psutil.wait_procs(started, timeout=5)
+    _, left = psutil.wait_procs(started, timeout=60)
     assert [each.cmdline() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -63,7 +63,7 @@ class Reader(threading.Thread):
 
     def __exit__(self, *_):
         self.stop.set()
-        self.join(10)
+        self.join(60)
 
 
 def stopped(member):

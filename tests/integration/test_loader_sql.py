@@ -65,7 +65,7 @@ def postgres_url(pg_url):
 
 
 async def _until(true):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():  # noqa: ASYNC110  threads and peers set no event
             await asyncio.sleep(0.005)
 
@@ -399,7 +399,7 @@ async def test_cancelled_load_leaves_no_statement_and_no_connection_behind(reque
     loading.cancel()
     await asyncio.wait({loading}, timeout=5)
     assert loading.cancelled()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT).load([(1,)])
     await source.close()
 

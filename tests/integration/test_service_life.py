@@ -147,11 +147,11 @@ async def test_an_updater_in_the_applications_own_process(settings, redis_url, t
     stop, ready = asyncio.Event(), asyncio.Queue()
     service = asyncio.ensure_future(Service(load_config(file, {})).run(ready.put_nowait, stop))
     try:
-        assert await asyncio.wait_for(ready.get(), 10) == "memory://shop"
+        assert await asyncio.wait_for(ready.get(), 60) == "memory://shop"
         async with AsyncRedis.from_url(redis_url, emit="memory://shop") as application:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await application.get("product:1") is None:  # noqa: ASYNC110  no event says so
                     await asyncio.sleep(0.02)
     finally:
         stop.set()
-        assert await asyncio.wait_for(service, 10) == 0
+        assert await asyncio.wait_for(service, 60) == 0

@@ -207,7 +207,7 @@ def test_no_reader_ever_sees_what_an_invalidation_has_removed(
     finally:
         stop.set()
         for thread in (application, reader):
-            thread.join(10)
+            thread.join(60)
     print(
         f"{application.changes} changes, {reader.reads} reads, {reader.found} found, {len(reader.broken)} broken"
     )

@@ -21,7 +21,7 @@ class Ear:
 
     def heard(self):
         """All hints since the last call: how often each kind and key."""
-        cacheupdater_client.close(5)
+        cacheupdater_client.close(60)
         counts = Counter()
         for _, payload in self._box.take():
             pack = decode_pack(payload)

@@ -15,7 +15,7 @@ class Database:
 
     def __init__(self, url):
         self._runner = asyncio.Runner()
-        self._connection = self._runner.run(asyncpg.connect(url.replace("+asyncpg", ""), timeout=10))
+        self._connection = self._runner.run(asyncpg.connect(url.replace("+asyncpg", ""), timeout=60))
 
     def execute(self, sql, *arguments):
         self._runner.run(self._connection.execute(sql, *arguments))

@@ -122,7 +122,7 @@ class Application(threading.Thread):
 
     def end(self):
         self._ended.set()
-        self.join(20)
+        self.join(60)
         assert not self.is_alive()
 
 
@@ -254,7 +254,7 @@ class Story:
 
     def rest(self):
         """Until the updater has every hint, and nothing under way."""
-        cacheupdater_client.close(5)
+        cacheupdater_client.close(60)
         sent = self.sent
         assert sent["dropped"] == {}
         assert sent["delivered"] == sent["emitted"]

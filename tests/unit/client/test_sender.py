@@ -192,7 +192,7 @@ def test_close_sends_what_waits_and_the_next_hint_starts_again(buffer_to, sender
         buffer = buffer_to(server.url)
         for round_ in range(3):
             buffer.touch(f"p:{round_}")
-            sender.close(5)
+            sender.close(60)
             assert server.hints()[b"p:%d" % round_] == 1
         assert sender.stats()["dropped"] == {}
         assert sender.stats()["delivered"] == 3
@@ -231,7 +231,7 @@ def test_close_bears_a_target_that_comes_up_meanwhile(buffer_to, sender):
     target = sender.target("memory://first", ())
     target._link = Peer(lambda: buffer_to("memory://later").touch("p:2"))
     target.buffer(ENCODER).touch("p:1")
-    sender.close(5)
+    sender.close(60)
     assert target.stats()["dropped"] == {"closed": 1}
 
 
@@ -286,7 +286,7 @@ def test_hints_are_sent_by_close_where_no_thread_can_be_started(buffer_to, sende
         buffer.touch("p:1")
         buffer.touch("p:2")
         monkeypatch.undo()
-        sender.close(5)
+        sender.close(60)
         assert server.hints() == {b"p:1": 1, b"p:2": 1}
 
 
