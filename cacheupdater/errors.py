@@ -2,7 +2,8 @@
 
 Adapters translate the exceptions of their drivers into these at their edge (`raise ... from`), so that
 nothing above an adapter knows a driver's error. The kind of retry is the type: `Unavailable` is nobody's
-fault and is tried again, `Faulty` is the fault of the work itself and is cut smaller until one key is left.
+fault and is tried again, `Faulty` is the fault of the work itself and is cut smaller until one key is left. Of `TimedOut`
+it is found out whose fault it is.
 """
 
 
@@ -16,6 +17,14 @@ class Misconfigured(CacheUpdaterError):
 
 class Unavailable(CacheUpdaterError):
     """A database or Redis cannot be reached, is too slow or refuses for now; try the same work later."""
+
+
+class TimedOut(Unavailable):
+    """The work was begun and not answered in time. If that goes on while others are answered, it is its own fault."""
+
+
+class Unreached(Unavailable):
+    """Nobody was asked anything: no connection, no thread."""
 
 
 class Faulty(CacheUpdaterError):

@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeAlias
 
-from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, TimedOut, Unavailable, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,8 +65,7 @@ class PythonLoader:
         except CacheUpdaterError:
             raise
         except Exception as e:  # noqa: BLE001  a user's function may raise anything
-            kind = Unavailable if isinstance(e, ConnectionError | TimeoutError) else Faulty
-            raise kind(f"{self._target} raised {type(e).__name__} at {_line(e)}") from None
+            raise _kind(e)(f"{self._target} raised {type(e).__name__} at {_line(e)}") from None
 
     async def close(self) -> None:
         """Threads end when they are idle; those that hang end with the process."""
@@ -74,11 +73,11 @@ class PythonLoader:
 
     async def _in_time(self, wanted: Wanted) -> object:
         """A task of its own: nobody waits beyond the deadline for a function that ignores its cancellation."""
-        call = asyncio.get_running_loop().create_task(self._called(wanted))
+        begun = asyncio.Event()
+        call = asyncio.get_running_loop().create_task(self._called(wanted, begun))
         try:
             await asyncio.wait([call], timeout=self._deadline)
         finally:
-            busy = ", as all its threads are busy" if self._free.locked() else ""
             if not call.done():
                 call.add_done_callback(_forgotten)
                 call.cancel()
@@ -86,17 +85,20 @@ class PythonLoader:
             raise Faulty(f"{self._target} was cancelled by something that it waited for")
         if call.done():
             return call.result()
-        raise Unavailable(f"{self._target} gave no answer within {self._deadline:.3g} s{busy}")
+        what = f"{self._target} gave no answer within {self._deadline:.3g} s"
+        raise TimedOut(what) if begun.is_set() else Unreached(f"{what}, as all its threads are busy")
 
-    async def _called(self, wanted: Wanted) -> object:
+    async def _called(self, wanted: Wanted, begun: asyncio.Event) -> object:
         if inspect.iscoroutinefunction(self._function):
             async with self._free:
+                begun.set()
                 return await self._function(wanted)
-        answer = await self._in_thread(wanted)
+        answer = await self._in_thread(wanted, begun)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def _in_thread(self, wanted: Wanted) -> object:
+    async def _in_thread(self, wanted: Wanted, begun: asyncio.Event) -> object:
         await self._free.acquire()
+        begun.set()
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Callable[[], object]] = loop.create_future()
 
@@ -115,7 +117,7 @@ class PythonLoader:
             self._threads.give(work)
         except RuntimeError as e:  # the system's own limit of threads
             self._free.release()
-            raise Unavailable(f"{self._target} gets no thread: {e}") from None
+            raise Unreached(f"{self._target} gets no thread: {e}") from None
         return (await outcome)()
 
     def _checked(self, answer: object, owners: Mapping[object, Captures]) -> Mapping[Captures, object]:
@@ -194,6 +196,13 @@ def _attempted(target: str, function: Function, wanted: Wanted) -> Callable[[], 
 
         return again
     return lambda: answer
+
+
+def _kind(error: Exception) -> type[Unavailable | Faulty]:
+    """What the caller can do about an error of the function."""
+    if isinstance(error, TimeoutError):
+        return TimedOut
+    return Unavailable if isinstance(error, ConnectionError) else Faulty
 
 
 def _forgotten(call: asyncio.Task[object]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import inf
 
 from cacheupdater.core.turns import Turns
+from cacheupdater.core.witnesses import Witnesses
 
 _LEARNED = 0.1  # weight of one load in the mean cost of a row: some ten units
 _DEAREST = (
@@ -72,7 +73,7 @@ class Bucket:
 class Source:
     """A database: its budget and how many units it serves at a time."""
 
-    __slots__ = ("bucket", "due", "free", "name", "timed", "turns")
+    __slots__ = ("bucket", "due", "free", "name", "timed", "turns", "witnesses")
 
     def __init__(self, name: str, bucket: Bucket, *, concurrency: int, timed: bool = False) -> None:
         self.name = name
@@ -85,6 +86,7 @@ class Source:
         self.due = 0.0
         """What the keys that are due in all engines will take from the bucket, once it is their turn."""
         self.turns = Turns()
+        self.witnesses = Witnesses()
 
 
 class Cost:

@@ -31,11 +31,16 @@ _NOBODYS_FAULT = frozenset({Result.TOO_OLD, Result.UNAVAILABLE})  # tried for ev
 AGES_MAX = 10_000  # between two reports, a second apart: more would not make the histogram truer
 
 
+PIECES_OF_A_SLOW_UNIT = 4  # a try costs a whole deadline, so a unit of 200 keys is down to one in four
+
+
 class Failure(NamedTuple):
-    """Why a unit came to nothing. `own` means the fault of its keys or statement: cut it smaller and count it."""
+    """Why a unit came to nothing. `own` means the fault of its keys or statement: cut it smaller and count it. Of one that
+    was `slow` it is found out whose fault it is."""
 
     error: str
     own: bool
+    slow: bool = False
 
 
 class Endings:
@@ -110,23 +115,34 @@ class Endings:
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
         """The whole unit leaves: cut smaller when the fault is its own, as it was when it is not."""
+        at_fault, pieces = set(unit.keys) if failure.own else set(), 2
+        if failure.slow:
+            at_fault, pieces = self._slow(unit, now), PIECES_OF_A_SLOW_UNIT
         parts = list(unit.parts)
-        cut = failure.own and len(unit.keys) > 1
         for claim, keys in parts:
-            if cut:
-                middle = len(keys) // 2 if len(parts) == 1 else len(keys)
-                for half in (keys[:middle], keys[middle:]):
-                    if half:
-                        self._dedup.again(unit, half, claim._replace(alone=True), now)
-            elif failure.own:
-                self._retry(unit, keys[0], claim, failure=failure, now=now)
-            else:
-                for key in keys:
-                    self.troubles.failed(key, own=False)
-                self._dedup.again(
-                    unit, keys, claim._replace(not_before=now + self.troubles.delay(keys[0])), now
-                )
+            if at_fault and len(unit.keys) == 1:
+                self._retry(unit, keys[0], claim, failure=failure._replace(own=True), now=now)
+                continue
+            self._put_off(unit, [key for key in keys if key not in at_fault], claim, now)
+            for piece in _cut([key for key in keys if key in at_fault], pieces if len(parts) == 1 else 1):
+                self._dedup.again(unit, piece, claim._replace(alone=True), now)
         self._dedup.close(unit)
+
+    def _slow(self, unit: Unit, now: float) -> set[bytes]:
+        """Which keys a timeout may be due to: a first one is nobody's fault."""
+        witnesses = unit.namespace.source.witnesses
+        suspects = self.troubles.timed_out(unit.keys)
+        at_fault = suspects if witnesses.blame(unit, now) else set()
+        witnesses.silent(now)
+        return at_fault
+
+    def _put_off(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
+        """Nobody's fault: these are due again together, later."""
+        if keys:
+            for key in keys:
+                self.troubles.failed(key, own=False)
+            delayed = claim._replace(not_before=now + self.troubles.delay(keys[0]))
+            self._dedup.again(unit, keys, delayed, now)
 
     def _finish(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
         """Whoever is still in the unit is through."""
@@ -202,6 +218,12 @@ class Endings:
         """One age per claim: its keys came together. Bounded, for nobody may come to take them."""
         for claim, _ in parts[: AGES_MAX - len(self.ages)]:
             self.ages.append((namespace.name, now - claim.since))
+
+
+def _cut(keys: list[bytes], pieces: int) -> Iterator[list[bytes]]:
+    """At most so many parts, of about the same size."""
+    size = -(-len(keys) // pieces)
+    return (keys[at : at + size] for at in range(0, len(keys), size or 1))
 
 
 def _unjudged(parts: Iterable[tuple[Claim, list[bytes]]]) -> int:

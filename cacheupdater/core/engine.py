@@ -51,6 +51,7 @@ class Load(NamedTuple):
 
     seconds: float  # of the source's time
     stamps: Sequence[float | None] = ()  # what each key's row says about its last change; empty: nothing
+    asked: bool = True  # else the source has heard nothing of it
 
 
 UNSEEN = Load(0.0)
@@ -142,7 +143,7 @@ class Engine:
             self._touches(asked, self.cursor.here(now), now)
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
-            self._endings.failed(unit, Failure("evicted", own=False), now)
+            self._endings.failed(unit, Failure("evicted", own=False, slow=True), now)
         if self._pruned + self._limits.prune <= now and self._dedup.schedule.find_aged(now):
             self._pruned = now
         units = self._start(now)
@@ -184,6 +185,7 @@ class Engine:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
         self._advance(now)
         unit.namespace.source.free += 1
+        unit.namespace.source.witnesses.answered(unit, now)
         unit.namespace.cost.settle(len(answers), unit.paid, load.seconds * 1000.0)
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
@@ -193,9 +195,17 @@ class Engine:
     def on_failure(self, unit: Unit, failure: Failure, now: float, *, load: Load = UNSEEN) -> None:
         """The unit came to nothing: its load failed, or Redis could not be reached."""
         self._advance(now)
-        unit.namespace.source.free += 1
-        unit.namespace.cost.settle(len(unit.captures), unit.paid, load.seconds * 1000.0)
+        source = unit.namespace.source
+        source.free += 1
+        if failure.own:
+            source.witnesses.answered(unit, now)
+        source.witnesses.gone(unit)
+        unit.namespace.cost.settle(len(unit.captures) if load.asked else 0, unit.paid, load.seconds * 1000.0)
+        if source.timed:
+            unit.paid = 0.0
         if unit.phase is Phase.RUNNING:
+            if not load.asked:
+                self._refund(unit, len(unit.keys))
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
             self._endings.failed(unit, failure, now)
         else:
@@ -264,12 +274,18 @@ class Engine:
             keys = self._without_strangers(keys)
         if not keys:
             return
+        freed: list[bytes] = []
         if self.quarantine.keys:
-            keys = self._outside_quarantine(keys, kind, origin, now)
+            keys, freed = self._outside_quarantine(keys, kind, origin, now)
+        claim = Claim(kind, URGENCY[kind] if urgency is None else urgency, origin, now)
+        self._seat(keys, claim, now)
+        for key in freed:  # if it still fails, nobody else's refresh shall fail with it
+            self._seat([key], claim._replace(alone=True), now)
+
+    def _seat(self, keys: list[bytes], claim: Claim, now: float) -> None:
         groups, unknown = self._keyspace.resolve_many(keys)
         self.tally.add("dropped", len(unknown), reason="unknown")
         self._strangers.put(unknown)
-        claim = Claim(kind, URGENCY[kind] if urgency is None else urgency, origin, now)
         for namespace, known in groups.items():
             self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
             self._dedup.accept(namespace, known, claim, now)
@@ -282,16 +298,20 @@ class Engine:
         self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
         return ours
 
-    def _outside_quarantine(self, keys: list[bytes], kind: Kind, origin: Origin, now: float) -> list[bytes]:
-        barred = [key for key in keys if self.quarantine.bars(key, now)]
-        if not barred:
-            return keys
+    def _outside_quarantine(
+        self, keys: list[bytes], kind: Kind, origin: Origin, now: float
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Those that were never in it, and those whose time in it is over; the others are dropped."""
+        listed = dict.fromkeys(key for key in keys if key in self.quarantine.keys)
+        if not listed:
+            return keys, []
+        freed = [key for key in listed if not self.quarantine.bars(key, now)]
+        barred = [key for key in keys if key in self.quarantine.keys]
         self.tally.add("dropped", len(barred), reason="quarantined")
         if kind is Kind.CHANGE:
             origin.open += len(barred)
             self._removals.ask(barred, [origin] * len(barred))
-        out = set(barred)
-        return [key for key in keys if key not in out]
+        return [key for key in keys if key not in listed], freed
 
     # --- units ------------------------------------------------------------------------------------------
 
@@ -317,6 +337,7 @@ class Engine:
             unit.namespace.source.free += 1
             return False
         self._dedup.run(unit, self._policy.hold(unit.namespace), now)
+        unit.namespace.source.witnesses.began(unit, now)
         return True
 
     def _remove(self, unit: Unit, bad: set[bytes]) -> None:
@@ -333,12 +354,17 @@ class Engine:
         unit.keys = [key for key in unit.keys if key not in bad]
         for key in bad:
             del self._dedup.seats[key]
-        # keys of nobody cost the database nothing, nor its budget
-        refund = len(bad) * unit.namespace.cost.per_row
-        unit.paid -= refund
-        unit.namespace.source.bucket.take(-refund)
-        if unit.namespace.quota is not None:
-            unit.namespace.quota.take(-len(bad))
+        self._refund(unit, len(bad))  # keys of nobody
+
+    def _refund(self, unit: Unit, keys: int) -> None:
+        """These have cost the database nothing, so they shall cost neither its budget nor their quota."""
+        namespace = unit.namespace
+        if unit.paid:  # else the time that it took is settled
+            refund = keys * namespace.cost.per_row
+            unit.paid -= refund
+            namespace.source.bucket.take(-refund)
+        if namespace.quota is not None:
+            namespace.quota.take(-keys)
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from cacheupdater.core.limits import Limits
 
@@ -60,6 +60,7 @@ class Trouble:
 
     tries: int = 0
     faults: int = 0
+    timeouts: int = 0
 
 
 class Troubles:
@@ -80,6 +81,16 @@ class Troubles:
         trouble.tries += 1
         trouble.faults += own
         return trouble.faults >= self._limits.max_attempts
+
+    def timed_out(self, keys: Iterable[bytes]) -> set[bytes]:
+        """Once more; those of them for which it was not the first time."""
+        again = set()
+        for key in keys:
+            trouble = self._troubles.setdefault(key, Trouble())
+            trouble.timeouts += 1
+            if trouble.timeouts > 1:
+                again.add(key)
+        return again
 
     def delay(self, key: bytes) -> float:
         """Seconds until the next try: doubling, at most `backoff_max`, half of it drawn by lot."""

@@ -18,7 +18,7 @@ from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Load
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.unit import Phase, Unit
-from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
+from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unreached
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.load import Seen, load
@@ -200,6 +200,7 @@ class Partition:
         """A refresh that was cut off told the engine nothing, and others share its source."""
         if task.cancelled():
             unit.namespace.source.free += 1
+            unit.namespace.source.witnesses.gone(unit)
             self._stir_all()
 
     async def _commit(self) -> None:
@@ -227,9 +228,10 @@ class Partition:
             await self._load_and_write(unit, seen)
         except (Unavailable, Faulty) as e:
             self._telling.failed(unit, e, seen)
-            failure = Failure(str(e), own=isinstance(e, Faulty))
+            failure = Failure(str(e), own=isinstance(e, Faulty), slow=isinstance(e, TimedOut))
+            asked = seen.stage != "token" and not isinstance(e, Unreached)
             self._around.recent.failed(keys, str(e), clock(), clock() - began)
-            self.engine.on_failure(unit, failure, clock(), load=Load(seen.seconds))
+            self.engine.on_failure(unit, failure, clock(), load=Load(seen.seconds, asked=asked))
         except Exception as e:  # noqa: BLE001  a fault of ours or of a loader must not stop the other keys; it is told
             self._telling.surprised(unit, e)
             self._around.recent.failed(keys, repr(e), clock(), clock() - began)

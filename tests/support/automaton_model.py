@@ -90,6 +90,7 @@ class Key:
     announced: float = -inf  # the last start for a change
     kept: float = -inf  # the last end that kept its seat
     faults: int = 0
+    timeouts: int = 0
     absent_until: float = -inf
     removals: list[Removal] = field(default_factory=list)
 
@@ -107,6 +108,10 @@ class Model:
         self.scan = offset
         self.quarantine: dict[bytes, float] = {}  # until when
         self.counts: dict[str, int] = {}
+        # what has been seen of the source: who runs there since when, who was answered, who was not in time
+        self.running: dict[object, float] = {}
+        self.answers: list[float] = []
+        self.silences: list[tuple[object, float]] = []
 
     # --- hints ------------------------------------------------------------------------------------------
 
@@ -153,19 +158,22 @@ class Model:
             if kind is Kind.CHANGE:  # "A dropped or quarantined change invalidates its key in Redis"
                 key.removals.append(Removal(offset))
             return "quarantined"
-        self.quarantine.pop(name, None)  # "the next hint after quarantine_for tries again"
+        freed = self.quarantine.pop(name, None)  # "the next hint after quarantine_for tries again"
         if key.namespace is None:
             return "unknown"
         key.head = wanted(kind, offset, now)
         if key.seated:  # "a new head, not before gap after the last start"
             self._space(key)
         key.seated = False
+        if freed is not None:  # apart, so that no neighbour fails with it
+            key.head.siblings = frozenset([name])
         return "accept"
 
     # --- heads ------------------------------------------------------------------------------------------
 
     def started(self, names: Collection[bytes], ticket: object, now: float) -> None:
         """A unit begins to run."""
+        self.running[ticket] = now
         for name in names:
             key = self.keys[name]
             require(key.due, name, "started without a due head: two heads, or none wanted")
@@ -183,10 +191,43 @@ class Model:
             if key.head.kind is Kind.CHANGE:
                 key.announced = now
 
-    def overdue(self, now: float) -> list[bytes]:
+    def overdue(self, now: float) -> list[object]:
         """ "a stuck head is evicted head_timeout after it began to run" """
-        limit = self.limits.head_timeout
-        return [name for name, key in self.keys.items() if key.ticket and key.began + limit <= now]
+        late = {key.ticket for key in self.keys.values() if key.ticket}
+        return [
+            ticket
+            for ticket, began in self.running.items()
+            if ticket in late and began + self.limits.head_timeout <= now
+        ]
+
+    def ended(self, ticket: object, now: float, *, answered: bool) -> None:
+        """A load came to an end, in time or not, and the source has said something or not."""
+        self.running.pop(ticket)
+        if answered:
+            self.answers.append(now)
+
+    def timed_out(self, names: Collection[bytes], ticket: object, now: float) -> list[bytes]:
+        """ "on timeouts from the second one of the same keys, unless other units of the source ran meanwhile and all of
+        them timed out too. A key that times out alone has failed by itself." Those that back off now."""
+        began = self.keys[min(names)].began
+        silent = any(at > began for other, at in self.silences if other is not ticket)
+        silent |= any(
+            since <= (began + now) / 2 for other, since in self.running.items() if other is not ticket
+        )
+        blamed = any(at > began for at in self.answers) or not silent
+        self.silences.append((ticket, now))
+        for name in names:
+            self.keys[name].timeouts += 1
+        suspects = [name for name in names if blamed and self.keys[name].timeouts > 1]
+        if suspects and len(names) == 1:
+            return [] if self.at_fault(suspects[0], now) else list(suspects)
+        for name in names:
+            if name in suspects:
+                self._again(self.keys[name], 0.0)
+                self.keys[name].head.siblings = frozenset(names)
+            else:
+                self.set_back(name)
+        return [name for name in names if name not in suspects]
 
     def owns(self, name: bytes, ticket: object) -> bool:
         """ "only its holder may end the head" """
@@ -206,7 +247,7 @@ class Model:
             # as told, "refused: urgently, not before the returned floor, and still as the kind that it was"
             key.head.hurry(Kind.CHANGE)
             self._again(key, now + wait)
-        elif result is Result.TOO_OLD:
+        elif result in (Result.TOO_OLD, Result.UNAVAILABLE):
             self.set_back(name)
         elif result is Result.UNDECIDED:  # nothing may be written before the namespace's verdict
             self._again(key, now + wait)
@@ -215,7 +256,7 @@ class Model:
 
     def _finished(self, key: Key, now: float, *, absent: bool) -> None:
         """ "Only written, unchanged and duplicate finish a head's hints and keep its seat." """
-        key.faults = 0
+        key.faults = key.timeouts = 0
         key.ticket, key.head = None, None
         if key.tail:  # "Head ends: Block -> the tail becomes head"
             key.head, key.tail = key.tail, None
@@ -314,7 +355,7 @@ class Model:
     @staticmethod
     def _forget(key: Key) -> None:
         key.head = key.tail = key.ticket = None
-        key.seated, key.faults, key.announced = False, 0, -inf
+        key.seated, key.faults, key.timeouts, key.announced = False, 0, 0, -inf
 
     # --- time and what can be seen ----------------------------------------------------------------------
 

@@ -35,8 +35,16 @@ if TYPE_CHECKING:
 
 REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
 FINE = (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE, Result.BRAKED, Result.FOREIGN)
+FAILURES = (Failure("no", own=True), Failure("away", own=False), Failure("slow", own=False, slow=True))
 NO, SHUT = Answer(Result.FAILED), Answer(Result.UNAVAILABLE)
-BAD = (Result.REFUSED, Result.REFUSED, Result.TOO_OLD, Result.UNDECIDED, Result.FAILED)
+BAD = (
+    Result.REFUSED,
+    Result.REFUSED,
+    Result.TOO_OLD,
+    Result.UNAVAILABLE,
+    Result.UNDECIDED,
+    Result.FAILED,
+)
 TOLD = (Result.REFUSED, Result.UNDECIDED)  # with the time of the next try
 
 
@@ -173,7 +181,7 @@ class Play:
         """A unit's load and write came to an end, one way or another; perhaps too late."""
         rng = self.rng
         if rng.random() < 0.25:
-            self.fail(running, own=rng.random() < 0.5)
+            self.fail(running, rng.choice(FAILURES))
         elif rng.random() < 0.5:
             self.answer(running, [self._answer(FINE)] * len(running.names))
         else:
@@ -193,6 +201,7 @@ class Play:
         owned = self._owned(running)
         self.begin()
         self.engine.on_answers(unit, answers, self.now, absent=absent)
+        self.model.ended(unit, self.now, answered=True)
         delayed = []
         for name, (result, wait, _) in zip(names if owned else (), answers, strict=owned):
             if result in FINE:
@@ -205,19 +214,22 @@ class Play:
                 self.given_up[name].append(self.now)
         self._after(delayed)
 
-    def fail(self, running: Running, *, own: bool) -> None:
+    def fail(self, running: Running, failure: Failure) -> None:
         unit, names, _ = running
         if self.tell:
-            self.tell(f"{self.now:.5f} failure", names, "own" if own else "not own")
+            self.tell(f"{self.now:.5f} failure", names, failure)
         owned = self._owned(running)
         self.begin()
-        self.engine.on_failure(unit, Failure("no", own=own), self.now)
-        delayed = []
+        self.engine.on_failure(unit, failure, self.now)
+        self.model.ended(unit, self.now, answered=failure.own)
+        delayed: Sequence[bytes] = []
         if owned:
             self.excused.update(names)
-            if own and len(names) > 1:
+            if failure.slow:
+                delayed = self._timed_out(names, unit)
+            elif failure.own and len(names) > 1:
                 self.model.split(names)
-            elif own:
+            elif failure.own:
                 if self.model.at_fault(names[0], self.now):
                     self.given_up[names[0]].append(self.now)
                 else:
@@ -227,6 +239,12 @@ class Play:
                 for name in names:
                     self.model.set_back(name)
         self._after(delayed)
+
+    def _timed_out(self, names: Sequence[bytes], ticket: Unit) -> Sequence[bytes]:
+        delayed = self.model.timed_out(names, ticket, self.now)
+        if not self.model.keys[names[0]].head:
+            self.given_up[names[0]].append(self.now)
+        return delayed
 
     def _owned(self, running: Running) -> bool:
         owns = {self.model.owns(name, running.unit) for name in running.names}
@@ -269,6 +287,7 @@ class Play:
             self.tell(f"{self.now:.5f} hand over at", done)
         for running in self.running:
             running.unit.namespace.source.free += 1
+            running.unit.namespace.source.witnesses.gone(running.unit)
         self.engine.leave()  # this source lives on
         self.excused.update(self.names)
         self.last_start.clear()
@@ -285,12 +304,13 @@ class Play:
             self.tell(f"{self.now:.5f} step")
         self.begin()
         work = self.engine.step(self.now)
-        evicted = self.model.overdue(self.now)
-        for name in evicted:
-            self.excused.add(name)
-            self.model.set_back(name)
+        delayed: list[bytes] = []
+        for ticket in self.model.overdue(self.now):
+            names = [name for name, key in self.model.keys.items() if key.ticket is ticket]
+            self.excused.update(names)
+            delayed += self._timed_out(names, ticket)
         dropped = self._drops()
-        for name in evicted:
+        for name in delayed:
             if name not in dropped:
                 self._take_delay(name)
         for name, key in self.model.keys.items():

@@ -111,8 +111,11 @@ class Story:
         answers = [REFUSAL if key in refused else WRITTEN for key in invalidation.keys]
         return self.engine.on_invalidated(invalidation, answers, at)
 
-    def fail(self, unit: Unit, at: float, *, own: bool) -> None:
-        self.engine.on_failure(unit, Failure("no", own=own), at)
+    def fail(self, unit: Unit, at: float, *, own: bool, slow: bool = False) -> None:
+        self.engine.on_failure(unit, Failure("no", own=own, slow=slow), at)
+
+    def time_out(self, unit: Unit, at: float) -> None:
+        self.fail(unit, at, own=False, slow=True)
 
     # --- what can be seen -------------------------------------------------------------------------------
 

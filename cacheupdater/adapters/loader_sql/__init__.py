@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import repeat
+from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -31,7 +33,7 @@ from sqlalchemy.util import greenlet_spawn
 from cacheupdater.adapters.loader_sql import stamps
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
 from cacheupdater.adapters.loader_sql.statement import statement
-from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
 from cacheupdater.ports import Stamped
 
 if TYPE_CHECKING:
@@ -60,6 +62,19 @@ _TABLE = re.compile(r"\w+(\.\w+)?")
 
 class _Outdated(Exception):
     """A table has changed since its statement was prepared."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """When a statement has left, by the loop's clock."""
+
+    at: float = inf
+
+    def error(self, deadline: float) -> type[Unavailable]:
+        """What it means that the deadline has passed: a statement that had most of it has timed out."""
+        if self.at == inf:
+            return Unreached
+        return TimedOut if asyncio.get_running_loop().time() - self.at >= deadline / 2 else Unavailable
 
 
 class SqlSource:
@@ -129,30 +144,32 @@ class SqlSource:
 
     async def fetch(self, asked: TextClause, keys: Sequence[Captures]) -> _Rows:
         """Runs one statement for these bound keys, within the deadline."""
-        parameters = self._driver.parameters(keys)
+        parameters, sent = self._driver.parameters(keys), _Sent()
         try:
             async with asyncio.timeout(self._deadline):
                 try:
-                    return await self._run(asked, parameters)
+                    return await self._run(asked, parameters, sent)
                 except _Outdated:  # now it is prepared anew
-                    return await self._run(asked, parameters)
+                    return await self._run(asked, parameters, sent)
         except TimeoutError:
-            raise Unavailable(f"no answer from the database within {self._deadline:.3g} s") from None
+            what = f"no answer from the database within {self._deadline:.3g} s"
+            raise sent.error(self._deadline)(what) from None
 
     async def _connected(self) -> AsyncConnection:
         """A connection from the pool, which has replaced those that died while they lay there."""
         try:
             return await self._engine.connect()
         except PoolTimeoutError:
-            raise Unavailable(
+            raise Unreached(
                 "all connections of the source are busy: more loads at once than its pool_size"
             ) from None
         except Exception as e:  # noqa: BLE001  no key is to blame for a connection that cannot be made, whatever the reason
-            raise Unavailable(f"cannot connect: {self._driver.translated(e, connecting=True)}") from None
+            raise Unreached(f"cannot connect: {self._driver.translated(e, connecting=True)}") from None
 
-    async def _run(self, asked: TextClause, parameters: Mapping[str, object]) -> _Rows:
+    async def _run(self, asked: TextClause, parameters: Mapping[str, object], sent: _Sent) -> _Rows:
         """The connection goes back to the pool; where a statement may still run on it, SQLAlchemy throws it away."""
         connection = await self._connected()
+        sent.at = asyncio.get_running_loop().time()
         try:
             result = await connection.execute(asked, parameters)
             return tuple(result.keys()), result.all()

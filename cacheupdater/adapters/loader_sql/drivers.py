@@ -18,7 +18,7 @@ from sqlalchemy import ARRAY, BigInteger, String, Text, TupleType, Uuid, bindpar
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, StatementError
 
 from cacheupdater.adapters.loader_sql import told
-from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,6 +101,7 @@ class PostgreSql(Driver):
     }
     # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
     # wrong password or database: nothing that the keys of one unit are to blame for
+    _CANCELLED = "57014"  # by the statement timeout, or by a person
     _UNAVAILABLE = ("08", "53", "57", "58", "40", "55P03", "28", "3D")
 
     def address(self, url: URL) -> URL:
@@ -145,6 +146,8 @@ class PostgreSql(Driver):
         # asyncpg has one type for a connection that is gone and for a value that it cannot send, which it quotes
         gone = not isinstance(own, ValueError) and "connection" in str(own).lower()
         broken = isinstance(own, OSError | EOFError) or gone
+        if code == self._CANCELLED and not connecting:
+            return TimedOut(f"the database has ended the statement: {what}")
         if code.startswith(self._UNAVAILABLE) or (not code and broken):
             return Unavailable(f"the database cannot answer now: {what}")
         return Faulty(f"the database refuses this statement or its values: {what}")

@@ -10,7 +10,7 @@ import asyncio
 from bisect import bisect_right
 from math import inf
 
-from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.errors import Faulty, TimedOut, Unavailable
 from simulated.history import RowCommit
 
 STATEMENT_S = 0.25  # the deadline of a statement, in the scale of these schedules
@@ -85,13 +85,16 @@ class SimLoader:
             raise Unavailable("the database cannot be reached")
         if faults("db_timeout"):
             await asyncio.sleep(STATEMENT_S)
-            raise Unavailable("the statement took too long")
+            raise TimedOut("the statement took too long")
         if faults("db_faulty"):
             raise Faulty("the statement failed")
         if faults("db_raises"):
             raise RuntimeError("a loader raised")
         if self._database.poison in flight.keys and faults("db_poison"):
             raise Faulty("one row cannot be read")
+        if self._database.poison in flight.keys and faults("db_slow_row"):
+            await asyncio.sleep(STATEMENT_S)
+            raise TimedOut("one row takes too long")
         if faults("db_slow"):
             await asyncio.sleep(world.plan.limits.head_timeout * world.random.uniform(0.3, 2.0))
 

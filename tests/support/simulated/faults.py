@@ -22,6 +22,7 @@ AT_PORTS = {  # per call
     "db_raises": 0.15,  # a loader raises what no port may raise
     "db_slow": 0.10,  # the answer takes longer than a head may run
     "db_poison": 1.00,  # one key makes every statement fail that it is in
+    "db_slow_row": 1.00,  # or run into its deadline
     "queue_fetch_delay": 0.10,
     "queue_fetch_error": 0.10,
     "queue_commit_delay": 0.30,

@@ -51,9 +51,9 @@ class SimEngine(Engine):
         super()._account_for_drops()
 
     def _outside_quarantine(self, keys, *rest, **named):
-        outside = super()._outside_quarantine(keys, *rest, **named)
-        self._note_drops(sorted(set(keys) - set(outside)), "quarantined")
-        return outside
+        outside, freed = super()._outside_quarantine(keys, *rest, **named)
+        self._note_drops(sorted(set(keys) - {*outside, *freed}), "quarantined")
+        return outside, freed
 
     def _note_drops(self, keys, reason):
         self.seen.drops += [Drop(self.seen.clock(), OWNED.get(), key, reason) for key in keys]

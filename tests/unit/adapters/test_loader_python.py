@@ -14,7 +14,7 @@ from pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.core.keyspace import Pattern
-from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
 
 PRODUCT = Pattern.compile("product:{id:int}")
 BASKET = Pattern.compile("basket:{user:int}:{shop}")
@@ -84,7 +84,7 @@ async def test_nonsense_from_the_function_is_refused_with_the_reason(shop, answe
         (KeyError, Faulty),
         (SystemExit, Faulty),
         (ConnectionRefusedError, Unavailable),
-        (TimeoutError, Unavailable),
+        (TimeoutError, TimedOut),
         (StopIteration, Faulty),
     ],
 )
@@ -215,9 +215,9 @@ async def test_async_function_that_ignores_its_cancellation_is_given_up_at_the_d
         raise ValueError(keys)
 
     loader = _loader(shop, load, deadline=0.05, threads=1)
-    for why in ("no answer within 0.05 s", "all its threads are busy"):
+    for kind, why in ((TimedOut, "no answer within 0.05 s"), (Unreached, "all its threads are busy")):
         async with asyncio.timeout(PATIENCE_S):  # it would wait for ever
-            with pytest.raises(Unavailable, match=why):
+            with pytest.raises(kind, match=why):
                 await loader.load([(7,)])
     release.set()
     await asyncio.sleep(0.01)

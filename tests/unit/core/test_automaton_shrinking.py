@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from automaton_schedules import FINE, TICK, Play
+from automaton_schedules import FAILURES, FINE, TICK, Play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +12,7 @@ from cacheupdater.core.hints import Hints, Kind
 TICKS = st.integers(0, 40)
 HINT = st.tuples(st.just("hint"), TICKS, st.sampled_from(Kind), st.integers(0, 2), st.none())
 ANSWER = st.tuples(st.just("answer"), TICKS, st.sampled_from(Result), st.integers(0, 9), st.booleans())
-FAILURE = st.tuples(st.just("failure"), TICKS, st.booleans(), st.integers(0, 9), st.none())
+FAILURE = st.tuples(st.just("failure"), TICKS, st.sampled_from(FAILURES), st.integers(0, 9), st.none())
 STEP = st.tuples(st.just("step"), TICKS, st.none(), st.none(), st.none())
 WORLDS = {0: "roomy", 3: "tight"}  # two fixed worlds: what shrinks is the story, not the seed
 
@@ -37,6 +37,6 @@ def test_engine_and_model_agree_on_any_story(world, events):
             wait = 8 * TICK if how is Result.REFUSED else 0.0
             play.answer(running, [Answer(how, wait)] * len(running.names), absent=how in FINE and absent)
         elif what == "failure" and play.running:
-            play.fail(play.running.pop(which % len(play.running)), own=how)
+            play.fail(play.running.pop(which % len(play.running)), how)
         play.step()
     play.rest()

@@ -177,12 +177,15 @@ def test_failing_unit_is_split_down_to_the_poison_key():
     assert list(story.engine.quarantine.keys) == [keys[5]]
 
 
-def test_unit_that_timed_out_is_never_split():
+def test_unit_whose_source_is_away_is_never_split():
     story = Story()
     story.touch(A, B, C, at=0.0)
-    story.fail(story.start(0.0), 0.1, own=False)
+    now = 0.0
+    for _ in range(4):
+        story.fail(story.start(now), now + 0.1, own=False)
+        now += 3.0
 
-    assert story.starts(0.3) == [[A, B, C]]
+    assert story.starts(now) == [[A, B, C]]
 
 
 def test_unit_with_a_key_of_nobody_fails_as_any_other():

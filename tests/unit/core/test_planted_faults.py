@@ -24,6 +24,7 @@ from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.unit import URGENCY, Claim, Phase, Tail
+from cacheupdater.core.witnesses import Witnesses
 
 ENOUGH = 2_000  # seeds; the worst of them needs a tenth, and a change of the stories moves where it is found
 
@@ -216,6 +217,19 @@ def own_errors_never_count(patch):
     patch(Troubles, "failed", lambda self, key, *, own: failed(self, key, own=False))
 
 
+def every_timeout_is_nobodys_fault(patch):
+    patch(Witnesses, "blame", lambda self, unit, now: False)
+
+
+def every_timeout_is_its_own_fault(patch):
+    patch(Witnesses, "blame", lambda self, unit, now: True)
+
+
+def first_timeout_counts(patch):
+    timed_out = Troubles.timed_out
+    patch(Troubles, "timed_out", lambda self, keys: timed_out(self, keys) | set(keys))
+
+
 def every_error_counts(patch):
     failed = Troubles.failed
     patch(Troubles, "failed", lambda self, key, *, own: failed(self, key, own=True))
@@ -315,6 +329,9 @@ FAULTS = [
     refused_head_becomes_a_change,
     own_errors_never_count,
     every_error_counts,
+    every_timeout_is_nobodys_fault,
+    every_timeout_is_its_own_fault,
+    first_timeout_counts,
     absent_mark_outlives_a_change,
     absent_mark_hides_what_came_while_it_ran,
     bucket_begins_full,

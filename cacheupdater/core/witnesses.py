@@ -1,0 +1,53 @@
+"""Whose fault it is when a unit is not answered in time: what the other units of its source have met meanwhile tells.
+
+One per `Source`, told by the engines of all partitions when a unit begins and how it ends. A unit that times out while
+others are answered has a row of its own that is slow; where others ran and none was answered, the source is slow, and to cut
+units smaller would only give it more statements. One unit alone has no witness, so the fault is taken for its own.
+Nothing is remembered but the latest answer, the latest timeout and what runs. `now` is an argument.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cacheupdater.core.unit import Unit
+
+
+class Witnesses:
+    """One source's."""
+
+    __slots__ = ("_answered", "_running", "_silent")
+
+    def __init__(self) -> None:
+        self._running: dict[Unit, float] = {}  # since when, in the order of their beginnings
+        self._answered = -inf
+        self._silent = -inf
+
+    def began(self, unit: Unit, now: float) -> None:
+        """It runs."""
+        self._running[unit] = now
+
+    def answered(self, unit: Unit, now: float) -> None:
+        """The source has said something to it, be it an error."""
+        self._answered = now
+        self.gone(unit)
+
+    def silent(self, now: float) -> None:
+        """One was not answered in time. It may still run."""
+        self._silent = now
+
+    def gone(self, unit: Unit) -> None:
+        """It does not run any more."""
+        self._running.pop(unit, None)
+
+    def blame(self, unit: Unit, now: float) -> bool:
+        """Whether a unit that was not answered in time is itself at fault."""
+        if self._answered > unit.began:
+            return True
+        if self._silent > unit.began:
+            return False
+        halfway = (unit.began + now) / 2  # who has begun later may still be answered in time
+        oldest = next((since for other, since in self._running.items() if other is not unit), inf)
+        return oldest > halfway
