@@ -247,7 +247,7 @@ class Dedup:
     def expire(self, now: float) -> None:
         """Holds that are over make their units late; seats that are over are forgotten, some thousand in one call."""
         timers, looked = self._timers, 0
-        while timers and timers[0][0] <= now and looked < self._limits.turn_keys:
+        while timers and timers[0][0] <= now and looked < self._limits.turn_seats:
             _, _, unit = heappop(timers)
             looked += len(unit.keys) + 1
             if unit.phase is Phase.RUNNING:

@@ -59,7 +59,10 @@ class Limits:
     """Keys of nobody that a partition remembers: some five megabytes."""
 
     turn_keys: int = 2_000
-    """Keys that one call forgets, drops or removes: some milliseconds in which nothing else runs. The rest is next."""
+    """Keys that one step drops or removes: some milliseconds in which nothing else runs. The rest is next."""
+
+    turn_seats: int = 20_000
+    """The same for seats whose hold is over, which cost a tenth; a million hints a second end half as many in a turn."""
 
     learned: int = 1_000_000
     """Keys per partition that the policy `price` learns about: some 200 bytes each."""

@@ -65,7 +65,7 @@ def test_aged_key_that_leaves_its_unit_for_a_miss_meanwhile_is_counted_once():
 
 
 def test_holds_that_end_together_are_forgotten_some_at_a_time():
-    story = Story(namespace(every=5.0), turn_keys=500)
+    story = Story(namespace(every=5.0), turn_seats=500)
     story.touch(*keys(MANY), at=0.0)
     while story.engine.pending:
         story.refresh(0.0)
@@ -81,7 +81,7 @@ def test_holds_that_end_together_are_forgotten_some_at_a_time():
 
 
 def test_touch_is_served_although_the_end_of_its_hold_has_not_been_looked_at_yet():
-    story = Story(namespace(every=5.0), turn_keys=500)
+    story = Story(namespace(every=5.0), turn_seats=500)
     story.touch(*keys(MANY), at=0.0)
     while story.engine.pending:
         story.refresh(0.0)
