@@ -228,6 +228,7 @@ def check_merged(document: Document, one: NamespaceConfig) -> None:
             f"{one.encoding} cannot hold the list that rows: many makes; use json or msgpack",
         )
     _check_columns(document, one)
+    _check_spelling(document, one)
 
 
 def _check_ttl(document: Document, one: NamespaceConfig) -> None:
@@ -240,6 +241,17 @@ def _check_ttl(document: Document, one: NamespaceConfig) -> None:
             f"a ttl of {one.ttl:g}s less {one.ttl_jitter:.0%} jitter is not longer than refresh.{name} {age:g}s: "
             f"values would expire before they are refreshed",
         )
+
+
+def _check_spelling(document: Document, one: NamespaceConfig) -> None:
+    """Settings that an encoding cannot follow, where the namespace itself says them; those in `defaults` are for others."""
+    value: Path = ("namespaces", one.name, "value")
+    if (*value, "numbers") in document.values and one.encoding not in {"json", "msgpack"}:
+        document.refuse(
+            (*value, "numbers"), f"is for json and msgpack; {one.encoding} has no numbers apart from text"
+        )
+    if (*value, "times") in document.values and one.encoding == "raw":
+        document.refuse((*value, "times"), "is for encodings that spell times; raw takes bytes as they are")
 
 
 def _check_columns(document: Document, one: NamespaceConfig) -> None:

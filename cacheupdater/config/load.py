@@ -213,6 +213,8 @@ def _namespace(
         load=_load(own.load),
         encoding=said(lambda one: one.value.encoding),
         columns=maybe(lambda one: one.value.columns),
+        numbers=said(lambda one: one.value.numbers),
+        times=said(lambda one: one.value.times),
         foreign=said(lambda one: one.value.foreign_said),
         ttl=said(lambda one: one.ttl.base),
         ttl_jitter=said(lambda one: one.ttl.jitter),

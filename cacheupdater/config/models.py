@@ -16,6 +16,7 @@ from cacheupdater.config.queues import queue_url
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url
 from cacheupdater.core.encoding import Encoding  # noqa: TC001  pydantic reads it
+from cacheupdater.core.spelling import Numbers, Times  # noqa: TC001  pydantic reads it
 from cacheupdater.errors import Misconfigured
 
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
@@ -191,6 +192,8 @@ class ValueSection(Section):
     encoding: Encoding | None = None
     # PostgreSQL's columns per table
     columns: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1600)] | None = None
+    numbers: Numbers | None = None
+    times: Times | None = None
     foreign: Foreign | None = None
     wrong_type: WrongType | None = None
 
@@ -257,8 +260,10 @@ class TopSection(Section):
 BUILT_IN = DefaultsSection.model_construct(
     # What is read is at most 5 min old even if every hint were lost; jitter, so that keys written together do not expire together.
     ttl=TtlSection.model_construct(base=300.0, jitter=0.1),
-    # json: readable by any client. keep: a value that we did not write and cannot read is somebody's; it is left alone.
-    value=ValueSection.model_construct(encoding="json", columns=None, foreign="keep", wrong_type=None),
+    # json: readable by any client. text: no client rounds it. rfc3339: every language reads it. keep: a value that we did not write and cannot read is somebody's; it is left alone.
+    value=ValueSection.model_construct(
+        encoding="json", columns=None, numbers="text", times="rfc3339", foreign="keep", wrong_type=None
+    ),
     # price: rows go where they prevent the most stale reads. A stale read counts once, at whatever age.
     # every, for fixed: about as old as people accept on a page, and a hot key then costs 0.2 rows a second.
     refresh=RefreshSection.model_construct(policy="price", every=5.0, worth=1.0, max_age=None),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
     from cacheupdater.core.keyspace import Pattern
+    from cacheupdater.core.spelling import Numbers, Times
     from cacheupdater_client.broker import Address as BrokerAddress
 
 
@@ -104,6 +105,8 @@ class NamespaceConfig:
     load: Load
     encoding: Encoding
     columns: tuple[str, ...] | None  # what of a row becomes the value; None: every column, captures included
+    numbers: Numbers  # how a NUMERIC is written
+    times: Times
     foreign: Foreign  # what becomes of values that we did not write and that do not read as ours
     ttl: float  # seconds
     ttl_jitter: float  # share of the ttl by which a value may live shorter, never longer

@@ -9,6 +9,7 @@ what a loader returned: the columns of a row by name, a list of those (`rows: ma
 - `hash`: one field per column, each as `string` would spell it, nested values as JSON. What json says as null has no
   field: Redis hashes know none, and an absent field is how they say it.
 - `msgpack`: as json, but bytes stay bytes and times with a zone are msgpack's timestamps.
+- With `numbers: plain` a Decimal is a number in json and msgpack; with `times: iso` times are as `isoformat()` spells them.
 - `raw`: the only column, or the value itself, which must be bytes.
 
 What an encoding cannot express is `Faulty` and names the column and the type, never the value.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from cacheupdater.core import odd_values
+from cacheupdater.core.spelling import Numbers, Times, respeller
 from cacheupdater.errors import Faulty
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ VALUE_BYTES_MAX = 1024 * 1024  # a larger value stalls Redis and every reader; f
 
 _json = msgspec.json.Encoder(enc_hook=odd_values.told)
 _msgpack = msgspec.msgpack.Encoder(enc_hook=odd_values.told)
+_json_plain = msgspec.json.Encoder(enc_hook=odd_values.told, decimal_format="number")
+_msgpack_plain = msgspec.msgpack.Encoder(enc_hook=odd_values.told, decimal_format="number")
 # what msgspec raises for a value it cannot take
 _FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -52,9 +56,14 @@ def form_of(kind: Encoding) -> Form:
     return _FORMS[kind]
 
 
-def encoder(kind: Encoding) -> Encoder:
+def encoder(kind: Encoding, numbers: Numbers = "text", times: Times = "rfc3339") -> Encoder:
     """The function that turns values into what Redis shall hold; it raises Faulty for those it cannot."""
-    return _ENCODERS[kind]
+    plain = numbers == "plain" and kind in _PLAIN
+    encode = _PLAIN[kind] if plain else _ENCODERS[kind]
+    if not plain and times == "rfc3339":
+        return encode
+    respell = respeller(numbers, times)
+    return lambda value: encode(respell(value))
 
 
 def _by(kind: Encoding, encode: Callable[[object], bytes], maybe_odd: Callable[[bytes], bool]) -> Encoder:
@@ -169,3 +178,9 @@ _ENCODERS: dict[Encoding, Encoder] = {
     "msgpack": _by("msgpack", _msgpack.encode, odd_values.maybe_odd_msgpack),
     "raw": _raw_value,
 }
+
+_PLAIN: Mapping[Encoding, Encoder] = {
+    "json": _by("json", _json_plain.encode, odd_values.maybe_odd_json),
+    "msgpack": _by("msgpack", _msgpack_plain.encode, odd_values.maybe_odd_msgpack),
+}
+"""Of encodings that tell numbers from text: those in which a Decimal is a number."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.adapters.glance_redis import Glance
 from cacheupdater.config.settings import PythonLoad, SqlLoad
-from cacheupdater.core.encoding import encoder
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.errors import CacheUpdaterError, Faulty
 from cacheupdater.service.parts import Parts
@@ -147,9 +146,9 @@ async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(ROW_S):
-                loader = Parts(config, stack).recipe(one.namespace.name).loader
-                found = (await loader.load([one.captures])).get(one.captures)
-            value = None if found is None else encoder(one.namespace.encoding)(found)
+                recipe = Parts(config, stack).recipe(one.namespace.name)
+                found = (await recipe.loader.load([one.captures])).get(one.captures)
+            value = None if found is None else recipe.encode(found)
         except TimeoutError:
             return {"error": f"the source did not answer within {ROW_S:g} s"}
         except CacheUpdaterError as e:

@@ -95,7 +95,7 @@ class Parts:
             writer=self.writer(),
             form=form_of(namespace.encoding),
             replace=namespace.foreign == "replace",
-            encode=encoder(namespace.encoding),
+            encode=encoder(namespace.encoding, namespace.numbers, namespace.times),
             ttl=namespace.ttl,
             jitter=namespace.ttl_jitter,
         )

@@ -59,6 +59,11 @@ CASES = [
         "14:56: namespaces.product.value.wrong_type: is an older name for foreign, which stands beside it; remove wrong_type",
     ),
     (
+        "encoding: json, columns",
+        "encoding: string, numbers: plain, columns",
+        "14:40: namespaces.product.value.numbers: is for json and msgpack; string has no numbers apart from text",
+    ),
+    (
         "columns: [name]",
         "foreign: kep",
         '14:38: namespaces.product.value.foreign: "kep" must be "keep" or "replace"; did you mean "keep"?',

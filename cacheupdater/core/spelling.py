@@ -1,0 +1,38 @@
+"""Numbers and times as an application spells them, where a namespace's `value.numbers` and `value.times` say so.
+
+An application that cached before may have written a NUMERIC as a number, as `float()` makes one, and a time as Python's
+`isoformat()` does, as FastAPI's `jsonable_encoder` does. `encoding.encoder` puts this before its encoder for such a
+namespace; with the usual settings it is never called. Pure functions on what a loader returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+Numbers: TypeAlias = Literal["text", "plain"]
+Times: TypeAlias = Literal["rfc3339", "iso"]
+Respell: TypeAlias = Callable[[object], object]
+
+
+def respeller(numbers: Numbers, times: Times) -> Respell:
+    """What changes a value's numbers and times, however deep they lie, and leaves the rest."""
+
+    def respell(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {name: respell(part) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [respell(part) for part in value]
+        if numbers == "plain" and isinstance(value, Decimal) and not value.is_finite():
+            return None  # no JSON number says it
+        return _iso(value) if times == "iso" else value
+
+    return respell
+
+
+def _iso(value: object) -> object:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return value.total_seconds() if isinstance(value, timedelta) else value
