@@ -32,6 +32,7 @@ from cacheupdater_client.wire import mailboxes_reborn
 FLUSH_S = 0.002  # between looks while somebody waits in `close`
 EXIT_S = 1.0  # the most that a process waits at its exit, however often it is closed there
 LEAVE_S = 0.1  # of a second's close for leaving connections; shorter ones keep a tenth of their time
+HANG_S = 1.0  # beyond the end of a close: whatever takes longer than this was no slow machine
 START_S = 1.0  # between attempts to start a thread where there can be no more
 
 log = logging.getLogger("cacheupdater_client")
@@ -227,9 +228,9 @@ class Sender:
 
         Not if it hung, in a name look-up say, until nobody waited any more: then nothing is given up, and it goes on.
         """
-        if time.monotonic() < ending.flush_by:
+        if time.monotonic() < ending.by:
             self._flush(ending.flush_by)
-            if time.monotonic() < ending.by:
+            if time.monotonic() < ending.by + HANG_S:
                 self._leave()
                 self._ending = None
                 return True
