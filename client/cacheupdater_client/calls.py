@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import DataError, ResponseError, SlotNotCoveredError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.buffer import KeyEncoder
     from cacheupdater_client.observe import Emitting
+
+NAMED_MAX = 10  # keys in an error's text
 
 TEXT, SHA = fence.INVALIDATE
 TIME = "return redis.call('TIME')"  # as a script it has a key, so that it finds the key's owner wherever its slot goes
@@ -64,11 +67,6 @@ def names_of(encoder: KeyEncoder, keys: Iterable[object]) -> list[bytes]:
     return [bytes(encoder.encode(key)) for key in keys]
 
 
-def invalidations(names: Sequence[bytes]) -> Iterator[list[bytes | str | int]]:
-    """What follows the sha, for each call of the script."""
-    return map(fence.invalidate_args, fence.key_chunks(names))
-
-
 def by_owner(names: Sequence[bytes], owner_of: Callable[..., Any]) -> Iterator[tuple[Any, Sequence[bytes]]]:
     """Nodes of a cluster and what each of them owns, cut as one node's calls are. None: redis-py must ask for the owner."""
     shares: dict[Any, list[bytes]] = {}
@@ -81,9 +79,9 @@ def by_owner(names: Sequence[bytes], owner_of: Callable[..., Any]) -> Iterator[t
     return ((owner, chunk) for owner, share in shares.items() for chunk in fence.key_chunks(share))
 
 
-def invalidation(name: bytes) -> list[bytes | str | int]:
-    """What follows the sha, for one key: a cluster's script can have no more."""
-    return fence.invalidate_args([name])
+def invalidation(*names: bytes) -> list[bytes | str | int]:
+    """What follows the sha, for as many keys as a call may carry; on a cluster for one."""
+    return fence.invalidate_args(names)
 
 
 def times_of(reply: Any) -> list[Sequence[Any]]:
@@ -107,14 +105,37 @@ def writing_through(
     return fence.write_through_args(name, bytes(encoder.encode(value)), ttl_ms, since)
 
 
-def check(reply: Iterable[int | bytes | str]) -> None:
-    """Raises what Redis has said about the first key that it could not invalidate."""
-    for outcome in fence.outcomes(reply):
-        if isinstance(outcome, fence.Failed):
-            raise ResponseError(outcome.text)
+class Refusals:
+    """The keys that Redis would not invalidate. One of them keeps no other from it: they are raised in the end, once."""
+
+    def __init__(self) -> None:
+        self._errors: dict[bytes, ResponseError] = {}
+
+    def hear(self, names: Sequence[bytes], reply: Iterable[int | bytes | str]) -> None:
+        """What the script has answered for these keys."""
+        for name, outcome in zip(names, fence.outcomes(reply), strict=True):
+            if isinstance(outcome, fence.Failed):
+                self._errors[name] = ResponseError(outcome.text)
+
+    def refused(self, name: bytes, error: ResponseError) -> None:
+        """The call was refused, which had this key alone."""
+        self._errors[name] = error
+
+    def tell(self) -> None:
+        """Raises the first, as the error that Redis has made of it, with the names of all."""
+        if not self._errors:
+            return
+        first = next(iter(self._errors.values()))
+        named = ", ".join(
+            name.decode("utf-8", "backslashreplace") for name in islice(self._errors, NAMED_MAX)
+        )
+        more = f" and {len(self._errors) - NAMED_MAX} more" if len(self._errors) > NAMED_MAX else ""
+        raise type(first)(f"{first} (not invalidated: {named}{more})") from first
 
 
-def was_set(reply: Sequence[int | bytes | str]) -> bool:
+def was_set(name: bytes, reply: Sequence[int | bytes | str]) -> bool:
     """Whether write_through has set the value; False if it has removed the key."""
-    check(reply)
+    refusals = Refusals()
+    refusals.hear([name], reply)
+    refusals.tell()
     return reply[0] == fence.SET

@@ -59,24 +59,15 @@ class Observed(ObservedCommands, redis.cluster.RedisCluster):
     def _invalidate(self, names: Sequence[bytes]) -> None:
         """A node that fails does not keep the others from it; the first error is raised in the end."""
         failure: Exception | None = None
+        refusals = calls.Refusals()
         for owner, share in calls.by_owner(names, self.get_node_from_key):
-            try:
-                self._invalidate_at(owner, share)
+            try:  # the owner is named: redis-py would ask the server where a script's keys stand
+                self._invalidate_apart(share, refusals, target_nodes=owner)
             except (RedisError, RedisClusterException) as e:
                 failure = failure or e
         if failure is not None:
             raise failure
-
-    def _invalidate_at(self, owner: Any, names: Sequence[bytes]) -> None:
-        pipe = self.pipeline()
-        for name in names:  # the owner is named: redis-py would ask the server where a script's keys stand
-            pipe.execute_command("EVALSHA", calls.SHA, *calls.invalidation(name), target_nodes=owner)
-        replies = pipe.execute(raise_on_error=False)
-        for at, name in enumerate(names):
-            if isinstance(replies[at], Exception):  # its node does not know the script, say
-                replies[at] = self._fenced(calls.invalidation(name))
-        for reply in replies:
-            calls.check(reply)
+        refusals.tell()
 
 
 class RedisCluster(Observed):

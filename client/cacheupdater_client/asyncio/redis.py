@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 from redis.asyncio.client import Pipeline
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
+from cacheupdater_client.fence import key_chunks
 from cacheupdater_client.guard import fault
 from cacheupdater_client.observe import (
     Emitting,
@@ -112,8 +113,28 @@ class ObservedCommands(Emitting):
             self._changed(names)
 
     async def _invalidate(self, names: Sequence[bytes]) -> None:
-        for arguments in calls.invalidations(names):
-            calls.check(await self._fenced(arguments))
+        refusals = calls.Refusals()
+        for share in key_chunks(names):
+            try:
+                refusals.hear(share, await self._fenced(calls.invalidation(*share)))
+            except NoPermissionError:  # Redis refuses the whole call for one key's sake
+                await self._invalidate_apart(share, refusals)
+        refusals.tell()
+
+    async def _invalidate_apart(
+        self, names: Sequence[bytes], refusals: calls.Refusals, **options: Any
+    ) -> None:
+        """A call for each key, sent together: what is refused then is this key's alone."""
+        pipe: Any = self.pipeline(transaction=False)
+        for name in names:
+            pipe.execute_command("EVALSHA", calls.SHA, *calls.invalidation(name), **options)
+        replies = await pipe.execute(raise_on_error=False)
+        for name, reply in zip(names, replies, strict=True):
+            try:
+                again = isinstance(reply, Exception)  # Redis does not know the script, say
+                refusals.hear([name], await self._fenced(calls.invalidation(name)) if again else reply)
+            except ResponseError as e:
+                refusals.refused(name, e)
 
     async def write_through(self, key: Any, value: Any, *, ttl: float | timedelta, since: int) -> bool:
         """Sets the value just written to the database, unless something newer has happened since the token was taken.
@@ -124,7 +145,7 @@ class ObservedCommands(Emitting):
         name = calls.names_of(encoder, [key])[0]
         try:
             arguments = calls.writing_through(encoder, name, value, ttl=ttl, since=since)
-            return calls.was_set(await self._fenced(arguments))
+            return calls.was_set(name, await self._fenced(arguments))
         finally:
             self._changed([name])
 
