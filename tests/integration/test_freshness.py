@@ -110,7 +110,7 @@ def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
     with load(redis_url, updater.emit, shop) as reads:
         change(shop, 9.0)
         source, rate = eventually(lambda: busy(told(updater))), reads.per_second
-        printed = cacheupdater("freshness", "-c", updater._file)
+        printed = cacheupdater("freshness", "-c", updater.file)
         eventually(lambda: updater.metric("stale_measured_high", namespace="product"))
     eventually(lambda: updater.metric("learned", source="main") == told(updater)["learned"])
 
@@ -136,7 +136,7 @@ def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
 
 def test_a_fixed_interval_has_no_price_to_show(updaters, redis_url, pg_url, shop):
     updater = updaters.start(settings(redis_url, pg_url, refresh={"every": "1s"}))
-    printed = cacheupdater("freshness", "-c", updater._file)
+    printed = cacheupdater("freshness", "-c", updater.file)
     assert printed.returncode == 78
     assert "refresh: {policy: price}" in printed.stderr
     assert json.loads(updater.page("/freshness")[1])["sources"] == []
@@ -145,7 +145,7 @@ def test_a_fixed_interval_has_no_price_to_show(updaters, redis_url, pg_url, shop
 def test_a_recorded_minute_plans_budgets_offline(updaters, redis_url, pg_url, shop, tmp_path):
     updater = updaters.make(settings(redis_url, pg_url))
     file = tmp_path / "minute.rec"
-    command = [sys.executable, "-m", "cacheupdater", "record", "-c", str(updater._file)]
+    command = [sys.executable, "-m", "cacheupdater", "record", "-c", str(updater.file)]
     with redis.Redis.from_url(redis_url) as plain:
         plain.mset({f"product:{n}": "{}" for n in range(1, ROWS + 1)})
     with subprocess.Popen(
