@@ -109,6 +109,8 @@ class Found(NamedTuple):
 
     here: bool
     age: float | None  # seconds since the load that wrote it began, by its floor; None without one
+    wrote: Form | None = None  # the form in which a load of ours has written here, by the floor
+    value: Value = None  # where it was asked for; None for a type that nobody writes through the fence
 
 
 class Writer(Protocol):
@@ -141,7 +143,7 @@ class Writer(Protocol):
         """
         ...
 
-    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
+    async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
         """What readers of these keys find, in order; None where Redis does not say. Changes nothing."""
         ...
 

@@ -192,6 +192,20 @@ class Engine:
             return
         self._endings.answered(unit, answers, now, absent=absent, stamps=load.stamps)
 
+    def on_unasked(self, unit: Unit, answers: Sequence[Answer], now: float) -> None:
+        """The unit was answered without a load: what it has paid is given back."""
+        rows = len(answers)
+        unit.namespace.source.bucket.take(-unit.paid)
+        unit.paid = 0.0
+        if unit.namespace.quota is not None:
+            unit.namespace.quota.take(-rows)
+        self._advance(now)
+        unit.namespace.source.free += 1
+        if unit.phase is Phase.RUNNING:
+            self._endings.answered(unit, answers, now, absent=(), stamps=())
+        else:
+            self.tally.add("refreshes", rows, unit.namespace.name, reason="late")
+
     def on_failure(self, unit: Unit, failure: Failure, now: float, *, load: Load = UNSEEN) -> None:
         """The unit came to nothing: its load failed, or Redis could not be reached."""
         self._advance(now)

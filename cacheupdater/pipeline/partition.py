@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.answers import Answer
 from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Load
 from cacheupdater.core.keyspace import Keyspace
@@ -21,8 +22,10 @@ from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unreached
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
+from cacheupdater.pipeline.judging import Judging
 from cacheupdater.pipeline.load import Seen, load
 from cacheupdater.pipeline.recent import Recent
+from cacheupdater.pipeline.remove import remove
 from cacheupdater.pipeline.telling import Telling
 from cacheupdater.pipeline.unremoved import Unremoved
 from cacheupdater.pipeline.vitals import Vitals
@@ -31,7 +34,6 @@ from cacheupdater.pipeline.write import matched, prepare, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from cacheupdater.core.answers import Answer
     from cacheupdater.core.engine import Engine
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.removals import Invalidation
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
-    from cacheupdater_client.fence import Form
 
 FETCH_PACKS = 8  # per turn: at most 8,000 hints, some milliseconds in which nothing else runs
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
@@ -62,6 +63,7 @@ class Surroundings:
     notices: Notices
     recent: Recent = field(default_factory=Recent)
     log_keys: LogKeys = "hash"
+    judged: bool = False  # whether the first values of a namespace decide whether it may be written
 
     @cached_property
     def vitals(self) -> Vitals:
@@ -84,14 +86,11 @@ class Surroundings:
         """Changed keys that Redis did not let go."""
         return Unremoved(self.notices)
 
-    def forms_of(self, keys: Sequence[bytes]) -> Mapping[bytes, Form]:
-        """By which the fence recognises what may be removed; of keys that are not in it, whatever is there goes."""
-        groups, _ = self.keyspace.resolve_many(keys)
-        forms: dict[bytes, Form] = {}
-        for namespace, known in groups.items():
-            if not self.recipes[namespace].replace:
-                forms.update(dict.fromkeys(known, self.recipes[namespace].form))
-        return forms
+    @cached_property
+    def judging(self) -> Judging:
+        """Of the namespaces in which foreign values are kept."""
+        kept = [each for each, recipe in self.recipes.items() if self.judged and not recipe.replace]
+        return Judging(kept, self.notices)
 
 
 class Partition:
@@ -244,6 +243,11 @@ class Partition:
         keys, captures = unit.keys, unit.captures  # an eviction empties the unit while we wait
         clock = asyncio.get_running_loop().time
         began = clock()
+        judging = around.judging
+        found_there = await judging.look(unit.namespace, recipe, keys, clock())
+        if isinstance(found_there, Answer):
+            self.engine.on_unasked(unit, [found_there] * len(keys), clock())
+            return
         token = await recipe.writer.token(keys)
         self.engine.on_statement(unit, clock())
         values = await load(recipe, captures, namespace=name, observer=around.observer, seen=seen)
@@ -252,8 +256,14 @@ class Partition:
         absent = [key for key, value in zip(keys, found, strict=True) if value is None]
         kept = self.engine.braked(unit, absent, clock())
         prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
-        answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
-        self._telling.answered(unit, answers)
+        rows = dict(zip(keys, found, strict=True)) if found_there else {}
+        barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
+        answers: Sequence[Answer]
+        if barred is None:
+            answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
+            self._telling.answered(unit, answers)
+        else:
+            answers = [barred] * len(keys)
         if kept is None:
             self._telling.believed(unit)
         elif kept and unit.phase is Phase.RUNNING:
@@ -266,7 +276,7 @@ class Partition:
         answers: Sequence[Answer] = ()
         keys = invalidation.keys
         try:
-            answers = await self._around.writer.invalidate(keys, self._around.forms_of(keys))
+            answers = await remove(self._around, keys)
         except CacheUpdaterError as e:
             self._telling.not_removed(keys, e)
         now = asyncio.get_running_loop().time()

@@ -170,9 +170,11 @@ class Telling:
         for name, known in self._by_name(gone):
             self._observer.count("invalidations", len(known), label=name)
             self._around.unremoved.served(name, known)
-        for name, known in self._by_name(foreign):
-            self._observer.count("refreshes", len(known), label=name, reason=Result.FOREIGN.value)
-            self._foreign(name, len(known))
+        groups, _ = self._around.keyspace.resolve_many(foreign)
+        for namespace, known in groups.items():
+            self._observer.count("refreshes", len(known), label=namespace.name, reason=Result.FOREIGN.value)
+            if not self._around.judging.is_foreign(namespace):  # that has been said
+                self._foreign(namespace.name, len(known))
         if given_up:
             why = next(answer.why for key, answer in zip(keys, answers, strict=True) if key in given_up)
             for name, known in self._by_name(given_up):

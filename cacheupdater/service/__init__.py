@@ -88,6 +88,7 @@ class Service:
                 random=random.random,
                 notices=notices,
                 log_keys=self._config.log_keys,
+                judged=True,
             )
             pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
             if self._reload_due:

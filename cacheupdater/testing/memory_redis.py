@@ -224,12 +224,16 @@ class MemoryWriter:
         outcomes = self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms, forms=forms)
         return [answers.FOREIGN if each == fence.FOREIGN else answers.WRITTEN for each in outcomes]
 
-    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
-        return [self._found(key) for key in keys]
+    async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
+        return [self._found(key, values=values) for key in keys]
 
-    def _found(self, key: bytes) -> Found:
-        here, floor = self.server.get(key) is not None, self.server.floor(key)
-        return Found(here, (self.server.token() - floor) / 1e9 if here and floor is not None else None)
+    def _found(self, key: bytes, *, values: bool) -> Found:
+        held, floor = self.server.get(key), self.server.floor(key)
+        value = None if not values or isinstance(held, Other) else held
+        if held is None or floor is None:
+            return Found(held is not None, None, value=value)
+        age = (self.server.token() - floor) / 1e9
+        return Found(here=True, age=age, wrote=fence.form_of(floor), value=value)
 
     async def close(self) -> None:
         """Nothing to end."""

@@ -243,6 +243,21 @@ async def test_write_replaces_what_we_wrote_in_another_encoding(cache, writer):
     assert await cache.get(b"k") == b"[]"
 
 
+async def test_look_tells_values_and_the_form_in_which_a_load_has_written(cache, writer):
+    await cache.set(b"theirs", PICKLE)
+    await cache.set(b"hash", {b"f": b"1"})
+    await cache.set_other(b"list")
+    await writer.write(await writer.token(), [Entry(b"ours", b"{}", HOUR_MS)], form="json")
+    keys = [b"theirs", b"hash", b"list", b"ours", b"nothing"]
+    theirs, hashed, other, ours, nothing = await writer.look(keys, values=True)
+    assert (theirs.here, theirs.wrote, theirs.value) == (True, None, PICKLE)
+    assert (hashed.here, hashed.wrote, hashed.value) == (True, None, {b"f": b"1"})
+    assert (other.here, other.wrote, other.value) == (True, None, None)
+    assert (ours.here, ours.wrote, ours.value) == (True, "json", b"{}")
+    assert not nothing.here
+    assert [each.value for each in await writer.look(keys)] == [None] * 5
+
+
 async def test_write_replaces_all_fields_of_a_hash(cache, writer):
     await cache.set(b"k", {b"gone": b"1", b"kept": b"1"})
     assert await writer.write(await writer.token(), [Entry(b"k", {b"kept": b"2"}, HOUR_MS)]) == [WRITTEN]

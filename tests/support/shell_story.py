@@ -152,7 +152,8 @@ class Ledger(MemoryQueue):
 class Shell:
     """Everything around the partitions. Each namespace has a table in `tables`, by its name."""
 
-    def __init__(self, *namespaces, partitions=1, **changed):
+    def __init__(self, *namespaces, partitions=1, judged=False, **changed):
+        self.judged = judged
         loop = asyncio.get_running_loop()
         self.queue = Ledger(partitions)
         self.redis = MemoryRedis(lambda: 1000.0 + loop.time())
@@ -178,6 +179,7 @@ class Shell:
             self.observer,
             random=lambda: 0.5,
             notices=self.notices,
+            judged=self.judged,
         )
         engine = Engine(
             keyspace, Fixed(), limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset

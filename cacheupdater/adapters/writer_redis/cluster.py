@@ -150,7 +150,7 @@ class ClusterWriter:
             left = [key for some in again for key in some]
         return [said[key] for key in keys]
 
-    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
+    async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
         """What readers of these keys find just now; of a node in trouble, nothing is known."""
         self._check_open()
         view = await self._slots.view(keys)
@@ -162,8 +162,8 @@ class ClusterWriter:
         for home, some in places.items():
             with suppress(Unavailable):
                 async with self._reaching(home):
-                    _, replies = await home.ask(looks.commands([keys[at] for at in some]))
-                for at, found in zip(some, looks.read(replies), strict=True):
+                    _, replies = await home.ask(looks.commands([keys[at] for at in some], values=values))
+                for at, found in zip(some, looks.read(replies, values=values), strict=True):
                     said[at] = found
         return said
 

@@ -14,27 +14,49 @@ from cacheupdater_client import fence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cacheupdater.ports import Value
+
 _TOKENS_PER_SECOND = 1e9  # microseconds, and three digits that break ties
 
 
-def commands(keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
-    """TIME first, then two for each key: commands for which the writer has the rights anyway."""
+def commands(keys: Sequence[bytes], *, values: bool) -> list[tuple[Any, ...]]:
+    """TIME first, then two or four for each key: commands for which the writer has the rights anyway."""
     asked: list[tuple[Any, ...]] = [("TIME",)]
     for key in keys:
         asked += [("TYPE", key), ("GET", fence.floor_name(key))]
+        if values:  # one of them is an error, for the type is not known before
+            asked += [("GET", key), ("HGETALL", key)]
     return asked
 
 
-def read(replies: Sequence[Any]) -> list[Found | None]:
+def read(replies: Sequence[Any], *, values: bool) -> list[Found | None]:
     """One for each key."""
     time, *said = replies
     now = fence.token_of(int(time[0]), int(time[1])) if isinstance(time, list) else None
-    return [_found(here, floor, now) for here, floor in zip(said[::2], said[1::2], strict=True)]
+    step = 4 if values else 2
+    return [_found(said[at : at + step], now) for at in range(0, len(said), step)]
 
 
-def _found(here: Any, floor: Any, now: int | None) -> Found | None:
+def _found(said: Sequence[Any], now: int | None) -> Found | None:
+    here, floor, *held = said
     if not isinstance(here, bytes):
         return None
+    value = _value(here, held)
     if here == b"none" or now is None or not isinstance(floor, bytes) or not floor.isdigit():
-        return Found(here != b"none", None)
-    return Found(here=True, age=max(0.0, (now - int(floor)) / _TOKENS_PER_SECOND))
+        return Found(here != b"none", None, value=value)
+    age = max(0.0, (now - int(floor)) / _TOKENS_PER_SECOND)
+    return Found(here=True, age=age, wrote=fence.form_of(int(floor)), value=value)
+
+
+def _value(kind: bytes, held: Sequence[Any]) -> Value:
+    """A value may have changed its type between two commands: then it is of no type that we know."""
+    if not held:
+        return None
+    string, fields = held
+    if kind == b"string":
+        return string if isinstance(string, bytes) else None
+    return (
+        dict(zip(fields[::2], fields[1::2], strict=True))
+        if kind == b"hash" and isinstance(fields, list)
+        else None
+    )

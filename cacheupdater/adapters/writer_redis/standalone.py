@@ -105,12 +105,12 @@ class RedisWriter:
         calls = _Calls(fence.INVALIDATE, list(fence.key_chunks(keys)), call, None)
         return [removal_of(each) for each in await self._run(calls)]
 
-    async def look(self, keys: Sequence[bytes]) -> Sequence[Found | None]:
+    async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
         """What readers of these keys find just now."""
         async with one_call():
             await self._leave_a_former_primary()
-            _, replies = await self._node.ask(looks.commands(keys))
-        return looks.read(replies)
+            _, replies = await self._node.ask(looks.commands(keys, values=values))
+        return looks.read(replies, values=values)
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later ones are unavailable."""

@@ -1,0 +1,113 @@
+"""What an application's value and ours have in common: whether it reads in our form, and where a reader would notice.
+
+Asked for the first values of a namespace (`verdict`) and for those that `check --connect` shows. A field differs where
+its kind does: a number that would become text, a time that would change its form, a field that would be gone. That
+numbers or texts have other values is no difference, for rows change. NULL goes with every kind. Pure; keeps nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cacheupdater_client.fence import Form
+
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(?:(?P<between>.)\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+_NOTHING = object()
+
+
+class Difference(NamedTuple):
+    """One field that a reader would find of another kind."""
+
+    field: str  # its path, such as `price` or `lines[].price`; empty for the value as a whole
+    theirs: object
+    ours: object
+    what: str  # the kinds, without any value
+
+    def __str__(self) -> str:
+        """With the values, for the eyes of somebody who has the right to see them."""
+        return f"{self.field or 'the value'}: {_shown(self.theirs)} -> {_shown(self.ours)}"
+
+
+def reads(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> bool:
+    """Whether a value reads in this form. None is one of a type that nobody writes through the fence."""
+    return decoded(form, value) is not None
+
+
+def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[object] | None:
+    """The value as its readers see it, in a tuple, for it may be None; None where it does not read in this form."""
+    if isinstance(value, Mapping):
+        return ({_word(name): _word(part) for name, part in value.items()},) if form == "hash" else None
+    if value is None or form == "hash":
+        return None
+    decode = _DECODERS.get(form, _word)
+    try:
+        return (decode(value),)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def differences(theirs: object, ours: object, field: str = "") -> Iterator[Difference]:
+    """Where the kinds differ, field by field."""
+    if theirs is None or ours is None:
+        return
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        for name, part in theirs.items():
+            path = f"{field}.{name}" if field else str(name)
+            if name in ours:
+                yield from differences(part, ours[name], path)
+            else:
+                yield Difference(path, part, _NOTHING, f"{path} would be gone")
+    elif isinstance(theirs, list) and isinstance(ours, list):
+        if theirs and ours:  # rows alike: the first tells
+            yield from differences(theirs[0], ours[0], f"{field}[]")
+    elif (was := kind_of(theirs)) != (becomes := kind_of(ours)):
+        yield Difference(field, theirs, ours, f"{field or 'the value'} is {was} and would become {becomes}")
+
+
+def kind_of(value: object) -> str:
+    """In words."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return _text_kind(value)
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return f"a {type(value).__name__}"
+
+
+def _text_kind(text: str) -> str:
+    time = _TIME.fullmatch(text)
+    if time is None:
+        return "text"
+    between, zone = time["between"], time["zone"]
+    if between is None:
+        return "a date"
+    zoned = "without a zone" if zone is None else "with zone Z" if zone == "Z" else "with an offset"
+    return f"a time {zoned}" if between == "T" else f"a time {zoned}, not parted by T"
+
+
+def _word(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
+
+
+_DECODERS: Mapping[Form, Callable[[bytes], object]] = {
+    "json": msgspec.json.decode,
+    "msgpack": msgspec.msgpack.decode,
+}
+
+
+def _shown(value: object) -> str:
+    return "gone" if value is _NOTHING else msgspec.json.encode(value, enc_hook=repr).decode()

@@ -1,0 +1,34 @@
+"""From changes that were dropped to Redis: the old values go, and what is not ours stays.
+
+Called by the partition with the keys of one invalidation; the answers go back to the engine in their order. Of a namespace
+that is known to be the application's no key is asked for at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.answers import FOREIGN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.answers import Answer
+    from cacheupdater.pipeline.partition import Surroundings
+    from cacheupdater_client.fence import Form
+
+
+async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer]:
+    """One answer per key. Raises Unavailable where Redis says nothing."""
+    groups, _ = around.keyspace.resolve_many(keys)
+    forms: dict[bytes, Form] = {}
+    barred: set[bytes] = set()
+    for namespace, known in groups.items():
+        recipe = around.recipes[namespace]
+        if around.judging.is_foreign(namespace):
+            barred.update(known)
+        elif not recipe.replace:
+            forms.update(dict.fromkeys(known, recipe.form))
+    asked = [key for key in keys if key not in barred]
+    said = iter(await around.writer.invalidate(asked, forms) if asked else ())
+    return [FOREIGN if key in barred else next(said) for key in keys]

@@ -1,0 +1,62 @@
+"""Which differences between an application's value and ours a reader would notice."""
+
+from __future__ import annotations
+
+import pickle
+
+import msgspec
+import pytest
+
+from cacheupdater.core.kinds import decoded, differences, reads
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "told"),
+    [
+        ({"price": 8.9}, {"price": "8.90"}, ['price: 8.9 -> "8.90"']),
+        ({"price": "8.9"}, {"price": "8.90"}, []),
+        ({"price": 8}, {"price": 8.5}, []),
+        ({"price": None}, {"price": "8.90"}, []),
+        ({"price": 8.9}, {"price": None}, []),
+        ({"on": True}, {"on": 1}, ["on: true -> 1"]),
+        ({"id": 7, "old": 1}, {"id": 7, "new": 1}, ["old: 1 -> gone"]),
+        ({"at": "2024-01-01T00:00:00+00:00"}, {"at": "2024-01-02T00:00:00.5+02:00"}, []),
+        (
+            {"at": "2024-01-01T00:00:00+00:00"},
+            {"at": "2024-01-01T00:00:00Z"},
+            ['at: "2024-01-01T00:00:00+00:00" -> "2024-01-01T00:00:00Z"'],
+        ),
+        ({"at": "2024-01-01 00:00:00"}, {"at": "2024-01-01T00:00:00"}, 1),
+        ({"at": "2024-01-01T00:00:00"}, {"at": "2024-01-01T00:00:00Z"}, 1),
+        ({"at": 1704067200}, {"at": "2024-01-01T00:00:00Z"}, 1),
+        ({"a": {"b": [{"c": 1}]}}, {"a": {"b": [{"c": "1"}]}}, ['a.b[].c: 1 -> "1"']),
+        ([{"price": 8.9}, {}], [{"price": "8.9"}], ['[].price: 8.9 -> "8.9"']),
+        ([], [{"price": "8.9"}], []),
+        ({"id": 7}, [{"id": 7}], ['the value: {"id":7} -> [{"id":7}]']),
+        ("some text", "other text", []),
+    ],
+)
+def test_difference_is_told_field_by_field(theirs, ours, told):
+    found = list(map(str, differences(theirs, ours)))
+    assert found == told if isinstance(told, list) else len(found) == told
+
+
+def test_what_differs_is_told_without_any_value():
+    [one] = differences({"price": 8.9}, {"price": "canary"})
+    assert one.what == "price is a number and would become text"
+
+
+def test_value_reads_in_its_own_form_alone():
+    packed, text, pickled = msgspec.msgpack.encode({"id": 7}), b'{"id":7}', pickle.dumps({"id": 7})
+    assert [reads("json", each) for each in (text, packed, pickled, b"", {b"id": b"7"})] == [True] + [
+        False
+    ] * 4
+    assert [reads("msgpack", each) for each in (packed, text, pickled)] == [True, False, False]
+    assert [reads("hash", each) for each in ({b"id": b"7"}, text, None)] == [True, False, False]
+    assert [reads("string", each) for each in (pickled, text, b"", {b"id": b"7"})] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert decoded("json", b"null") == (None,)

@@ -1,0 +1,64 @@
+"""Whose values a namespace holds: the first ones decide, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheupdater.core.verdict import ENOUGH, PATIENCE, Seen, Sight, Verdict
+
+OWN, LIKE, FOREIGN = Seen(Sight.OWN), Seen(Sight.LIKE), Seen(Sight.FOREIGN, "they do not read as json")
+
+
+def seen(*sights, first=0):
+    return {b"p:%d" % n: each for n, each in enumerate(sights, first)}
+
+
+def test_nothing_is_said_before_the_application_had_time_and_ours_where_it_wrote_nothing():
+    verdict = Verdict()
+    assert verdict.wait(10.0) == PATIENCE
+    verdict.saw({}, 10.0)
+    assert verdict.wait(11.5) == 0.5
+    verdict.saw({}, 11.9)
+    assert verdict.says == "nothing"
+    verdict.saw({}, 12.0)
+    assert verdict.says == "ours"
+
+
+def test_floors_of_ours_say_it_at_once():
+    verdict = Verdict()
+    verdict.saw(seen(OWN), 0.0)
+    assert verdict.says == "ours"
+
+
+@pytest.mark.parametrize(
+    ("sights", "says"),
+    [
+        ([FOREIGN] * ENOUGH, "foreign"),
+        ([LIKE] * ENOUGH, "ours"),
+        ([FOREIGN] * 11 + [LIKE] * 9, "foreign"),
+        ([FOREIGN] * 10 + [LIKE] * 10, "ours"),
+        ([FOREIGN] * 19, "nothing"),
+        ([OWN] * 5 + [FOREIGN] * 19, "nothing"),
+        ([OWN] * 21 + [FOREIGN] * 20, "ours"),
+    ],
+)
+def test_enough_values_decide_at_once_and_most_of_them_win(sights, says):
+    verdict = Verdict()
+    verdict.saw(seen(*sights), 0.0)
+    assert verdict.says == says
+
+
+def test_few_values_decide_in_the_end_and_what_stands_last_at_a_key_counts():
+    verdict = Verdict()
+    verdict.saw(seen(LIKE, LIKE), 0.0)
+    verdict.saw(seen(FOREIGN), 1.0)
+    verdict.saw(seen(FOREIGN, first=1), 2.0)
+    assert verdict.says == "foreign"
+    assert verdict.why == "2 of the first 2 values are not ours: they do not read as json"
+
+
+def test_it_is_given_once():
+    verdict = Verdict()
+    verdict.saw(seen(OWN), 0.0)
+    verdict.saw(seen(*[FOREIGN] * ENOUGH), 10.0)
+    assert verdict.says == "ours"

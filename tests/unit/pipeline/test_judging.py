@@ -1,0 +1,128 @@
+"""A namespace's first values decide whether it is written at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+from decimal import Decimal
+
+import pytest
+from shell_story import Shell, in_virtual_time, namespace
+
+from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.hints import Kind
+
+KEYS = [b"p:%d" % n for n in range(30)]
+
+
+def shop(**changed):
+    shell = Shell(judged=True, **changed)
+    shell.tables["p"].rows = {(n,): {"id": n, "price": Decimal("8.90")} for n in range(30)}
+    return shell
+
+
+def written(shell):
+    return [key for key in KEYS if shell.redis.floor(key) is not None]
+
+
+FOREIGN = {
+    "pickles": pickle.dumps({"id": 7, "price": 8.9}),
+    "numbers": b'{"id":7,"price":8.9}',
+    "a field more": b'{"id":7,"price":"8.9","colour":"red"}',
+}
+
+
+@in_virtual_time
+@pytest.mark.parametrize("value", FOREIGN.values(), ids=FOREIGN)
+async def test_nothing_is_written_where_the_first_values_are_foreign(value, caplog):
+    caplog.set_level(logging.WARNING)
+    shell = shop()
+    for key in KEYS[:25]:
+        shell.redis.set(key, value)
+    async with shell.partition() as partition:
+        rows = []
+        for _ in range(10):
+            shell.queue.touch(*KEYS[:25])
+            shell.queue.change(KEYS[3])
+            shell.queue.send(Kind.MISS, *KEYS[25:])
+            await asyncio.sleep(6.0)
+            rows.append(shell.observer.total("rows"))
+        assert {shell.redis.get(key) for key in KEYS[:25]} == {value}
+        assert {shell.redis.get(key) for key in KEYS[25:]} == {None}
+        assert partition.engine.pending == 0
+        assert len(partition.engine.quarantine) == 0
+    assert written(shell) == []
+    assert len(set(rows)) == 1  # no row is loaded for nothing
+    said = [each.message for each in caplog.records if each.event == "foreign"]
+    assert "are not ours" in said[0]
+    assert "8.9" not in " ".join(said)
+    [standing] = shell.notices.standing()
+    assert (standing.event, standing.subject) == ("foreign", "p")
+
+
+@in_virtual_time
+async def test_application_that_fills_its_cache_by_itself_is_seen_first():
+    shell = shop()
+    async with shell.partition():
+        shell.queue.send(Kind.MISS, *KEYS)
+        await asyncio.sleep(0.5)
+        for key in KEYS:
+            assert shell.redis.get(key) is None
+            shell.redis.set(key, FOREIGN["pickles"])
+        shell.queue.change(*KEYS)  # its SET was seen by our client
+        await asyncio.sleep(10.0)
+        assert {shell.redis.get(key) for key in KEYS} == {FOREIGN["pickles"]}
+
+
+@in_virtual_time
+async def test_misses_are_filled_after_two_seconds_where_nobody_else_fills_them():
+    shell = shop()
+    async with shell.partition():
+        shell.queue.send(Kind.MISS, *KEYS)
+        await asyncio.sleep(1.9)
+        assert written(shell) == []
+        assert shell.observer.total("rows") == 0
+        await asyncio.sleep(0.2)
+        assert written(shell) == KEYS
+        shell.redis.delete(KEYS[0])
+        shell.queue.send(Kind.MISS, KEYS[0])
+        await asyncio.sleep(0.5)  # once given, it costs no time
+        assert shell.redis.get(KEYS[0])
+
+
+@in_virtual_time
+async def test_after_a_restart_our_own_values_say_it_at_once():
+    shell = shop()
+    for n, key in enumerate(KEYS):
+        shell.redis.commit(shell.redis.token(), [(key, b'{"id":%d,"price":"1"}' % n, 60_000)], form="json")
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        shell.queue.touch(*KEYS)
+        await asyncio.sleep(0.2)
+        assert {shell.redis.get(key) for key in KEYS} == {b'{"id":%d,"price":"8.90"}' % n for n in range(30)}
+
+
+@in_virtual_time
+async def test_values_like_ours_are_taken_over_and_one_stranger_among_them_stays():
+    shell = shop()
+    for key in KEYS:
+        shell.redis.set(key, b'{"id":0,"price":"1"}')
+    shell.redis.set(KEYS[7], FOREIGN["pickles"])
+    async with shell.partition():
+        shell.queue.touch(*KEYS)
+        await asyncio.sleep(1.0)
+        assert written(shell) == [key for key in KEYS if key != KEYS[7]]
+        assert shell.redis.get(KEYS[7]) == FOREIGN["pickles"]
+
+
+@in_virtual_time
+async def test_rows_that_were_not_asked_for_are_given_back():
+    source = Source("db", Bucket(10.0, 30.0, now=-3.0), concurrency=5)
+    shell = Shell(namespace(source=source), judged=True)
+    async with shell.partition():
+        before = source.bucket.level(asyncio.get_running_loop().time())
+        shell.queue.send(Kind.MISS, *KEYS[:10])
+        await asyncio.sleep(0.1)
+        assert shell.observer.total("rows") == 0
+        assert source.bucket.level(asyncio.get_running_loop().time()) >= before
