@@ -1,7 +1,7 @@
 """One look at one key in Redis: what is there, how long it lives, and how old its floor says that it is.
 
-`cacheupdater explain` makes a `Glance`, asks it once and closes it. It reads and changes nothing, and it is no part of a
-running updater: a slow answer costs a person a second. Needs the rights to TIME, TYPE, GET, HGETALL and PTTL.
+`cacheupdater explain` makes a `Glance`, asks it once and closes it; `check --connect` also looks for keys with it. It reads and changes nothing, and it is no part of a
+running updater: a slow answer costs a person a second. Needs the rights to TIME, TYPE, GET, HGETALL and PTTL; to look for keys, SCAN.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client import fence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 ANSWER_S = 3.0  # for all of it; a person waits
 _HAS_NO_TTL = -1
+SCANNED = 1_000  # keys that one SCAN looks at: less than a millisecond of Redis
 
 
 class Look(NamedTuple):
@@ -62,6 +63,15 @@ class Glance:
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
             raise Unavailable(f"Redis cannot be asked: {e}") from e
 
+    async def keys(self, prefix: bytes) -> AsyncIterator[bytes]:
+        """Those that begin so, in no order, by SCAN: the caller ends it, in time too. Raises Unavailable."""
+        pattern = b"".join(b"\\" + each if each in _GLOB else each for each in _bytes(prefix)) + b"*"
+        try:
+            async for key in self._redis.scan_iter(match=pattern, count=SCANNED):
+                yield key
+        except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
+            raise Unavailable(f"Redis cannot be searched: {e}") from e
+
     async def close(self) -> None:
         """Its connections."""
         await self._redis.aclose()
@@ -91,6 +101,11 @@ class Glance:
 
 
 _READ = frozenset({"string", "hash"})
+_GLOB = frozenset({b"*", b"?", b"[", b"]", b"\\"})
+
+
+def _bytes(text: bytes) -> list[bytes]:
+    return [text[at : at + 1] for at in range(len(text))]
 
 
 def _client(address: cache_url.One | cache_url.Cluster | cache_url.Sentinels) -> Any:

@@ -24,6 +24,7 @@ from cacheupdater.core.answers import FINISHING
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.ports import Entry
 from cacheupdater.service.parts import Parts
+from cacheupdater.service.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,8 +83,22 @@ async def contact(config: Config) -> Sequence[Finding]:
         for name in config.sources:
             its = [each for each in asked if each.load.source == name]
             visits += [_source(name, its, built)] if its else []
-        found = await asyncio.gather(*visits)
-    return [finding for each in (*found, imported) for finding in each]
+        visited = await asyncio.gather(*visits)
+        found = [finding for each in (*visited, imported) for finding in each]
+        return [*found, *await _values(config, parts, found)]
+
+
+async def _values(config: Config, parts: Parts, found: Sequence[Finding]) -> Sequence[Finding]:
+    """What stands in Redis beside what would be written, where both can be had."""
+    if not any(each.part == "cache" and each.state == "ok" for each in found):
+        return []
+    names = [each.name for each in found if each.part == "load" and each.state == "ok"]
+    said = []
+    for name, like, what in await side_by_side(config, parts, names):
+        gives_way = config.namespaces[name].foreign == "replace"
+        state: State = "ok" if like else "note" if gives_way else "wrong"
+        said.append(Finding("values", name, state, _plain(what)))
+    return said
 
 
 def _built(namespace: NamespaceConfig, parts: Parts) -> Loader | Finding:

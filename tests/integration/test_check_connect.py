@@ -256,3 +256,35 @@ def test_everything_wrong_at_once_is_told_at_once(check, tmp_path):
     )
     assert code == 78
     only(rows, ("queue", "-"), ("cache", "-"), ("source", "main"), ("load", "banner"))
+
+
+PICKLE = b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x02id\x94K\x07s."
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "words"),
+    [
+        (b'{"id":7,"name":"chair"}', 0, ()),
+        (b'{"id":"7","name":"chair"}', 78, ('id: "7" -> 7', "product:7")),
+        (b'{"id":7,"name":"chair","colour":"red"}', 78, ('colour: "red" -> gone',)),
+        (PICKLE, 78, ("do not read as json",)),
+    ],
+)
+def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url, pg_url, value, code, words):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'chair')")
+        client.set("product:7", value)
+        client.set("product:no number", b"somebody's")
+        got, rows = check()
+        assert client.get("product:7") == value
+    [said] = [what for part, name, _, what in rows if (part, name) == ("values", "product")]
+    assert got == code
+    assert all(word in said for word in words), said
+
+
+def test_values_that_shall_give_way_are_a_note(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("product:7", PICKLE)
+    code, rows = check(product="table: products}, value: {foreign: replace")
+    assert code == 0
+    assert states(rows)["values", "product"] == "note"
