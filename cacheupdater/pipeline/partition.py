@@ -246,7 +246,9 @@ class Partition:
         judging = around.judging
         found_there = await judging.look(unit.namespace, recipe, keys, clock())
         if isinstance(found_there, Answer):
-            self.engine.on_unasked(unit, [found_there] * len(keys), clock())
+            answers: Sequence[Answer] = [found_there] * len(keys)
+            around.recent.answered(keys, answers, clock(), clock() - began)
+            self.engine.on_unasked(unit, answers, clock())
             return
         token = await recipe.writer.token(keys)
         self.engine.on_statement(unit, clock())
@@ -258,7 +260,6 @@ class Partition:
         prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         rows = dict(zip(keys, found, strict=True)) if found_there else {}
         barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
-        answers: Sequence[Answer]
         if barred is None:
             answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
             self._telling.answered(unit, answers)
