@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Gained, Observer, Queue, Writer
 
-FETCH_PACKS = 8  # per turn: at most 8,000 hints, some milliseconds in which nothing else runs
+FETCH_PACKS = 4  # per turn: at most 4,000 hints, five to ten milliseconds in which nothing else runs
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
-FULL_PAUSE = 0.1  # seconds until a partition at its cap looks again whether it may read on
+FULL_PAUSE = 0.025  # seconds until a partition at its cap looks again whether it may read on
 FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked again
 TICK = 0.001  # seconds: uvloop's clock goes by milliseconds; a shorter wait would spin until the next
 LONGEST_WAIT = 60.0  # seconds; the engine may have nothing to wait for
