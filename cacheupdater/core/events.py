@@ -30,6 +30,7 @@ OurEvent: TypeAlias = Literal[
     "no_client",
     "nobodys",
     "elsewhere",
+    "clock_off",
 ]
 
 Event: TypeAlias = QueueEvent | OurEvent
@@ -54,4 +55,5 @@ EVENTS: Mapping[str, str] = {
     "no_client": "no client has been connected for 30 s",
     "nobodys": "more than a hundredth of the hints of a minute are of no namespace",
     "elsewhere": "most keys that readers find are not in our Redis: another server or database",
+    "clock_off": "a client's clock is more than 5 s off ours, so that the age of its hints is not plain",
 }

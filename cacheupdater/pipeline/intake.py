@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Message, Observer
 
     Hear: TypeAlias = Callable[[Kind, Sequence[bytes], Sequence[int]], None]
+    Late: TypeAlias = Callable[[Kind, wire.Pack], bool]
 
 _KINDS = (Kind.TOUCH, Kind.MISS, Kind.CHANGE)
 
@@ -30,13 +31,21 @@ def take_in(
     *,
     observer: Observer,
     hear: Hear | None = None,
+    late: Late | None = None,
 ) -> None:
-    """Tell the engine of these messages, in their order. `hear` is told of each pack."""
-    engine.on_hints(_decoded(engine, messages, now, observer=observer, hear=hear), now)
+    """Tell the engine of these messages, in their order. `late` says which packs are too old for it, `hear` is told of
+    all others."""
+    engine.on_hints(_decoded(engine, messages, now, observer=observer, hear=hear, late=late), now)
 
 
 def _decoded(
-    engine: Engine, messages: Sequence[Message], now: float, *, observer: Observer, hear: Hear | None
+    engine: Engine,
+    messages: Sequence[Message],
+    now: float,
+    *,
+    observer: Observer,
+    hear: Hear | None,
+    late: Late | None,
 ) -> Iterator[Hints]:
     """One at a time: keys that were just decoded are still in the processor's cache when the engine looks them up."""
     for message in messages:
@@ -47,6 +56,9 @@ def _decoded(
             engine.skip(message.offset, now)
         else:
             kind = _KINDS[pack.kind]
+            if late is not None and late(kind, pack):
+                engine.skip(message.offset, now)
+                continue
             if hear is not None:
                 hear(kind, pack.keys, pack.counts)
             yield Hints(message.offset, kind, pack.keys, pack.counts)

@@ -26,6 +26,7 @@ from cacheupdater.pipeline.judging import Judging
 from cacheupdater.pipeline.load import Seen, load
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.remove import remove
+from cacheupdater.pipeline.sieve import Sieve
 from cacheupdater.pipeline.telling import Telling
 from cacheupdater.pipeline.unremoved import Unremoved
 from cacheupdater.pipeline.vitals import Vitals
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.naming import LogKeys
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
-    from cacheupdater.ports import Gained, Observer, Queue, Writer
+    from cacheupdater.ports import Gained, Message, Observer, Queue, Writer
 
 FETCH_PACKS = 4  # per turn: at most 4,000 hints, five to ten milliseconds in which nothing else runs
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
@@ -64,6 +65,7 @@ class Surroundings:
     recent: Recent = field(default_factory=Recent)
     log_keys: LogKeys = "hash"
     judged: bool = False  # whether the first values of a namespace decide whether it may be written
+    wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
 
     @cached_property
     def vitals(self) -> Vitals:
@@ -75,6 +77,11 @@ class Surroundings:
             random=self.random,
             log_keys=self.log_keys,
         )
+
+    @cached_property
+    def sieve(self) -> Sieve | None:
+        """What comes too late."""
+        return Sieve(self, self.wall) if self.wall else None
 
     @cached_property
     def keyspace(self) -> Keyspace[Namespace]:
@@ -160,10 +167,17 @@ class Partition:
             if not messages:
                 return
             began = perf_counter()
-            take_in(self.engine, messages, clock(), observer=self._around.observer, hear=self._hear)
+            self._take_in(messages, clock())
             self._telling.turned(began)
             self.stir()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
+
+    def _take_in(self, messages: Sequence[Message], now: float) -> None:
+        around, late = self._around, None
+        if around.sieve:
+            late = partial(around.sieve.late, caught_up=len(messages) < FETCH_PACKS)
+            around.sieve.tell(now)
+        take_in(self.engine, messages, now, observer=around.observer, hear=self._hear, late=late)
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypeVar
@@ -89,6 +90,7 @@ class Service:
                 notices=notices,
                 log_keys=self._config.log_keys,
                 judged=True,
+                wall=time.time,  # noqa: TID251  what hints are dated by
             )
             pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
             if self._reload_due:

@@ -160,6 +160,7 @@ class Shell:
         self.writer = Writer(self.redis)
         self.observer = RecordingObserver()
         self.notices = Notices(loop.time)
+        self.wall = None  # seconds since 1970
         self.namespaces = namespaces or (namespace(),)
         self.source = self.namespaces[0].source
         self.tables = {each.name: Rows() for each in self.namespaces}
@@ -180,6 +181,7 @@ class Shell:
             random=lambda: 0.5,
             notices=self.notices,
             judged=self.judged,
+            wall=self.wall,
         )
         engine = Engine(
             keyspace, Fixed(), limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset

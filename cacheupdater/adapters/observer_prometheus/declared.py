@@ -60,6 +60,7 @@ _RESULTS = {
 _DROPS = {
     "unknown": "no pattern takes the key",
     "backlog": "more keys waited than `max_backlog`",
+    "late": "a read that was told more than a minute ago, and has been repeated since if the key is still read",
     "aged": "waited for 30 s without being paid for",
     "quarantined": "failed by itself too often, and is left alone for a minute",
     "removal_refused": "a change that could not be served, and Redis refused five times to remove its key: an old value may be left",

@@ -1,0 +1,80 @@
+"""What a backlog of old reads costs: nothing. What a client's wrong clock costs: nothing either, after some seconds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from engine_story import namespace
+from shell_story import Shell, in_virtual_time, now
+
+from cacheupdater.core.hints import Kind
+from cacheupdater.pipeline.partition import FETCH_PACKS
+from cacheupdater_client import wire
+
+EPOCH = 1_700_000_000.0  # what the wall clock says at the beginning
+
+
+def shell_with_a_clock():
+    shell = Shell(namespace(every=0.0))
+    shell.tables["p"].rows = {(number,): "row" for number in range(1000)}
+    shell.wall = lambda: EPOCH + now()
+    return shell
+
+
+def offer(shell, kind, *keys, age):
+    """A pack that was made so many seconds ago, by a right clock."""
+    assert shell.queue.offer(0, wire.encode_pack(kind, int((EPOCH + now() - age) * 1000), keys))
+
+
+@in_virtual_time
+async def test_reads_older_than_a_minute_are_dropped_and_counted_and_changes_never_are():
+    shell = shell_with_a_clock()
+    for kind in Kind:
+        offer(shell, kind, b"p:%d" % kind, b"p:1%d" % kind, age=61.0)
+    offer(shell, Kind.TOUCH, b"p:3", age=59.0)
+    async with shell.partition():
+        await asyncio.sleep(1.0)
+        assert shell.observer.total("dropped", label="p", reason="late") == 4
+        assert {key for keys in shell.tables["p"].asked for key in keys} == {(2,), (12,), (3,)}
+        assert shell.queue.backlog(0) == 0
+
+
+@pytest.mark.parametrize("off", [-3600.0, -70.0, 70.0, 3600.0])
+@in_virtual_time
+async def test_a_client_whose_clock_is_off_is_heard_after_some_seconds_and_named_once(off, caplog):
+    shell = shell_with_a_clock()
+    async with shell.partition():
+        for turn in range(60):
+            offer(shell, Kind.TOUCH, b"p:1", age=off)
+            offer(shell, Kind.TOUCH, b"p:2", age=0.1)
+            await asyncio.sleep(1.0)
+            if turn == 15:
+                shell.tables["p"].asked.clear()
+        assert sum((1,) in keys for keys in shell.tables["p"].asked) >= 43
+        [notice] = shell.notices.standing()
+        assert (notice.event, "behind" in notice.text) == ("clock_off", off > 0)
+        assert sum("clock_off" in message for message in caplog.messages) == 1
+
+
+@in_virtual_time
+async def test_a_long_backlog_of_old_reads_is_no_wrong_clock_and_costs_no_row():
+    shell = shell_with_a_clock()
+    for number in range(20 * FETCH_PACKS):
+        offer(shell, Kind.TOUCH, b"p:%d" % (number % 1000), age=600.0)
+    async with shell.partition():
+        await asyncio.sleep(1.0)
+        offer(shell, Kind.MISS, b"p:7", age=0.0)
+        await asyncio.sleep(1.0)
+        assert shell.tables["p"].asked == [((7,),)]
+        assert shell.notices.standing() == []
+
+
+@in_virtual_time
+async def test_packs_that_do_not_say_when_they_were_made_are_taken():
+    shell = shell_with_a_clock()
+    shell.queue.touch(b"p:1")
+    assert shell.queue.offer(0, wire.encode_pack(Kind.TOUCH, 1, [b"p:2"]))
+    async with shell.partition():
+        await asyncio.sleep(1.0)
+        assert shell.tables["p"].asked == [((1,), (2,))]
