@@ -82,6 +82,9 @@ class Outbox:
         self.waiting = 0  # hints, duplicates counted, that are neither delivered nor dropped
         self.delivered = 0  # hints, duplicates counted, that the updater has acknowledged
         self.dropped: Counter[str] = Counter()
+        self.doubtful = (
+            False  # hints were dropped by what the last hello declares; the next updater may declare them
+        )
         self.last_call = False  # the sender is being closed: nothing may wait for company
 
     def __bool__(self) -> bool:
@@ -113,10 +116,9 @@ class Outbox:
 
     def _wanted(self, counts: Mapping[bytes, int]) -> Mapping[bytes, int]:
         """Without the keys that nobody declared."""
-        wanted = counts
-        for matches in (self._only, self._declared):
-            if matches is not None:
-                wanted = {key: count for key, count in wanted.items() if matches(key)}
+        ours = counts if self._only is None else _those(counts, self._only)
+        wanted = ours if self._declared is None else _those(ours, self._declared)
+        self.doubtful = self.doubtful or len(wanted) < len(ours)
         if len(wanted) < len(counts):
             self._forget("undeclared", sum(counts.values()) - sum(wanted.values()))
         return wanted
@@ -173,6 +175,7 @@ class Outbox:
     def greet(self, hello: Hello) -> None:
         """A new connection: what it has not acknowledged is sent again, cut anew if the hello says something new."""
         self._sent = self._acked = 0
+        self.doubtful = False
         if hello == self._hello:
             return
         self._hello = hello
@@ -294,6 +297,10 @@ def _cut(keys: list[bytes]) -> Iterator[list[bytes]]:
             continue
         size = max(1, _PACK_BODY_BYTES // (KEY_BYTES_MAX + _KEY_OVERHEAD))  # fits whatever the keys are
         yield from (part[at : at + size] for at in range(0, len(part), size))
+
+
+def _those(counts: Mapping[bytes, int], match: Callable[[bytes], bool]) -> dict[bytes, int]:
+    return {key: count for key, count in counts.items() if match(key)}
 
 
 def _matcher(prefixes: Sequence[bytes]) -> Callable[[bytes], bool] | None:

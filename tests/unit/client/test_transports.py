@@ -118,6 +118,22 @@ def test_stream_comes_back_within_a_second_of_a_restart(where, links, clock):
         assert server.hints() == {b"p:2": 1}
 
 
+def test_stream_learns_what_a_restarted_updater_declares_though_the_last_declared_none_of_its_keys(
+    where, links, clock
+):
+    with HintServer(where, prefixes=[b"products:"]) as server:
+        outbox, link = outbox_with(b"product:1"), links(server.url)
+        assert turns(link, outbox, clock, lambda: link.connected)
+        where = server.where
+    with HintServer(where, prefixes=[b"product:"]) as server:
+
+        def one_more_read():
+            outbox.add(TOUCH, {b"product:2": 1})
+            return server.hints(TOUCH).get(b"product:2")
+
+        assert turns(link, outbox, clock, one_more_read), outbox.dropped
+
+
 def test_stream_sends_again_what_a_crashed_updater_did_not_acknowledge(where, links, clock):
     with HintServer(where, acknowledges=False) as server:
         outbox, link = outbox_with(b"p:1"), links(server.url)
