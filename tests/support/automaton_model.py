@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 AGAIN, REFUSALS_MAX = 0.5, 5  # a removal that Redis refuses is asked for so often, so many seconds apart
 # "it queues as the most urgent, miss before change before touch"
 MOST_URGENT_FIRST = (Kind.MISS, Kind.CHANGE, Kind.TOUCH)
+PATIENT = 3  # behind them all: a change of which the policy says that it can wait
 
 
 class Violation(AssertionError):
@@ -115,22 +116,30 @@ class Model:
 
     # --- hints ------------------------------------------------------------------------------------------
 
-    def hint(self, name: bytes, kind: Kind, offset: int, now: float) -> str:
+    def declined(self, name: bytes) -> None:
+        """A touch that the policy did not find worth a load: somebody has read the key all the same."""
+        self.keys[name].absent_until = -inf
+        self.counts["policy"] = self.counts.get("policy", 0) + 1
+
+    def hint(self, name: bytes, kind: Kind, offset: int, now: float, *, patient: bool = False) -> str:
         """What becomes of one hint: the action's name, or why it was dropped."""
         key = self.keys[name]
         if kind is not Kind.MISS:
             key.absent_until = -inf  # "ends at any change or touch"
         said = self._decide(key, kind, now)
         if said == "merge":
-            key.head.cover(kind)
             if kind is Kind.TOUCH:
                 said = "hold"  # the engine does not look closer at a touch whose key has a seat
+            else:
+                key.head.cover(kind)
         elif said == "block":
             key.tail = wanted(kind, offset, now)
         elif said == "cover":
             key.tail.cover(kind)
         elif said == "accept":
             said = self._accept(name, key, kind, offset, now)
+            if patient and said == "accept" and key.head.not_before <= now:
+                key.head.urgency = PATIENT
         self.counts[said] = self.counts.get(said, 0) + 1
         return said
 
@@ -247,7 +256,7 @@ class Model:
             # as told, "refused: urgently, not before the returned floor, and still as the kind that it was"
             key.head.hurry(Kind.CHANGE)
             self._again(key, now + wait)
-        elif result in (Result.TOO_OLD, Result.UNAVAILABLE):
+        elif result in (Result.TOO_OLD, Result.UNAVAILABLE):  # nobody's fault
             self.set_back(name)
         elif result is Result.UNDECIDED:  # nothing may be written before the namespace's verdict
             self._again(key, now + wait)

@@ -74,10 +74,12 @@ def _check_idle(play: Play) -> None:
 
 def _check_promises(play: Play) -> None:
     """L1, hint by hint."""
-    for name, kind, at, said in play.hinted:
+    for name, kind, at, said, offset in play.hinted:
         key = play.model.keys[name]
-        if key.namespace is None or not key.parses or said == "absent":
+        if key.namespace is None or not key.parses or said == "absent" or (offset, name) in play.declined:
             continue
+        if play.prices and offset in play.forgotten and said != "accept":
+            continue  # it merged into a refresh that the policy had asked for, which ends with its owner
         if kind is Kind.CHANGE:
             kept = any(began >= at for began, _ in play.finished[name]) or any(
                 t >= at for t in play.removed[name]

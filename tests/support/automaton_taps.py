@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.schedule import Dropped, Schedule
     from cacheupdater.core.unit import Claim
 
-GIVE_UP_ORDER = (2, 0, 1)  # urgencies: a full backlog drops touches, then misses, then changes
+GIVE_UP_ORDER = (3, 2, 0, 1)  # urgencies: a full backlog drops what can wait, then touches, misses, changes
 
 
 class DropLog(list):

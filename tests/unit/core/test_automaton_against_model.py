@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 
 import pytest
-from automaton_schedules import first_failure, play
+from automaton_schedules import play, play_block
 from machine import apart
 
 
 @pytest.mark.campaign(short=1_500, full=200_000, block=5_000)
 def test_engine_does_what_the_design_says_in_random_schedules(seeds, record_property):
-    failure, seconds = apart(first_failure, seeds)
-    assert not failure, failure
+    block = apart(play_block, seeds)
+    assert not block.failure, block.failure
     record_property("figure: automaton schedules held to the model, seeds from 0 on", len(seeds))
-    record_property("figure: automaton schedules, seconds of CPU", round(seconds, 1))
+    record_property("figure: automaton schedules, seconds of CPU", round(block.seconds, 1))
+    record_property("figure: automaton schedules with prices", block.priced)
+    record_property("figure: automaton schedules with the real policy `price`", block.real)
+    assert block.priced >= len(seeds) // 3
+    assert block.real >= len(seeds) // 20
 
 
 def test_replay_tells_the_story_of_one_seed(capsys):

@@ -307,6 +307,54 @@ def _with_urgency(new):
     return made
 
 
+def declined_touch_is_loaded(patch):
+    hear = Engine.on_hints
+
+    def load_all(self, batch, now):
+        policy, self._policy = self._policy, _Overruled(self._policy)
+        hear(self, batch, now)
+        self._policy = policy
+
+    patch(Engine, "on_hints", load_all)
+
+
+class _Overruled:
+    """A policy that is asked, and whose answer is not heard."""
+
+    def __init__(self, policy):
+        self._policy = policy
+
+    def __getattr__(self, name):
+        return getattr(self._policy, name)
+
+    def on_hints(self, keys, counts, now):
+        self._policy.on_hints(keys, counts, now)
+        return keys
+
+
+def change_that_can_wait_is_hurried(patch):
+    tell = Engine._tell_policy
+
+    def tell_and_forget(self, hints, now):
+        tell(self, hints, now)
+        return ()
+
+    patch(Engine, "_tell_policy", tell_and_forget)
+
+
+def policy_takes_a_braked_key_for_a_refreshed_one(patch):
+    patch(Endings, "_live_parts", lambda self, unit, bad: unit.live_parts(self._dedup.seats))
+
+
+def policy_is_not_told_of_refreshes_for_changes(patch):
+    told = Endings._live_parts
+
+    def all_but_changes(self, unit, bad):
+        return [(claim, keys) for claim, keys in told(self, unit, bad) if claim.kind is not Kind.CHANGE]
+
+    patch(Endings, "_live_parts", all_but_changes)
+
+
 FAULTS = [
     ticket_ignored,
     tail_timed_from_its_enqueue,
@@ -341,6 +389,10 @@ FAULTS = [
     promoted_tail_stays_a_tail,
     change_while_the_head_runs_is_declined,
     misses_are_served_last,
+    declined_touch_is_loaded,
+    change_that_can_wait_is_hurried,
+    policy_takes_a_braked_key_for_a_refreshed_one,
+    policy_is_not_told_of_refreshes_for_changes,
 ]
 
 
