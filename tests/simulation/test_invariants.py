@@ -352,6 +352,17 @@ def test_q1_sees_rows_beyond_the_budget(seen):
     assert any("budget" in each for each in invariants.q1_budget_hold_and_gap(seen, PLAN))
 
 
+def test_q1_sees_what_two_members_spend_together_beyond_the_budget(seen):
+    seen.starts_of_processes["updater2"] = 0.0
+    refresh(seen, 0.5, keys=[b"a:%d" % n for n in range(5)])
+    other = OWNER._replace(process="updater2", partition=OWNER.partition + 1)
+    refresh(seen, 1.0, owner=other, keys=[b"a:%d" % n for n in range(5, 10)])
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+    refresh(seen, 1.1, owner=other, keys=[b"a:%d" % n for n in range(10, 13)])
+    [told] = invariants.q1_budget_hold_and_gap(seen, PLAN)
+    assert "the group" in told
+
+
 def test_q1_sees_touches_less_than_a_hold_apart(seen):
     refresh(seen, 1.0)
     refresh(seen, 2.01)

@@ -27,6 +27,8 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
     report = apart(campaign.run_block, seeds)
     record_property("figure: whole-service schedules, seeds from 0 on", report.schedules)
     record_property("figure: of them with a consumer group", report.groups)
+    record_property("figure: of them with the policy `price`", report.priced)
+    assert report.priced >= len(seeds) // 4
     for kind in KINDS:
         record_property(f"figure: fault {kind} fired", report.fired[kind])
     assert not report.failures, campaign.explain(report.failures)
@@ -50,6 +52,7 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
         ("reads on while full", "M1"),
         ("the epoch is not checked at commit", "K1"),
         ("the adapter does not check the epoch", "K1"),
+        ("each member spends the whole budget", "Q1"),
         ("work of an older epoch is kept", "K1"),
         ("an older epoch's place is kept", "I1"),
         ("a static member starts from scan", "L1"),

@@ -136,6 +136,8 @@ class SimWriter:
     async def token(self, keys=()):
         seen = self._world.seen
         flight = seen.begin()
+        holder = self._world.broker.holders[flight.owner.partition]
+        flight.lost = holder is not None and holder.process != flight.owner.process
 
         def effect():
             flight.token_at = seen.clock()

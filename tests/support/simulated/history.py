@@ -93,6 +93,7 @@ class Flight:
     landed: dict = field(default_factory=dict)  # key -> (time, result)
     ended: float = inf  # when its answers, or its failure, came back
     answers: dict = field(default_factory=dict)  # key -> result
+    lost: bool = False  # its partition had been granted to another process, and its own had not heard of it
 
     def finished(self, key):
         """When this key's value was there for good, or the brake had kept it; inf if never."""

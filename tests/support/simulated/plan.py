@@ -51,6 +51,10 @@ class Plan:
     lag: float  # seconds by which loads read behind the primary
     hold_off_ms: int
     priced: bytes  # prefixes of the namespaces whose policy is `price`; the others' is `fixed`
+    price: float  # of a row, to begin with: stale reads prevented
+    least_gain: float
+    worth: float  # of a stale read
+    max_age: float | None
     group: GroupPlan | None
 
     def hold(self, key):
@@ -74,6 +78,7 @@ def draw(seed):
     if not lags and random.random() < 0.5:
         ways |= {"delete": 3, "hint": 1, "silence": 1}
     rates = draw_rates(random)
+    prices = Random(f"prices {seed}")
     group = _draw_group(Random(f"group {seed}"), rates)
     if lags:
         # a hold-off is counted by Redis' clock: a jump would end it early
@@ -113,8 +118,12 @@ def draw(seed):
         ),
         lag=0.1 if lags else 0.0,
         hold_off_ms=150 if lags else 0,
-        # a twentieth: its ticks cost thrice as much as the rest of a schedule
-        priced=pick((*[b""] * 38, b"b", b"ab")),
+        # a third; seldom both, for that costs thrice as much as the rest of a schedule
+        priced=pick((*[b""] * 11, b"a", b"a", b"b", b"b", b"ab")),
+        price=prices.choice((1e-3, 0.1, 1.0, 1.0, 5.0)),
+        least_gain=prices.choice((0.0, 0.02, 0.1, 0.2)),
+        worth=prices.choice((1.0, 1.0, 1.0, 100.0)),
+        max_age=prices.choice((*[None] * 7, 1.0)),
         group=group,
     )
 

@@ -147,6 +147,13 @@ class AdaptersAnyEpoch(Plant):
         queue.commit = commit
 
 
+class Whole(Plant):
+    name = "each member spends the whole budget"
+
+    def part(self, part):
+        return 1.0 if part else 0.0
+
+
 class KeptEngine(Plant):
     name = "work of an older epoch is kept"
 
@@ -272,6 +279,7 @@ PLANTS = {
         Insatiable,
         AnyEpoch,
         AdaptersAnyEpoch,
+        Whole,
         KeptEngine,
         KeptPlace,
         StaticFromScan,

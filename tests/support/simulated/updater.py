@@ -16,6 +16,7 @@ from cacheupdater.core.policy import Fixed
 from cacheupdater.core.price import Market, Price
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.portions import Portions
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.testing.recording_observer import RecordingObserver
@@ -104,7 +105,7 @@ class Updater:
                 missing_ttl=plan.missing_ttl,
                 max_backlog=plan.max_backlog,
                 quota=quota if prefix == b"b:" else None,
-                terms=Terms(max_age=1.0) if prefix[:1] in plan.priced else None,
+                terms=Terms(worth=plan.worth, max_age=plan.max_age) if prefix[:1] in plan.priced else None,
             )
             for prefix, pattern in PATTERNS.items()
         ]
@@ -122,12 +123,18 @@ class Updater:
         self.around = Surroundings(
             self.consumer, recipes, writer, self.observer, world.random.random, Notices(lambda: 0.0)
         )
-        self.supervisor = Supervisor(self.consumer, self._make)
+        self._portions = Portions(self.namespaces)
+        self.supervisor = Supervisor(self.consumer, self._make, owns=self._own)
         world.plant.supervisor(self.supervisor)
         self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         priced = [each for each in self.namespaces if each.terms]
-        self._market = Market(self.source, priced, random=world.random.random, now=now)
-        self._market.price = 1e-3  # that of a budget for everything; it would take minutes to fall so low
+        self._market = Market(self.source, priced, random=world.random.random, now=now, least=plan.least_gain)
+        self._market.price = plan.price  # to begin with; the market moves on from there
+
+    def _own(self, partitions):
+        """The part of every rate that goes with these."""
+        now, part = self._world.seen.clock(), len(partitions) / self._world.broker.partitions
+        self._portions.own(self._world.plant.part(part), now, sources=True)
 
     def _make(self, gained, stir_all):
         own(gained, self.process)

@@ -53,6 +53,10 @@ class Plant:
     def supervisor(self, supervisor):
         """As above."""
 
+    def part(self, part):
+        """Of all rates, that an updater takes for the partitions that it owns."""
+        return part
+
     def plan(self, plan):
         return plan
 
