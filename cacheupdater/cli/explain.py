@@ -12,6 +12,7 @@ from urllib.parse import quote_from_bytes
 
 from cacheupdater.cli import exits
 from cacheupdater.cli.tables import number
+from cacheupdater.config.units import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +60,7 @@ def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if args.output == "json":
         print(json.dumps(said, indent=2, ensure_ascii=False))
     else:
-        print("\n".join(_page(said)))
+        print("\n".join(map(printable, _page(said))))
     return exits.OK
 
 
@@ -93,11 +94,12 @@ def _page(said: Facts) -> Iterable[str]:
         yield f"  loaded by  {declared['statement']}  (source {declared['source']})"
     yield f"  in Redis   {_redis(redis)}"
     if row:
-        yield f"  row now    {row['error'] if 'error' in row else row['value'] or 'there is none'}"
+        yield f"  row now    {_row(row)}"
     yield f"  updater    {_owner(updater) if updater else said['silence']}"
     if updater:
         yield from _known(updater)
-    yield "\nbecause"
+    yield ""
+    yield "because"
     because = said["because"]
     assert isinstance(because, list)
     yield from (f"  {each}" for each in because)
@@ -111,6 +113,12 @@ def _redis(redis: Facts) -> str:
     ttl = "never expires" if redis["ttl"] is None else f"expires in {_s(redis['ttl'])}"
     age = "no floor" if redis["age"] is None else f"{_s(redis['age'])} old by its floor"
     return f"{redis['type']} of {redis['size']} bytes, reads as {redis['reads_as']}, {age}, {ttl}: {redis['value']}"
+
+
+def _row(row: Facts) -> str:
+    if "exists" not in row:
+        return str(row["error"])
+    return str(row["value"]) if row["exists"] else "there is none"
 
 
 def _owner(updater: Facts) -> str:

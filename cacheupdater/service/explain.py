@@ -21,13 +21,14 @@ from cacheupdater_client import wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cacheupdater.core.events import Event
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.partition import Partition, Surroundings
     from cacheupdater.pipeline.pricing import Pricing
     from cacheupdater.service.doors import Door
 
-_EVERYBODYS = frozenset(
-    {"queue_missing", "fetch_failed", "commit_failed", "redis_down", "no_client", "undeclared", "other_redis"}
+_EVERYBODYS: frozenset[Event] = frozenset(
+    {"queue_missing", "fetch_failed", "commit_failed", "redis_down", "no_client", "nobodys", "elsewhere"}
 )
 """Troubles that any key may suffer from, whatever their subject."""
 

@@ -48,6 +48,7 @@ class Declared(NamedTuple):
             "source": load.source,
             "statement": _statement(load),
             "encoding": self.namespace.encoding,
+            "foreign": self.namespace.foreign,
             "ttl": self.namespace.ttl,
         }
 
@@ -141,8 +142,10 @@ def _shown(value: Value) -> str | None:
 
 async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
     """The row now, and whether Redis has something else. Costs one statement."""
-    if one.namespace is None or one.captures is None:
+    if one.namespace is None:
         return {"error": "no namespace has this key, so no statement loads it"}
+    if one.captures is None:
+        return {"error": "the key does not fit its namespace's pattern, so no statement loads it"}
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(ROW_S):

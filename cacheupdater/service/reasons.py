@@ -20,12 +20,13 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
     said = [*_undeclared(declared)]
     if said:
         return said
-    said += _row(redis, row)
+    foreign = list(_foreign(declared, redis))
+    said += foreign + list(_row(redis, row, comparable=not foreign))
     if updater is None:
         said.append("No updater was asked, so nothing is known about hints, refreshes and troubles.")
     else:
-        said += _updater(declared, updater)
-    said += _redis(declared, redis)
+        said += _updater(declared, updater, left_alone=bool(foreign) and declared["foreign"] == "keep")
+    said += _redis(redis)
     return said or ["Nothing stands in the way: the next hint of this key leads to a refresh."]
 
 
@@ -39,22 +40,35 @@ def _undeclared(declared: Facts) -> Iterator[str]:
         )
 
 
-def _row(redis: Facts, row: Facts | None) -> Iterator[str]:
-    if row is None or "error" in row:
+def _foreign(declared: Facts, redis: Facts) -> Iterator[str]:
+    encoding, found = declared["encoding"], redis.get("reads_as")
+    if found is None or encoding not in {"json", "hash"} or found == encoding:
         return
-    if not row["exists"]:
+    what = f"The value reads as {found}, and the namespace writes {encoding}"
+    if declared["foreign"] == "keep":
+        yield f"{what}: such a value is left alone, unless `value.foreign: replace` says otherwise."
+    else:
+        yield f"{what}: its next refresh replaces it."
+
+
+def _row(redis: Facts, row: Facts | None, *, comparable: bool) -> Iterator[str]:
+    if row is None:
+        return
+    if not row.get("exists", True):
         yield "Its source has no such row."
+    if "same" not in row or not comparable:
+        return
     if row["same"]:
         yield "It is not old: what Redis has is what the source has."
     elif redis.get("type") != "none":
         yield "It is old: the source has something else than Redis."
 
 
-def _updater(declared: Facts, updater: Facts) -> Iterator[str]:
+def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]:
     if not updater["accepting"]:
         yield "The updater accepts no hints now: it is starting, stopping, or waits for its queue."
     for trouble in _each(updater["troubles"]):
-        yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {trouble['text']}."
+        yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {str(trouble['text']).rstrip('.')}."
     if not updater["ours"]:
         yield from _elsewhere(updater)
         return
@@ -62,7 +76,7 @@ def _updater(declared: Facts, updater: Facts) -> Iterator[str]:
     seat = _some(updater["seat"])
     if seat is not None:
         yield from _seated(seat)
-    else:
+    elif not left_alone:
         yield from _unasked(declared, updater)
 
 
@@ -120,7 +134,7 @@ def _unasked(declared: Facts, updater: Facts) -> Iterator[str]:
         yield "A load is worth its row: the policy asks for it at the next hint or tick, as the budget allows."
 
 
-def _redis(declared: Facts, redis: Facts) -> Iterator[str]:
+def _redis(redis: Facts) -> Iterator[str]:
     if "error" in redis:
         yield f"{redis['error']}"
     elif redis["type"] == "none":
@@ -129,9 +143,6 @@ def _redis(declared: Facts, redis: Facts) -> Iterator[str]:
         yield "No floor stands beside the value: no updater has written it lately, or it is not ours."
     if redis.get("type") not in {None, "none"} and redis.get("ttl") is None:
         yield "The value never expires: what updaters write has a ttl."
-    encoding, found = declared["encoding"], redis.get("reads_as")
-    if found is not None and encoding in {"json", "hash"} and found != encoding:
-        yield f"The value reads as {found}, and the namespace writes {encoding}: such a value is left alone."
 
 
 def _lasted(seconds: object) -> str:

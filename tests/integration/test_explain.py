@@ -129,6 +129,13 @@ def test_a_value_that_no_updater_wrote(updater, application, session_redis_url):
     assert "reads as text, and the namespace writes json" in said
 
 
+def test_a_value_writes_nothing_on_the_terminal_but_its_text(updater, session_redis_url):
+    with redis.Redis.from_url(session_redis_url) as plain:
+        plain.set("dear:bell", "one\ntwo \x1b[2J\x07", ex=60)
+    _, page, _ = command(updater, "explain", "dear:bell")
+    assert r"one\ntwo \x1b[2J\x07" in page
+
+
 def test_a_value_can_be_removed_by_hand(updater, application, session_redis_url):
     eventually(lambda: application.get("banner:gone"))
     assert command(updater, "invalidate", "banner:gone", "banner:never") == (0, "removed 2 of 2\n", "")

@@ -9,6 +9,7 @@ DECLARED = {
     "pattern": "product:{id:int}",
     "fits": True,
     "encoding": "json",
+    "foreign": "keep",
 }
 REDIS = {"type": "string", "reads_as": "json", "ttl": 200.0, "age": 12.0}
 KNOWN = {"worth": 0.5, "price": 0.1, "reads": 2.0, "changes": 0.1}
@@ -78,13 +79,34 @@ def said(*, declared=(), redis=(), updater=(), row=None):
         ({"redis": {"type": "none", "reads_as": None, "ttl": None}}, "the next read is a miss"),
         ({"redis": {"age": None}}, "No floor stands beside the value"),
         ({"redis": {"ttl": None}}, "never expires"),
-        ({"redis": {"reads_as": "pickle"}}, "reads as pickle, and the namespace writes json"),
+        (
+            {"redis": {"reads_as": "pickle"}},
+            "reads as pickle, and the namespace writes json: such a value is left",
+        ),
+        (
+            {"redis": {"reads_as": "pickle"}, "declared": {"foreign": "replace"}},
+            "reads as pickle, and the namespace writes json: its next refresh replaces it",
+        ),
         ({"row": {"exists": False, "same": False}}, "Its source has no such row. It is old"),
         ({"row": {"exists": True, "same": True}}, "It is not old"),
     ],
 )
 def test_each_cause_has_its_sentence(facts, sentence):
     assert sentence in said(**facts)
+
+
+def test_a_value_that_is_left_alone_is_neither_called_old_nor_promised_a_refresh():
+    assert because(DECLARED, {**REDIS, "reads_as": "pickle"}, UPDATER, {"exists": True, "same": False}) == [
+        (
+            "The value reads as pickle, and the namespace writes json: such a value is left alone, unless"
+            " `value.foreign: replace` says otherwise."
+        )
+    ]
+
+
+def test_a_sentence_has_one_full_stop():
+    refused = {"event": "redis_down", "subject": "", "text": "Connection refused.", "seconds": 3.0}
+    assert "Connection refused. " in said(updater={"troubles": [refused]})
 
 
 def test_a_healthy_key_that_waits_for_nothing_is_told_nothing_else():
