@@ -247,7 +247,7 @@ class Partition:
             self.engine.on_failure(unit, failure, clock(), load=Load(seen.seconds, asked=asked))
         except Exception as e:  # noqa: BLE001  a fault of ours or of a loader must not stop the other keys; it is told
             self._telling.surprised(unit, e)
-            self._around.recent.failed(keys, repr(e), clock(), clock() - began)
+            self._around.recent.failed(keys, type(e).__name__, clock(), clock() - began)
             self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=Load(seen.seconds))
         self._stir_all()
 
