@@ -118,9 +118,12 @@ class Engine:
     def on_hints(self, batch: Iterable[Hints], now: float) -> None:
         """Packs were read, in the order of their offsets."""
         self._advance(now)
-        for hints in batch:
-            origin = self.cursor.read(hints.offset, now)
-            self.tally.add("hints", sum(hints.counts) or len(hints.keys), hints.kind.name.lower())
+        for pack in batch:
+            origin = self.cursor.read(pack.offset, now)
+            self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
+            # before the policy learns of them, or it would hold them back uncounted
+            hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)
+            self.tally.add("dropped", nobodys, reason="unknown")
             if hints.kind is not Kind.MISS:
                 self._marks.end(hints.keys)
             if hints.kind is Kind.TOUCH:

@@ -1,6 +1,6 @@
 """Keys that begin like ours and are nobody's: remembered, so that the next hint of one costs a look-up and no search.
 
-The engine puts in what no pattern takes, and asks before it resolves anything. Two sets take turns, so that nothing is
+The engine puts in what no pattern takes, and asks before a policy learns or anything is resolved. Two sets take turns, so that nothing is
 counted per key to be forgotten: those that are still hinted at stay, the others go with the older set. Bounded in number
 and emptied with its engine; to forget one costs no more than to meet it again.
 """
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from cacheupdater.core.hints import Hints
 
 
 class Strangers:
@@ -41,3 +43,13 @@ class Strangers:
                 self.put(again)
                 found |= again
         return found
+
+    def without(self, hints: Hints) -> tuple[Hints, int]:
+        """What is left of a pack, and how many of its hints are nobody's, repeated ones counted."""
+        strangers = self.among(hints.keys)
+        if not strangers:
+            return hints, 0
+        often = hints.counts or [1] * len(hints.keys)
+        ours = [(key, count) for key, count in zip(hints.keys, often, strict=True) if key not in strangers]
+        counts = tuple(count for _, count in ours)
+        return hints._replace(keys=[key for key, _ in ours], counts=counts), sum(often) - sum(counts)

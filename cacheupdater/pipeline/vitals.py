@@ -1,7 +1,7 @@
 """What shows that an updater works for nobody, though nothing fails: the signs that no single stage could see.
 
 The partitions of a process share one `Vitals`, which their `Surroundings` hold; the service calls `tick` once a second. It
-says that no client is connected, that hints are of no namespace, that what readers find is not in our Redis; and of each
+says that no client is connected or sends a hint, that hints are of no namespace, that what readers find is not in our Redis; and of each
 source whether it is up, and for how long it has not succeeded. Nothing is decided here.
 """
 
@@ -52,9 +52,12 @@ class Vitals:
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
         self._succeeded: dict[str, float] = {}  # sources, and when
         self._alone_since: float | None = None
+        self._told_nothing_since: float | None = None
+        self._hinted = False  # ever
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
         """A pack has come."""
+        self._hinted = True
         self.looking.hear(kind, keys, counts)
         self.whereabouts.hear(kind, keys)
 
@@ -81,6 +84,7 @@ class Vitals:
         self.looking.tick()
         self._tick_sources(now, sources)
         self._tick_clients(now, clients)
+        self._tick_hints(now, clients)
         self._tick_nobodys(now)
         self._tick_elsewhere(now)
 
@@ -121,6 +125,20 @@ class Vitals:
         if now - self._alone_since >= ALONE_S:
             text = "no client is connected: does the application send its hints here?"
             self._notices.trouble("no_client", "", text)
+
+    def _tick_hints(self, now: float, clients: int | None) -> None:
+        """A client keeps back what begins like none of our patterns: then it is connected, and no hint ever comes."""
+        if self._hinted or not clients:
+            self._told_nothing_since = None
+            self._notices.over("no_hint", "")
+            return
+        if self._told_nothing_since is None:
+            self._told_nothing_since = now
+        if now - self._told_nothing_since >= ALONE_S:
+            text = (
+                "clients are connected, and none has ever sent a hint: do their keys begin like our patterns?"
+            )
+            self._notices.trouble("no_hint", "", text)
 
     def _tick_nobodys(self, now: float) -> None:
         self._minute.append((now, self._heard, self._nobodys))

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from cacheupdater.service.doors import Door
 
 _EVERYBODYS: frozenset[Event] = frozenset(
-    {"queue_missing", "fetch_failed", "commit_failed", "redis_down", "no_client", "nobodys", "elsewhere"}
+    {
+        "queue_missing",
+        "fetch_failed",
+        "commit_failed",
+        "redis_down",
+        "no_client",
+        "no_hint",
+        "nobodys",
+        "elsewhere",
+    }
 )
 """Troubles that any key may suffer from, whatever their subject."""
 

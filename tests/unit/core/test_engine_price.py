@@ -10,7 +10,7 @@ from price_story import priced, source
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN
 from cacheupdater.core.engine import Load
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.policy import Fixed
@@ -182,6 +182,16 @@ def test_change_of_a_key_that_nobody_ever_read_can_wait():
 
     assert story.starts(0.0) == []
     assert story.engine.pending == 1
+
+
+def test_each_read_of_nobodys_key_is_counted_though_it_would_not_be_worth_its_row():
+    story = Priced().at_price(1e-3)
+    story.touch(b"p:007", at=0.0)
+    assert story.starts(0.0) == []
+    for second in range(1, 10):
+        story.engine.on_hints([Hints(second, Kind.TOUCH, [A, b"p:007"], (1, 10))], second * 0.01)
+
+    assert story.count("dropped", "unknown") == 91
 
 
 # --- what a load teaches ---------------------------------------------------------------------------------

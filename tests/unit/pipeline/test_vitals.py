@@ -82,6 +82,24 @@ def test_nobody_connected_for_half_a_minute_is_said_until_somebody_is(caplog):
     assert len(caplog.messages) == 2
 
 
+def test_clients_that_never_send_a_hint_are_said_until_one_comes():
+    process = Process()
+    process.live(int(ALONE_S))
+    assert process.standing == set()
+    process.live(5)
+    assert process.standing == {"no_hint"}
+    process.vitals.hear(Kind.TOUCH, [b"product:1"], ())
+    process.live(int(QUIET_S) + 1)
+    assert process.standing == set()
+
+
+def test_an_application_that_has_paused_is_not_told_of():
+    process = Process()
+    process.vitals.hear(Kind.TOUCH, [b"product:1"], ())
+    process.live(1000)
+    assert process.standing == set()
+
+
 def test_where_clients_cannot_be_counted_none_is_missed():
     process = Process()
     process.live(100, clients=None)

@@ -32,6 +32,7 @@ async def troubles(*standing):
         ("elsewhere", ""),
         ("nobodys", ""),
         ("no_client", ""),
+        ("no_hint", ""),
         ("redis_down", ""),
         ("load_failed", "shop"),
         ("foreign", "product"),
