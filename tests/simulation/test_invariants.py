@@ -390,6 +390,17 @@ def test_q1_lets_a_change_follow_a_read_at_once_and_not_another_change(seen):
     assert invariants.q1_budget_hold_and_gap(seen, PLAN)
 
 
+def test_q1_lets_a_change_follow_a_read_at_once_after_a_change_that_was_dropped(seen):
+    hint(seen, 0.5, CHANGE)
+    seen.drops.append(Drop(0.7, OWNER, KEY, "backlog"))
+    refresh(seen, 1.0)
+    hint(seen, 1.01, CHANGE)
+    refresh(seen, 1.0 + GAP / 4)
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+    seen.drops.clear()
+    assert invariants.q1_budget_hold_and_gap(seen, PLAN)
+
+
 def test_q1_excepts_what_follows_a_failure(seen):
     refresh(seen, 1.0, result=Result.FAILED)
     refresh(seen, 1.0 + GAP / 2)

@@ -17,6 +17,7 @@ from simulated.database import superseded_at
 from simulated.served import BLINK, Served
 
 KIND = ("touch", "miss", "change")
+DROPPED = "dropped"
 
 
 def check(world, *, idle):
@@ -300,12 +301,14 @@ def _spaced(seen, plan):
 
 
 def _heard(seen):
-    """When each owner heard of misses and of changes of each key."""
-    heard = defaultdict(lambda: {MISS: [], CHANGE: []})
+    """When each owner heard of misses and of changes of each key, and when it gave hints of the key up."""
+    heard = defaultdict(lambda: {MISS: [], CHANGE: [], DROPPED: []})
     for intake in seen.intakes:
         if intake.hint.kind != TOUCH:
             for key in intake.hint.keys:
                 heard[intake.owner, key][intake.hint.kind].append(intake.at)
+    for drop in seen.drops:
+        heard[drop.owner, drop.key][DROPPED].append(drop.at)
     return heard
 
 
@@ -313,7 +316,8 @@ def _least(plan, key, heard, starts):
     """The least time between the last two of these starts: for a change only after a start for a change."""
     before, first, second = starts
     if any(first - BLINK <= at <= second for at in heard[CHANGE]):
-        for_a_change = any(before < at < first - BLINK for at in heard[CHANGE])
+        given_up = max((at for at in heard[DROPPED] if at <= first + BLINK), default=-inf)
+        for_a_change = any(max(before, given_up) < at < first - BLINK for at in heard[CHANGE])
         return plan.limits.gap if for_a_change else 0.0
     missed = any(first - BLINK <= at <= second for at in heard[MISS])
     return plan.limits.gap if missed else max(plan.hold(key), plan.limits.gap)
