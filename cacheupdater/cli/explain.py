@@ -12,7 +12,6 @@ from urllib.parse import quote_from_bytes
 
 from cacheupdater.cli import exits
 from cacheupdater.cli.tables import number
-from cacheupdater.config.units import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -60,6 +59,8 @@ def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if args.output == "json":
         print(json.dumps(said, indent=2, ensure_ascii=False))
     else:
+        from cacheupdater.config.units import printable
+
         print("\n".join(map(printable, _page(said))))
     return exits.OK
 
