@@ -134,8 +134,7 @@ class Engine:
                 self._others(hints, origin, now)
 
     def skip(self, offset: int, now: float) -> None:
-        """A message that is no pack was read; it has nothing to wait for."""
-        self.cursor.read(offset, now)
+        self.cursor.read(offset, now)  # a message that is no pack has nothing to wait for
 
     def step(self, now: float) -> Work:
         """Whatever time has brought about: evictions, drops, and the units that can be paid for now."""
@@ -197,13 +196,14 @@ class Engine:
 
     def on_unasked(self, unit: Unit, answers: Sequence[Answer], now: float) -> None:
         """The unit was answered without a load: what it has paid is given back."""
-        rows = len(answers)
-        unit.namespace.source.bucket.take(-unit.paid)
+        source, rows = unit.namespace.source, len(answers)
+        source.bucket.take(-unit.paid)
         unit.paid = 0.0
-        if unit.namespace.quota is not None:
-            unit.namespace.quota.take(-rows)
         self._advance(now)
-        unit.namespace.source.free += 1
+        if quota := unit.namespace.quota:
+            quota.take(-rows)
+        source.free += 1
+        source.witnesses.gone(unit)
         if unit.phase is Phase.RUNNING:
             self._endings.answered(unit, answers, now, absent=(), stamps=())
         else:

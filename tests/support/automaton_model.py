@@ -121,6 +121,14 @@ class Model:
         self.keys[name].absent_until = -inf
         self.counts["policy"] = self.counts.get("policy", 0) + 1
 
+    def count(self, what: str, amount: int) -> None:
+        if amount:
+            self.counts[what] = self.counts.get(what, 0) + amount
+
+    def knows_as_nobodys(self, name: bytes) -> bool:
+        """ "keys of nobody are remembered": no policy learns of them"""
+        return self.keys[name].stranger
+
     def hint(self, name: bytes, kind: Kind, offset: int, now: float, *, patient: bool = False) -> str:
         """What becomes of one hint: the action's name, or why it was dropped."""
         key = self.keys[name]
@@ -169,6 +177,7 @@ class Model:
             return "quarantined"
         freed = self.quarantine.pop(name, None)  # "the next hint after quarantine_for tries again"
         if key.namespace is None:
+            key.stranger = True
             return "unknown"
         key.head = wanted(kind, offset, now)
         if key.seated:  # "a new head, not before gap after the last start"

@@ -192,7 +192,10 @@ class Play:
         elif self.prices and kind is Kind.CHANGE:
             patient = self.policy.patient.popleft()
             names = list(dict.fromkeys(names))  # named twice is no second change
+        often = dict(zip(pack.keys, pack.counts, strict=False))
         for name in names:
+            if self.model.knows_as_nobodys(name):  # counted as often as they are named
+                self.model.count("unknown", often.get(name, 1) - 1)
             said = self.model.hint(name, kind, offset, self.now, patient=name in patient)
             if said == "quarantined":
                 self.given_up[name].append(self.now)
@@ -203,15 +206,20 @@ class Play:
         """Of its touches those that the policy wants; the others are declined, by name, and counted."""
         passed = self.policy.passed.popleft()
         require(len(set(passed)) == len(passed), "passed on twice:", passed)
+        nobodys = [
+            name
+            for name in dict.fromkeys(pack.keys)
+            if name not in passed and self.model.knows_as_nobodys(name)
+        ]
         for name in dict.fromkeys(pack.keys):
-            if name not in passed:
+            if name not in passed and name not in nobodys:
                 require(not self.is_fixed(name), name, "is not priced, and was declined")
                 self.declined.add((pack.offset, name))
                 if not remember:  # so are those that had merged into it, and are not read again
                     self.given_up[name].append(self.now)
                 self.model.declined(name)
         require(set(passed) <= set(pack.keys), "passed on", passed, "of", pack.keys)
-        return passed
+        return [*passed, *nobodys]
 
     def is_fixed(self, name: bytes) -> bool:
         namespace = self.namespace.get(chr(name[0]))

@@ -9,6 +9,7 @@ from engine_story import Story, namespace, plenty
 
 from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.endings import Failure
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.policy import Fixed
 
@@ -434,3 +435,17 @@ def test_keys_of_one_unit_are_spaced_each_by_what_it_was_started_for():
     assert story.refresh(1.0) == [A, B]
     story.change(A, B, at=1.01)
     assert story.refresh(1.01) == [B]
+
+
+def test_a_unit_that_was_answered_without_a_load_does_not_excuse_a_slow_row_for_ever():
+    story = Story()
+    story.touch(A, at=0.0)
+    unit = story.start(0.0)
+    story.engine.on_unasked(unit, [Answer(Result.FOREIGN)], 0.1)
+    story.touch(B, at=1.0)
+    at = 1.0
+    while not story.engine.quarantine and at < 60.0:
+        for slow in story.step(at).units:
+            story.engine.on_failure(slow, Failure("slow", own=False, slow=True), at + 1.0)
+        at += 0.5
+    assert list(story.engine.quarantine.keys) == [B]
