@@ -34,8 +34,10 @@ TABLES = (
 )
 
 
-def sql(key, statement, **more):
-    return {"key": key, "load": {"source": "main", "sql": statement}, **more}
+def sql(key, statement, *, columns=None):
+    """What stands there before gives way, whatever it reads as: these stories are of statements."""
+    value = {"foreign": "replace"} | ({"columns": columns} if columns else {})
+    return {"key": key, "load": {"source": "main", "sql": statement}, "value": value}
 
 
 def python(name):
@@ -63,9 +65,7 @@ NAMESPACES = {
         "SELECT id, version FROM items, generate_series(1, CASE id WHEN 13 THEN 2 ELSE 1 END) WHERE id IN :id",
     ),
     "nameless": sql("nameless:{id:int}", "SELECT version FROM items WHERE id IN :id"),
-    "columns": sql(
-        "columns:{id:int}", "SELECT id, version FROM items WHERE id IN :id", value={"columns": ["colour"]}
-    ),
+    "columns": sql("columns:{id:int}", "SELECT id, version FROM items WHERE id IN :id", columns=["colour"]),
     "texts": sql("texts:{id:int}", "SELECT id::text AS id, version FROM items WHERE id IN :id"),
     "tableless": sql("tableless:{id:int}", "SELECT id FROM nowhere WHERE id IN :id"),
     "dividing": sql("dividing:{id:int}", "SELECT id, 1 / (id - 13) AS share FROM items WHERE id IN :id"),

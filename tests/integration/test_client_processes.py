@@ -186,7 +186,7 @@ def test_updater_that_starts_second_is_found_by_parent_and_forked_child(redis_ur
     )  # fmt: skip
     assert {process.stdout.readline(), process.stdout.readline()} == {"parent\n", "child\n"}
     with HintServer(path) as second:
-        assert second.wait_until(lambda it: it.hints().keys() == {b"p:parent", b"p:child"}, 20)
+        assert second.wait_until(lambda it: it.hints().keys() >= {b"p:parent", b"p:child"}, 20)
         _, said = process.communicate(timeout=20)
     assert (process.returncode, said.count("hints go nowhere: no updater listens at")) == (0, 1), said
 

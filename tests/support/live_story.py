@@ -227,6 +227,7 @@ class Story:
 
     def __enter__(self):
         """Returns when every key has its value."""
+        self.kept = self.client()  # the counts of a target whose clients are all gone are those of the process alone
         self.read_again()
         names = list(map(name_of, self.promised))
         eventually(lambda: None not in self.world.fetch(names))
@@ -239,6 +240,7 @@ class Story:
         self.took += time.monotonic()
         self.reader.end()
         self.writer.end()
+        self.kept.close()
 
     def until_well_under_way(self):
         """So much has been read and changed that harm meets something."""
