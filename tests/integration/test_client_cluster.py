@@ -291,6 +291,7 @@ async def test_reads_of_a_slot_on_its_way_count_once(both, ear, redis_cluster):
     for key in KEYS[:3]:
         there_and_back = (other_node(redis_cluster, key), redis_cluster.owner(key))
         for to in there_and_back:
+            redis_cluster.wait_until_settled()  # everybody has heard of the last move
             move = redis_cluster.migration(key_slot(key.encode()), to)
             move.begin()
             move.move_keys()
@@ -305,6 +306,7 @@ async def test_pipelines_repeated_for_a_moved_slot_count_once(both, ear, redis_c
     await both.get("a")
     ear.heard()
     for to in (other_node(redis_cluster, "a"), redis_cluster.owner("a")):
+        redis_cluster.wait_until_settled()  # everybody has heard of the last move
         redis_cluster.migrate_slot(key_slot(b"a"), to)
         pipe = both.pipeline()
         await pipe.get("a")
@@ -446,6 +448,7 @@ async def test_token_asks_the_owners_of_its_keys_or_all_primaries(both, redis_cl
 async def test_fenced_calls_find_a_slot_that_has_moved(both, redis_cluster):
     await both.invalidate("a")
     for to in (other_node(redis_cluster, "a"), redis_cluster.owner("a")):
+        redis_cluster.wait_until_settled()  # everybody has heard of the last move
         redis_cluster.migrate_slot(key_slot(b"a"), to)
         since = await both.token("a")
         assert await both.write_through("a", "v", ttl=10, since=since)
