@@ -227,7 +227,8 @@ class Story:
 
     def __enter__(self):
         """Returns when every key has its value."""
-        self.kept = self.client()  # the counts of a target whose clients are all gone are those of the process alone
+        # a target whose clients are all gone has no counts of its own any more
+        self.kept = self.client()
         self.read_again()
         names = list(map(name_of, self.promised))
         eventually(lambda: None not in self.world.fetch(names))
