@@ -191,7 +191,7 @@ class Play:
             names = self._passed(pack, remember=remember)
         elif self.prices and kind is Kind.CHANGE:
             patient = self.policy.patient.popleft()
-            names = list(dict.fromkeys(names))  # named twice is no second change
+            names = self._changed(names)
         often = dict(zip(pack.keys, pack.counts, strict=False))
         for name in names:
             if self.model.knows_as_nobodys(name):  # counted as often as they are named
@@ -201,6 +201,11 @@ class Play:
                 self.given_up[name].append(self.now)
             if remember:
                 self.hinted.append(Hinted(name, kind, self.now, said, offset))
+
+    def _changed(self, names: Sequence[bytes]) -> list[bytes]:
+        """Named twice is no second change; of a key in quarantine it is a second removal."""
+        barred = [name for name in names if self.now < self.model.quarantine.get(name, -inf)]
+        return [name for at, name in enumerate(names) if name in barred or name not in names[:at]]
 
     def _passed(self, pack: Hints, *, remember: bool) -> Sequence[bytes]:
         """Of its touches those that the policy wants; the others are declined, by name, and counted."""
