@@ -75,7 +75,7 @@ def trees(tmp_path, monkeypatch):
 
 def test_each_tree_is_measured_with_its_own_code_and_a_slower_one_is_told(trees, capfd):
     assert against.main("HEAD", []) == 0
-    (trees / "cacheupdater" / "__init__.py").write_text("COST = 2.0\n")
+    (trees / "cacheupdater" / "__init__.py").write_text("COST = 2.25\n")
     assert against.main("HEAD", ["p0"]) == 1
     assert "SLOWER" in capfd.readouterr().out
 
