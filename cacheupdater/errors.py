@@ -27,6 +27,14 @@ class Unreached(Unavailable):
     """Nobody was asked anything: no connection, no thread."""
 
 
+class Forbidden(Unavailable):
+    """The user has no right to what all such work needs, until a person grants it; nothing must wait for that without end."""
+
+
+class Unpaid(Unreached):
+    """What was paid for it does not count any more: the budget has gone to another updater meanwhile."""
+
+
 class Faulty(CacheUpdaterError):
     """This very work fails (its keys, its statement, its rows); trying all of it again will not help."""
 

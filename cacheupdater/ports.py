@@ -78,11 +78,22 @@ class Stamped(dict[Captures, object]):
         configuration says. A key whose row says neither is missing."""
 
 
+Leaves: TypeAlias = Callable[[], None]
+"""Told when a statement leaves: the budget counts from there. It raises where it must not leave any more."""
+
+
+def at_once() -> None:
+    """For who needs not be told."""
+
+
 class Loader(Protocol):
     """The rows of one namespace, by key. One loader per namespace; its statement deadline is its own affair."""
 
-    async def load(self, keys: Sequence[Captures]) -> Mapping[Captures, object]:
+    async def load(self, keys: Sequence[Captures], leaves: Leaves = at_once) -> Mapping[Captures, object]:
         """The value of each key that exists, in plain Python; a key left out has no row.
+
+        Calls `leaves` when nothing keeps the statement from leaving any more, such as a connection that must be made;
+        what that raises goes up, and nothing is asked.
 
         Only a complete, successful read may return: absence deletes. Raises Unavailable or Faulty.
         `Stamped` where the loader was told which column tells of changes and there are rows, else a plain mapping.
@@ -157,6 +168,7 @@ class Offer(NamedTuple):
     wanted: float
     held: float  # what it may spend while this call is under way; its claim is never less
     owner: Owner  # what the others shall know
+    least: float = 0.0  # less is of no use, and is not granted
 
 
 class Grant(NamedTuple):
@@ -164,12 +176,14 @@ class Grant(NamedTuple):
 
     rate: float  # at most what was wanted; with the claims of all others at most the budget
     others: tuple[Owner, ...]
+    ahead: int = 0  # owners that have nothing and have waited for longer
 
 
 class Fleet(Protocol):
     """Updaters that share what their sources can afford. One object is one owner; nobody else has its claims.
 
-    A claim holds for `shares.CLAIM_LIFE` from the call at least, and ends by itself. In a record that has just appeared
+    Who wants something and gets nothing waits, and keeps its place by asking every second: what the first of those need is
+    kept free for them. A claim holds for `shares.CLAIM_LIFE` from the call at least, and ends by itself. In a record that has just appeared
     nobody gets more than it holds, for `shares.YOUTH`. A call that is carried out late, after a newer one, changes
     nothing.
     """

@@ -32,7 +32,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from cacheupdater.core import cache_url
-from cacheupdater.core.price.shares import CLAIM_LIFE, YOUTH, Owner
+from cacheupdater.core.price.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Grant
 
@@ -65,8 +65,8 @@ class RedisFleet:
 
     async def exchange(self, source: str, offer: Offer) -> Grant:
         """Replace our claim."""
-        rates = (offer.budget, offer.wanted, offer.held, offer.owner.price, offer.owner.aim)
-        times = [round(seconds * 1000) for seconds in (CLAIM_LIFE, YOUTH)]
+        rates = (offer.budget, offer.wanted, offer.held, offer.owner.price, offer.owner.aim, offer.least)
+        times = [round(seconds * 1000) for seconds in (CLAIM_LIFE, YOUTH, WAITING)]
         arguments: list[str | int] = [
             self._owner,
             next(self._numbers),
@@ -78,8 +78,8 @@ class RedisFleet:
             answer = await self._run(self._record(source), arguments)
         if not answer:
             raise Unavailable("a newer call of this updater came first")
-        rate, *others = answer
-        return Grant(float(rate), tuple(Owner(*map(float, each.split())) for each in others))
+        rate, ahead, *others = answer
+        return Grant(float(rate), tuple(Owner(*map(float, each.split())) for each in others), int(ahead))
 
     async def leave(self, source: str) -> None:
         """Give our claim up."""

@@ -63,14 +63,26 @@ class Glance:
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
             raise Unavailable(f"Redis cannot be asked: {e}") from e
 
-    async def keys(self, prefix: bytes) -> AsyncIterator[bytes]:
-        """Those that begin so, in no order, by SCAN: the caller ends it, in time too. Raises Unavailable."""
+    async def keys(self, prefix: bytes, *, within: bool = False) -> AsyncIterator[bytes]:
+        """Those that begin so, or hold it, in no order, by SCAN: the caller ends it, in time too. Raises Unavailable."""
         pattern = b"".join(b"\\" + each if each in _GLOB else each for each in _bytes(prefix)) + b"*"
+        if within:
+            pattern = b"*" + pattern
         try:
             async for key in self._redis.scan_iter(match=pattern, count=SCANNED):
                 yield key
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
             raise Unavailable(f"Redis cannot be searched: {e}") from e
+
+    async def databases(self) -> tuple[int, list[int]]:
+        """Ours, and the others of this server that have keys; none where it cannot be asked (a cluster, a right that is missing)."""
+        ours = int(self._redis.get_connection_kwargs().get("db") or 0)
+        try:
+            said = await self._redis.info("keyspace")
+        except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException):
+            return ours, []
+        numbers = (int(name[2:]) for name in said if name[:2] == "db" and name[2:].isdigit())
+        return ours, [each for each in numbers if each != ours]
 
     async def close(self) -> None:
         """Its connections."""

@@ -19,17 +19,21 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from queue import SimpleQueue
 from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeAlias
 
+from cacheupdater.core.words import counted
 from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, TimedOut, Unavailable, Unreached
+from cacheupdater.ports import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cacheupdater.core.keyspace import Capture, Captures, Pattern
+    from cacheupdater.ports import Leaves
 
     Wanted: TypeAlias = Sequence[Capture] | Sequence[Captures]
     Function: TypeAlias = Callable[[Wanted], object]
@@ -47,21 +51,23 @@ class PythonLoader:
         self._free = asyncio.Semaphore(threads)
         self._threads = _Threads(f"loader {target}")
 
-    async def load(self, keys: Sequence[Captures]) -> Mapping[Captures, object]:
+    async def load(self, keys: Sequence[Captures], leaves: Leaves = at_once) -> Mapping[Captures, object]:
         """As `ports.Loader`, by one call."""
         if not keys:
             return {}
         wanted = [key[0] for key in keys] if self._single else list(keys)
         # before the call, for the function may sort its list
-        return await self._asked(wanted, dict(zip(wanted, keys, strict=True)))
+        return await self._asked(wanted, dict(zip(wanted, keys, strict=True)), leaves)
 
     async def try_out(self) -> None:
         """Calls the function with an empty list, to which only an empty mapping is an answer."""
         await self._asked([], {})
 
-    async def _asked(self, wanted: Wanted, owners: Mapping[object, Captures]) -> Mapping[Captures, object]:
+    async def _asked(
+        self, wanted: Wanted, owners: Mapping[object, Captures], leaves: Leaves = at_once
+    ) -> Mapping[Captures, object]:
         try:
-            return self._checked(await self._in_time(wanted), owners)
+            return self._checked(await self._in_time(wanted, _Begun(leaves)), owners)
         except CacheUpdaterError:
             raise
         except Exception as e:  # noqa: BLE001  a user's function may raise anything
@@ -71,9 +77,8 @@ class PythonLoader:
         """Threads end when they are idle; those that hang end with the process."""
         self._threads.close()
 
-    async def _in_time(self, wanted: Wanted) -> object:
+    async def _in_time(self, wanted: Wanted, begun: _Begun) -> object:
         """A task of its own: nobody waits beyond the deadline for a function that ignores its cancellation."""
-        begun = asyncio.Event()
         call = asyncio.get_running_loop().create_task(self._called(wanted, begun))
         try:
             await asyncio.wait([call], timeout=self._deadline)
@@ -86,19 +91,23 @@ class PythonLoader:
         if call.done():
             return call.result()
         what = f"{self._target} gave no answer within {self._deadline:.3g} s"
-        raise TimedOut(what) if begun.is_set() else Unreached(f"{what}, as all its threads are busy")
+        raise TimedOut(what) if begun.true else Unreached(f"{what}, as all its threads are busy")
 
-    async def _called(self, wanted: Wanted, begun: asyncio.Event) -> object:
+    async def _called(self, wanted: Wanted, begun: _Begun) -> object:
         if inspect.iscoroutinefunction(self._function):
             async with self._free:
-                begun.set()
+                begun.now()
                 return await self._function(wanted)
         answer = await self._in_thread(wanted, begun)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def _in_thread(self, wanted: Wanted, begun: asyncio.Event) -> object:
+    async def _in_thread(self, wanted: Wanted, begun: _Begun) -> object:
         await self._free.acquire()
-        begun.set()
+        try:
+            begun.now()
+        except BaseException:
+            self._free.release()
+            raise
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Callable[[], object]] = loop.create_future()
 
@@ -129,13 +138,28 @@ class PythonLoader:
         if strange:
             got, asked = type(strange[0]).__name__, type(next(iter(owners), strange[0])).__name__
             raise Faulty(
-                f"{self._target} returned {len(strange)} keys that it was not asked for"
+                f"{self._target} returned {counted(len(strange), 'key')} that it was not asked for"
                 + (f": {got} instead of {asked}" if got != asked else "")
             )
         empty = sum(value is None for value in answer.values())
         if empty:
-            raise Faulty(f"{self._target} returned None for {empty} keys; leave out what does not exist")
+            raise Faulty(
+                f"{self._target} returned None for {counted(empty, 'key')}; leave out what does not exist"
+            )
         return {owners[key]: value for key, value in answer.items()}
+
+
+@dataclass(slots=True)
+class _Begun:
+    """Whether the function was called. What it does before its statement leaves, nobody knows."""
+
+    leaves: Leaves
+    true: bool = False
+
+    def now(self) -> None:
+        """There is a place for it. Raises where it must not be called any more."""
+        self.leaves()
+        self.true = True
 
 
 class _Threads:

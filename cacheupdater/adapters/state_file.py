@@ -2,17 +2,21 @@
 
 The composition root makes one `StateFile` where the configuration names a path. Whatever happens while it writes (a
 crash, a full disk, a power cut), the path holds one whole version: the new one is written beside it, brought to the
-disk, and then takes its name. What the bytes mean is not known here.
+disk, and then takes its name. Each writer has a name of its own for that, and locks the file while it writes; so what a
+crash has left is told from what is being written, and removed at the next start. What the bytes mean is not known here.
 
 All methods block; they are called in threads. Writes wait for one another.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, mkstemp
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -21,20 +25,22 @@ from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MODE = 0o600  # keys may name people
+
+_TRIES = 10  # others would have to start in the same microseconds each time
 
 
 class StateFile:
-    """One path, and beside it `.new` while it is written, `.old` where something else was found in its place."""
+    """One path, and beside it `.new-…` while it is written, `.old` where something else was found in its place."""
 
     def __init__(self, path: str, *, most: int) -> None:
         """At most `most` bytes are read. Misconfigured, if nothing could ever be written."""
         self._path = Path(path)
-        self._new = self._path.with_name(self._path.name + ".new")
+        self._prefix = self._path.name + ".new-"
         self._old = self._path.with_name(self._path.name + ".old")
         self._most = most
         self._turn = Lock()
-        self._check()
+        refuse_unusable(self._path)
+        self._tidy()
 
     def read(self) -> bytes | None:
         """What was written last; None when nothing ever was."""
@@ -55,8 +61,6 @@ class StateFile:
             try:
                 self._write(pieces)
             except OSError as e:
-                with suppress(OSError):  # half a file only takes room
-                    self._new.unlink(missing_ok=True)
                 raise Unavailable(f"{self._path} cannot be written: {e.strerror or e}") from e
 
     def set_aside(self) -> str:
@@ -68,28 +72,53 @@ class StateFile:
         return str(self._old)
 
     def _write(self, pieces: Sequence[bytes]) -> None:
-        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
-        with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, for its mode
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(descriptor)
-        self._new.replace(self._path)
+        descriptor, new = self._begun()
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, for its lock
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(descriptor)
+                new.replace(self._path)  # while it is locked: else somebody who starts may take it for a rest
+        except BaseException:
+            with suppress(OSError):  # half a file only takes room
+                new.unlink()
+            raise
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)  # the name too
         finally:
             os.close(folder)
 
-    def _check(self) -> None:
-        """By doing what will be done: rights, read-only mounts and missing folders all show."""
-        if self._path.is_dir():
-            raise Misconfigured(f"state: {self._path} is a directory; it must be the path of a file")
-        try:
-            # under a name of its own: a predecessor may be writing its last save
-            with NamedTemporaryFile(dir=self._path.parent, prefix=f"{self._path.name}.probe-"):
+    def _begun(self) -> tuple[int, Path]:
+        """A new file of ours, locked. Readable by nobody else, for keys may name people."""
+        for _ in range(_TRIES):
+            descriptor, name = mkstemp(dir=self._path.parent, prefix=self._prefix)
+            with suppress(OSError):  # a disk without locks: then a rest is never told from a file, and stays
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor, Path(name)
+            os.close(descriptor)  # somebody who started in this moment took it for a rest
+        raise OSError(errno.EBUSY, "others take away what is being written")
+
+    def _tidy(self) -> None:
+        """What a crash has left while it was written."""
+        for rest in self._path.parent.glob(f"{escape(self._prefix)}*"):
+            with suppress(OSError), rest.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: it is being written
+                rest.unlink()
+
+
+def refuse_unusable(path: Path) -> None:
+    """Misconfigured, if nothing could ever be written there. Found out by doing what will be done: rights, read-only mounts
+    and missing folders all show."""
+    if path.is_dir():
+        raise Misconfigured(f"state: {path} is a directory; it must be the path of a file")
+    try:
+        # under a name of its own: a predecessor may be writing its last save
+        with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.probe-"):
+            pass
+        if path.exists():
+            with path.open("rb"):
                 pass
-            if self._path.exists():
-                with self._path.open("rb"):
-                    pass
-        except OSError as e:
-            raise Misconfigured(f"state: {self._path} cannot be used: {e.strerror or e}") from e
+    except OSError as e:
+        raise Misconfigured(f"state: {path} cannot be used: {e.strerror or e}") from e

@@ -81,6 +81,9 @@ def _known(recording: Recording) -> Iterable[str]:
         f"change rates from {len(sample):,} sampled keys, {changed:,} of which were seen to change;"
         " in 9 of 10 samples like it the stale share lies between the limits shown"
     )
+    for source, least in {each.source: each.least_gain for each in recording.spaces if each.keys}.items():
+        if least:
+            yield f"rows of {source} that would prevent fewer than {least:g} stale reads are not spent (least_gain)"
     if changed < _TELLING:
         yield "That is little to go by: record for longer, or at a busier time."
 

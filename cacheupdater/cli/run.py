@@ -56,7 +56,11 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.serve import serve
     from cacheupdater.config import load_config
 
-    config = load_config(args.config, environ)
+    def read() -> Config:
+        config = load_config(args.config, environ)
+        return _as_worker(args.worker, config) if args.worker else config
+
+    config = read()
     logs.configure(args.log_level, sys.stderr)
     if args.workers:
         return serve(_parent(args, config))
@@ -65,8 +69,10 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.service import Service
 
     if args.worker:
-        config = _worker(args.worker, config)
-    return serve(Service(config, reread=lambda: load_config(args.config, environ)))
+        from cacheupdater.service.workers import lifeline
+
+        threading.Thread(target=lifeline, name="lifeline", daemon=True).start()
+    return serve(Service(config, reread=read))
 
 
 def _parent(args: argparse.Namespace, config: Config) -> Workers:
@@ -76,9 +82,8 @@ def _parent(args: argparse.Namespace, config: Config) -> Workers:
     return Workers(config, args.workers, [*again, "--log-level", args.log_level, "--worker"])
 
 
-def _worker(said: str, config: Config) -> Config:
-    from cacheupdater.service.workers import as_worker, lifeline
+def _as_worker(said: str, config: Config) -> Config:
+    from cacheupdater.service.workers import as_worker
 
     number, _, socket = said.partition(":")
-    threading.Thread(target=lifeline, name="lifeline", daemon=True).start()
     return as_worker(config, int(number), socket)

@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 GC_OBJECTS = 50_000
 # from the first signal to the end, whatever hangs: the service's drain of 10 s, and 5 s to part from everybody
 END_S = 15.0
+# after the first SIGTERM another one is its echo: systemd tells every process of a service, and so does the parent of
+# workers; `timeout` tells its child and then its group. Nobody sends two on purpose so fast.
+ECHO_S = 0.5
 
 
 class Runnable(Protocol):
@@ -80,15 +83,18 @@ def _say_ready(where: str) -> None:
 
 def _stop_on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """Plain handlers and not the loop's: the second signal must work even when the loop is stuck."""
-    first: list[int] = []
+    first: list[tuple[int, float]] = []  # number, and when
     stopped: SimpleQueue[None] = SimpleQueue()  # the one of Python's that a signal handler may put into
     threading.Thread(target=_end_at_last, args=[stopped], name="end", daemon=True).start()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if first and number == signal.SIGTERM == first[0][0] and now - first[0][1] < ECHO_S:
+            return
         if first:
             os.write(2, b"cacheupdater: aborted by a second signal\n")
             os._exit(exits.SIGNALLED + number)
-        first.append(number)
+        first.append((number, now))
         stopped.put(None)
         _call_soon(loop, stop.set)
 

@@ -246,12 +246,11 @@ def _check_ttl(document: Document, one: NamespaceConfig) -> None:
 def _check_spelling(document: Document, one: NamespaceConfig) -> None:
     """Settings that an encoding cannot follow, where the namespace itself says them; those in `defaults` are for others."""
     value: Path = ("namespaces", one.name, "value")
-    if (*value, "numbers") in document.values and one.encoding not in {"json", "msgpack"}:
-        document.refuse(
-            (*value, "numbers"), f"is for json and msgpack; {one.encoding} has no numbers apart from text"
-        )
-    if (*value, "times") in document.values and one.encoding == "raw":
-        document.refuse((*value, "times"), "is for encodings that spell times; raw takes bytes as they are")
+    for name in ("numbers", "times"):
+        if (*value, name) in document.values and one.encoding == "raw":
+            document.refuse(
+                (*value, name), f"is for encodings that spell {name}; raw takes bytes as they are"
+            )
 
 
 def _check_columns(document: Document, one: NamespaceConfig) -> None:

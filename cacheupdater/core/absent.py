@@ -1,64 +1,100 @@
 """Rows known to be absent: for a while their misses cost the database nothing.
 
-A mark is set only by an accepted absent write and ends at any change or touch, or after `missing.ttl`. The
-`TLRUCache` bounds it in time and number; the set beside it answers whole batches of touches in C. Pure: the
-cache's timer is the engine's `now`. Lives as long as its engine.
+A mark is set only by an accepted absent write and ends at any change or touch, or after `missing.ttl`. Marks are bounded
+in time and number; beyond the number those that end first go. Whether a key is marked is exact at any moment. Marks that
+are over are forgotten some at a time, for a crawl's marks end as close together as they were set. Marks of one ttl end in
+the order in which they were set, so each ttl has a queue, and a heap says which queue is next: a mark costs no entry
+that outlives it. Pure: `now` is the engine's. Lives as long as its engine.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cachetools import TLRUCache
+from collections import OrderedDict
+from heapq import heappop, heappush, heapreplace
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
-class _Marks(TLRUCache[bytes, float]):
-    """Tells its owner what it lets go."""
-
-    def __init__(self, maxsize: int, owner: AbsentMarks) -> None:
-        super().__init__(maxsize, ttu=lambda _key, ttl, now: now + ttl, timer=lambda: owner.now)
-        self._owner = owner
-
-    def popitem(self) -> tuple[bytes, float]:
-        item = super().popitem()
-        self._owner.keys.discard(item[0])
-        return item
+_Queue: TypeAlias = "OrderedDict[bytes, float]"
+"""When each mark of one ttl is over: in order."""
 
 
 class AbsentMarks:
     """Which keys have no row, as far as we know."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, turn: int) -> None:
+        """`most` marks at any time; `turn` of those that are over are forgotten in one call."""
         self.now = 0.0
-        self.keys: set[bytes] = set()
-        self._marks = _Marks(most, self)
+        self._most, self._turn = most, turn
+        self._queue_of: dict[bytes, _Queue] = {}
+        self._queues: dict[float, _Queue] = {}  # by ttl
+        self._order: list[
+            tuple[float, float]
+        ] = []  # a heap: (end of a queue's first mark, or earlier; its ttl)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self.keys and key in self._marks
+    def __contains__(self, key: bytes) -> bool:
+        queue = self._queue_of.get(key)
+        return queue is not None and queue[key] > self.now
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self._queue_of)
+
+    @property
+    def keys(self) -> set[bytes]:
+        """Those that take memory."""
+        return set(self._queue_of)
 
     def mark(self, keys: Iterable[bytes], ttl: float) -> None:
         """These rows were just found absent, and Redis has accepted it."""
+        keys = list(keys)
+        self._drop(keys)
+        if ttl <= 0.0:
+            return
         for key in keys:
-            self._marks[key] = ttl
-            if key in self._marks:
-                self.keys.add(key)
-            else:  # a ttl of zero takes an older mark away
-                self.keys.discard(key)
+            while len(self._queue_of) >= self._most and (first := self._first()) is not None:
+                del self._queue_of[first.popitem(last=False)[0]]
+            queue = self._queue(ttl)
+            queue[key] = self.now + ttl
+            self._queue_of[key] = queue
 
     def end(self, keys: Iterable[bytes]) -> None:
         """These keys were read or changed: the marks mean nothing any more."""
-        for key in self.keys.intersection(keys) if self.keys else ():
-            self.keys.discard(key)
-            self._marks.pop(key, None)
+        if self._queue_of:
+            self._drop([*filter(self._queue_of.__contains__, keys)])
 
     def expire(self, now: float) -> None:
-        """Forget what is over."""
+        """Forget what is over, a turn's worth of it."""
         self.now = max(self.now, now)
-        if self.keys:
-            self.keys.difference_update(key for key, _ in self._marks.expire(self.now) or ())
+        for _ in range(self._turn):
+            if not self._order or self._order[0][0] > self.now or (queue := self._first()) is None:
+                return
+            if self._order[0][0] > self.now:
+                return
+            del self._queue_of[queue.popitem(last=False)[0]]
+
+    def _drop(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            if (queue := self._queue_of.pop(key, None)) is not None:
+                del queue[key]
+
+    def _queue(self, ttl: float) -> _Queue:
+        queue = self._queues.get(ttl)
+        if queue is None:
+            queue = self._queues[ttl] = OrderedDict()
+            heappush(self._order, (self.now + ttl, ttl))
+        return queue
+
+    def _first(self) -> _Queue | None:
+        """The queue whose first mark is over first. Marks have ended since the heap was put in order: it is mended here."""
+        while self._order:
+            end, ttl = self._order[0]
+            queue = self._queues[ttl]
+            if not queue:
+                heappop(self._order)
+                del self._queues[ttl]
+            elif (true := next(iter(queue.values()))) > end:
+                heapreplace(self._order, (true, ttl))
+            else:
+                return queue
+        return None

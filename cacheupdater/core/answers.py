@@ -6,7 +6,10 @@ The writer adapter makes answers, the engine reads them. They live as long as th
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Result(Enum):
@@ -47,3 +50,10 @@ DUPLICATE = Answer(Result.DUPLICATE)
 TOO_OLD = Answer(Result.TOO_OLD)
 FOREIGN = Answer(Result.FOREIGN)
 BRAKED = Answer(Result.BRAKED)
+
+
+def plain(answers: Sequence[Answer]) -> bool:
+    """Whether each of them is WRITTEN or UNCHANGED: so are those of almost every unit, and it is told without a look at each."""
+    usual, other = (WRITTEN, UNCHANGED) if answers and answers[0] is WRITTEN else (UNCHANGED, WRITTEN)
+    alike = answers.count(usual)
+    return alike == len(answers) or alike + answers.count(other) == len(answers)

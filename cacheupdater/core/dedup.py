@@ -21,7 +21,7 @@ from cacheupdater.core.automaton import TABLE, Action, Event, State
 from cacheupdater.core.ends import Ends
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.schedule import Schedule
-from cacheupdater.core.unit import URGENCY, Claim, Phase, Tail, Unit
+from cacheupdater.core.unit import PATIENT, Claim, Phase, Tail, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,22 +55,27 @@ class Dedup:
     # --- hints ------------------------------------------------------------------------------------------
 
     def touches(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Of these touched keys, those that need a seat, and those that have one although its hold is over.
+        """Of these touched keys, those that need a seat, and those that have one and need a look: their hold is over.
 
-        All others are merged into a due head or held: nothing is left to do for them.
+        So do those whose change waits for a quiet moment: somebody reads the old value. All others are merged into a due
+        head or held: nothing is left to do for them.
         """
-        seats = self.seats
-        if not self._late and self._behind == -inf:
+        seats, patient = self.seats, self.schedule.patient
+        if not self._late and self._behind == -inf and not patient:
             return [key for key in keys if key not in seats], []
         fresh, over = [], []
         for key, unit in zip(keys, map(seats.get, keys), strict=True):
             if unit is None:
                 fresh.append(key)
-            elif unit.late or (unit.hold_until <= self._behind and unit.phase is not Phase.DUE):
+            elif (
+                unit.late
+                or (unit.hold_until <= self._behind and unit.phase is not Phase.DUE)
+                or (patient and unit.phase is Phase.DUE and unit.claim.urgency == PATIENT)
+            ):
                 over.append(key)
         return fresh, over
 
-    def hint(self, key: bytes, kind: Kind, origin: Origin, now: float) -> Action | None:
+    def hint(self, key: bytes, kind: Kind, origin: Origin, now: float, *, urgency: int) -> Action | None:
         """What was done about one hint; None for a key that needs a seat and is left to `accept`, with others."""
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
@@ -78,14 +83,14 @@ class Dedup:
         if unit is None:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
-            claim = self._spaced(Claim(kind, URGENCY[kind], origin, now), unit, key)
+            claim = self._spaced(Claim(kind, urgency, origin, now), unit, key)
             self._vacate(unit, key)
             self._ends.put((key,), unit.ended, now)
             if claim.not_before <= now:
                 return None
             self._seat(unit.namespace, [key], claim, now)
         elif action is Action.MERGE:
-            claim = unit.claim.covering(kind)
+            claim = unit.claim.covering(kind, urgency)
             if claim is not unit.claim:
                 self.schedule.leave(unit)
                 claim.origin.open -= 1  # _seat opens it again
@@ -93,12 +98,11 @@ class Dedup:
                 self._seat(unit.namespace, [key], claim, now)
         elif action is Action.BLOCK:
             origin.open += 1
-            self.tails[key] = Tail(kind, origin, now)
+            self.tails[key] = Tail(kind, urgency, origin, now)
         elif action is Action.COVER:
             tail = self.tails[key]
-            if kind > tail.kind:
-                origin.leans = True
-                self.tails[key] = tail._replace(kind=kind)
+            origin.leans |= kind > tail.kind
+            self.tails[key] = tail.covering(kind, urgency)
         elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
             # should that fail, the miss is served by the same head
             origin.leans |= any(kind > claim.kind for claim, _ in unit.parts)
@@ -197,7 +201,7 @@ class Dedup:
         tail = self.tails.pop(key)
         tail.origin.open -= 1  # _seat opens it again
         unit.gone += 1
-        claim = Claim(tail.kind, URGENCY[tail.kind], tail.origin, tail.since)
+        claim = Claim(tail.kind, tail.urgency, tail.origin, tail.since)
         self._seat(unit.namespace, [key], self._spaced(claim, unit, key), now)
 
     def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:
@@ -222,7 +226,7 @@ class Dedup:
             tail = self.tails.pop(key)
             tail.origin.open -= 1
             tail.origin.leans |= tail.kind > claim.kind
-            self._seat(unit.namespace, [key], claim.covering(tail.kind), now)
+            self._seat(unit.namespace, [key], claim.covering(tail.kind, tail.urgency), now)
         if rest:
             self._seat(unit.namespace, rest, claim, now)
 

@@ -9,7 +9,8 @@ what a loader returned: the columns of a row by name, a list of those (`rows: ma
 - `hash`: one field per column, each as `string` would spell it, nested values as JSON. What json says as null has no
   field: Redis hashes know none, and an absent field is how they say it.
 - `msgpack`: as json, but bytes stay bytes and times with a zone are msgpack's timestamps.
-- With `numbers: plain` a Decimal is a number in json and msgpack; with `times: iso` times are as `isoformat()` spells them.
+- With `numbers: plain` a Decimal is a number in json and msgpack, and spelled as a float elsewhere; with `times: iso` or
+  `str` times are as `isoformat()` or `str()` spells them.
 - `raw`: the only column, or the value itself, which must be bytes.
 
 What an encoding cannot express is `Faulty` and names the column and the type, never the value.
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from cacheupdater.core import odd_values
+from cacheupdater.core.odd_values import FLOAT, LETTER_I, LETTER_N
 from cacheupdater.core.spelling import Numbers, Times, respeller
 from cacheupdater.errors import Faulty
 
@@ -38,6 +40,8 @@ _json = msgspec.json.Encoder(enc_hook=odd_values.told)
 _msgpack = msgspec.msgpack.Encoder(enc_hook=odd_values.told)
 _json_plain = msgspec.json.Encoder(enc_hook=odd_values.told, decimal_format="number")
 _msgpack_plain = msgspec.msgpack.Encoder(enc_hook=odd_values.told, decimal_format="number")
+_json_text = msgspec.json.Decoder(str)
+_BYTES = (bytes, bytearray, memoryview)  # a union would be made anew at each call
 # what msgspec raises for a value it cannot take
 _FAILURES = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -58,21 +62,25 @@ def form_of(kind: Encoding) -> Form:
 
 def encoder(kind: Encoding, numbers: Numbers = "text", times: Times = "rfc3339") -> Encoder:
     """The function that turns values into what Redis shall hold; it raises Faulty for those it cannot."""
-    plain = numbers == "plain" and kind in _PLAIN
-    encode = _PLAIN[kind] if plain else _ENCODERS[kind]
-    if not plain and times == "rfc3339":
-        return encode
-    respell = respeller(numbers, times)
+    if kind == "raw" or (numbers == "text" and times == "rfc3339"):
+        return _ENCODERS[kind]
+    encode = (_PLAIN if numbers == "plain" else _ENCODERS).get(kind, _ENCODERS[kind])
+    respell = respeller(numbers, times, floats=kind not in _PLAIN)
     return lambda value: encode(respell(value))
 
 
-def _by(kind: Encoding, encode: Callable[[object], bytes], maybe_odd: Callable[[bytes], bool]) -> Encoder:
-    """The encoder of a format that takes whole rows; one call in Python per value, for a refresh pays each of them."""
+def _by(kind: Encoding, encode: Callable[[object], bytes], *, floats: bool = False) -> Encoder:
+    """The encoder of a format that takes whole rows; one call in Python per value, for a refresh pays each of them.
+
+    `floats`: the format spells even floats that are none. JSON says null by itself.
+    """
 
     def encoded(value: object) -> bytes:
         try:
             spelled = encode(value)
-            if maybe_odd(spelled):
+            # a usual row has none of these bytes, and a call would cost more than these looks
+            odd = LETTER_N in spelled or LETTER_I in spelled or (floats and FLOAT in spelled)
+            if odd and odd_values.maybe_odd(spelled):
                 spelled = encode(odd_values.finite(value))
         except _FAILURES as e:
             raise Faulty(f"encoding {kind} cannot express {_culprit(encode, value)}") from e
@@ -95,17 +103,24 @@ def _culprit(encode: Callable[[object], bytes], value: object) -> str:
 
 
 def _string_value(value: object) -> bytes:
-    what, content = _single("string", value)
-    text = _text("string", what, content)
+    content = _content("string", value)
+    try:
+        text = _text(content)
+    except _FAILURES as e:
+        raise _inexpressible("string", _what(value), content) from e
     if text is None:
-        raise Faulty(f"encoding string cannot express {what}: it is NULL or not a number")
+        raise Faulty(f"encoding string cannot express {_what(value)}: it is NULL or not a number")
+    if text[:1] in (b"[", b"{") and _is_nested(content):
+        raise Faulty(
+            f"encoding string takes one plain value; {_what(value)} is of type {type(content).__name__}, use json"
+        )
     return _capped(text)
 
 
 def _raw_value(value: object) -> bytes:
-    what, content = _single("raw", value)
-    if not isinstance(content, bytes | bytearray | memoryview):
-        raise Faulty(f"encoding raw takes bytes; {what} is of type {type(content).__name__}")
+    content = _content("raw", value)
+    if not isinstance(content, _BYTES):
+        raise Faulty(f"encoding raw takes bytes; {_what(value)} is of type {type(content).__name__}")
     return _capped(bytes(content))
 
 
@@ -114,11 +129,14 @@ def _hash_value(value: object) -> Mapping[bytes, bytes]:
         raise Faulty(
             f"encoding hash takes one row of named columns, got a value of type {type(value).__name__}"
         )
-    fields = {
-        str(name).encode(): text
-        for name, part in value.items()
-        if (text := _text("hash", f"column {name!r}", part)) is not None
-    }
+    fields = {}
+    for name, part in value.items():
+        try:
+            text = _text(part)
+        except _FAILURES as e:
+            raise _inexpressible("hash", f"column {name!r}", part) from e
+        if text is not None:
+            fields[str(name).encode()] = text
     if not fields:
         raise Faulty("encoding hash got no column that is not NULL; Redis holds no empty hash")
     size = sum(map(len, fields)) + sum(map(len, fields.values()))
@@ -127,38 +145,44 @@ def _hash_value(value: object) -> Mapping[bytes, bytes]:
     return fields
 
 
-def _single(kind: Encoding, value: object) -> tuple[str, object]:
-    """The content of a value of one column, and what to call it in an error."""
+def _content(kind: Encoding, value: object) -> object:
+    """The content of a value of one column."""
     if not isinstance(value, Mapping):
-        return "the value", value
+        return value
     if len(value) != 1:
         names = ", ".join(map(str, value)) or "none"
         raise Faulty(f"encoding {kind} takes one column, got {names}; name it with columns: [...]")
-    name, content = next(iter(value.items()))
-    return f"column {name!r}", content
+    return next(iter(value.values()))
 
 
-def _text(kind: Encoding, what: str, value: object) -> bytes | None:
+def _what(value: object) -> str:
+    """What to call a value of one column in an error."""
+    return f"column {next(iter(value))!r}" if isinstance(value, Mapping) else "the value"
+
+
+def _text(value: object) -> bytes | None:
     """A value in the words of JSON, but without quotes: a text is itself, a time is RFC 3339. None: JSON says null."""
+    if isinstance(value, str):
+        return value.encode()
     if value is None:
         return None
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, _BYTES):
         return bytes(value)
-    try:
-        if isinstance(value, str):
-            return value.encode()
-        spelled = _json.encode(value)
-        if odd_values.maybe_odd_json(spelled):
-            spelled = _json.encode(odd_values.finite(value))
-    except _FAILURES as e:
-        raise Faulty(f"encoding {kind} cannot express {what}, of type {type(value).__name__}") from e
+    spelled = _json.encode(value)
+    if (LETTER_N in spelled or LETTER_I in spelled) and odd_values.maybe_odd(spelled):
+        spelled = _json.encode(odd_values.finite(value))
     if spelled == b"null":
         return None
-    if kind == "string" and spelled[:1] in b"[{":
-        raise Faulty(
-            f"encoding string takes one plain value; {what} is of type {type(value).__name__}, use json"
-        )
-    return msgspec.json.decode(spelled, type=str).encode() if spelled[:1] == b'"' else spelled
+    return _json_text.decode(spelled).encode() if spelled[:1] == b'"' else spelled
+
+
+def _is_nested(value: object) -> bool:
+    """Whether JSON says it as a list or an object, and not as a text that looks like one: a range, say."""
+    return not isinstance(value, (str, *_BYTES)) and _json.encode(value)[:1] != b'"'
+
+
+def _inexpressible(kind: Encoding, what: str, value: object) -> Faulty:
+    return Faulty(f"encoding {kind} cannot express {what}, of type {type(value).__name__}")
 
 
 def _capped(encoded: bytes) -> bytes:
@@ -172,15 +196,15 @@ def _too_large(size: int) -> Faulty:
 
 
 _ENCODERS: dict[Encoding, Encoder] = {
-    "json": _by("json", _json.encode, odd_values.maybe_odd_json),
+    "json": _by("json", _json.encode),
     "string": _string_value,
     "hash": _hash_value,
-    "msgpack": _by("msgpack", _msgpack.encode, odd_values.maybe_odd_msgpack),
+    "msgpack": _by("msgpack", _msgpack.encode, floats=True),
     "raw": _raw_value,
 }
 
 _PLAIN: Mapping[Encoding, Encoder] = {
-    "json": _by("json", _json_plain.encode, odd_values.maybe_odd_json),
-    "msgpack": _by("msgpack", _msgpack_plain.encode, odd_values.maybe_odd_msgpack),
+    "json": _by("json", _json_plain.encode),
+    "msgpack": _by("msgpack", _msgpack_plain.encode, floats=True),
 }
 """Of encodings that tell numbers from text: those in which a Decimal is a number."""

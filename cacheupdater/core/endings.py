@@ -163,18 +163,21 @@ class Endings:
     def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
         """Keys whose write was not accepted leave the unit, each by its own rule; what was braked or is foreign stays."""
         for claim, keys in unit.parts:
+            together: dict[float, list[bytes]] = {}  # by their wait
             for key in keys:
                 answer = failed.get(key)
                 if answer is None or answer.result in ENDING:
                     continue
                 if answer.result is Result.UNDECIDED:
-                    self._dedup.again(unit, [key], claim._replace(not_before=now + answer.wait), now)
+                    together.setdefault(answer.wait, []).append(key)
                 elif answer.result is Result.REFUSED:
                     self._dedup.again(unit, [key], claim.refused(now + answer.wait), now)
                 else:
                     own = answer.result not in _NOBODYS_FAULT
                     failure = Failure(answer.why or answer.result.value, own)
                     self._retry(unit, key, claim, failure=failure, now=now)
+            for wait, undecided in together.items():
+                self._dedup.again(unit, undecided, claim._replace(not_before=now + wait), now)
 
     def _retry(self, unit: Unit, key: bytes, claim: Claim, *, failure: Failure, now: float) -> None:
         """One key failed: later again; or never again, if it was its own fault too often."""

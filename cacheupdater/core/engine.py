@@ -14,6 +14,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core import payment
 from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.automaton import Action
 from cacheupdater.core.cursors import Cursor, Origin
@@ -74,7 +75,7 @@ class Engine:
         self._keyspace = keyspace
         self._policy = policy
         self._limits = limits
-        self._marks = AbsentMarks(limits.absent)
+        self._marks = AbsentMarks(limits.absent, turn=limits.turn_keys)
         self._dedup = Dedup(limits, self._marks)
         self._strangers = Strangers(limits.strangers)
         self._removals = Removals()
@@ -163,17 +164,9 @@ class Engine:
         ages, self._endings.ages = self._endings.ages, []
         return ages
 
-    def on_statement(self, unit: Unit, now: float) -> None:
-        """The unit's statement leaves for the database now.
-
-        Where it was held up (by Redis, or a loop that stood still), its tokens were taken too early: the bucket has
-        filled up again meanwhile, and would allow the database a burst beyond the burst. What it has filled up by goes.
-        """
-        late = now - unit.began
-        if late > self._limits.prompt:
-            bucket = unit.namespace.source.bucket
-            bucket.level(now)  # filled up to now, and no further
-            bucket.take(min(unit.paid, late * bucket.rate))
+    def on_statement(self, unit: Unit, now: float) -> bool:
+        """The unit's statement leaves for the database now; False: it must not, its budget is not ours any more."""
+        return payment.leave(unit, now)
 
     def on_answers(
         self,
@@ -188,7 +181,7 @@ class Engine:
         self._advance(now)
         unit.namespace.source.free += 1
         unit.namespace.source.witnesses.answered(unit, now)
-        unit.namespace.cost.settle(len(answers), unit.paid, load.seconds * 1000.0)
+        payment.end(unit, now, seconds=load.seconds, rows=len(answers))
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
@@ -197,11 +190,8 @@ class Engine:
     def on_unasked(self, unit: Unit, answers: Sequence[Answer], now: float) -> None:
         """The unit was answered without a load: what it has paid is given back."""
         source, rows = unit.namespace.source, len(answers)
-        source.bucket.take(-unit.paid)
-        unit.paid = 0.0
+        payment.give_back(unit, unit.rows, now)
         self._advance(now)
-        if quota := unit.namespace.quota:
-            quota.take(-rows)
         source.free += 1
         source.witnesses.gone(unit)
         if unit.phase is Phase.RUNNING:
@@ -217,12 +207,8 @@ class Engine:
         if failure.own:
             source.witnesses.answered(unit, now)
         source.witnesses.gone(unit)
-        unit.namespace.cost.settle(len(unit.captures) if load.asked else 0, unit.paid, load.seconds * 1000.0)
-        if source.timed:
-            unit.paid = 0.0
+        payment.end(unit, now, seconds=load.seconds, asked=load.asked, rows=len(unit.captures))
         if unit.phase is Phase.RUNNING:
-            if not load.asked:
-                self._refund(unit, len(unit.keys))
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
             self._endings.failed(unit, failure, now)
         else:
@@ -254,17 +240,17 @@ class Engine:
     def _touches(self, keys: Sequence[bytes], origin: Origin, now: float) -> None:
         fresh, over = self._dedup.touches(keys)
         self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
-        fresh += [key for key in over if self._decide(key, Kind.TOUCH, origin, now)]
-        self._accept(fresh, Kind.TOUCH, origin, now)
+        urgency = URGENCY[Kind.TOUCH]
+        fresh += [key for key in over if self._decide(key, Kind.TOUCH, origin, now, urgency=urgency)]
+        self._accept(fresh, Kind.TOUCH, origin, now, urgency=urgency)
 
     def _others(self, hints: Hints, origin: Origin, now: float) -> None:
         patient = self._tell_policy(hints, now)
-        fresh = [key for key in hints.keys if self._decide(key, hints.kind, origin, now)]
-        if not patient:
-            self._accept(fresh, hints.kind, origin, now)
-            return
-        self._accept([key for key in fresh if key not in patient], hints.kind, origin, now)
-        self._accept([key for key in fresh if key in patient], hints.kind, origin, now, urgency=PATIENT)
+        prompt = [key for key in hints.keys if key not in patient] if patient else hints.keys
+        late = [key for key in hints.keys if key in patient] if patient else ()
+        for keys, urgency in ((prompt, URGENCY[hints.kind]), (late, PATIENT)):
+            fresh = [key for key in keys if self._decide(key, hints.kind, origin, now, urgency=urgency)]
+            self._accept(fresh, hints.kind, origin, now, urgency=urgency)
 
     def _tell_policy(self, hints: Hints, now: float) -> Collection[bytes]:
         """Misses and changes are no question; but changes may be told to wait."""
@@ -275,18 +261,16 @@ class Engine:
         self._policy.on_misses(hints.keys, hints.counts, now)
         return ()
 
-    def _decide(self, key: bytes, kind: Kind, origin: Origin, now: float) -> bool:
+    def _decide(self, key: bytes, kind: Kind, origin: Origin, now: float, *, urgency: int) -> bool:
         """What the automaton says; True when the key needs a seat of its own."""
-        action = self._dedup.hint(key, kind, origin, now)
+        action = self._dedup.hint(key, kind, origin, now, urgency=urgency)
         if action is None:
             return True
         unit = self._dedup.seats.get(key)
         self.tally.add("decisions", 1, unit.namespace.name if unit else "", reason=action.name.lower())
         return False
 
-    def _accept(
-        self, keys: list[bytes], kind: Kind, origin: Origin, now: float, *, urgency: int | None = None
-    ) -> None:
+    def _accept(self, keys: list[bytes], kind: Kind, origin: Origin, now: float, *, urgency: int) -> None:
         if self._strangers:
             keys = self._without_strangers(keys)
         if not keys:
@@ -294,7 +278,7 @@ class Engine:
         freed: list[bytes] = []
         if self.quarantine.keys:
             keys, freed = self._outside_quarantine(keys, kind, origin, now)
-        claim = Claim(kind, URGENCY[kind] if urgency is None else urgency, origin, now)
+        claim = Claim(kind, urgency, origin, now)
         self._seat(keys, claim, now)
         for key in freed:  # if it still fails, nobody else's refresh shall fail with it
             self._seat([key], claim._replace(alone=True), now)
@@ -347,7 +331,7 @@ class Engine:
         pattern = unit.namespace.pattern
         captures = pattern.parse_many(unit.keys)
         if captures is None:
-            self._remove(unit, {key for key in unit.keys if pattern.parse(key) is None})
+            self._remove(unit, {key for key in unit.keys if pattern.parse(key) is None}, now)
             captures = pattern.parse_many(unit.keys) or ()
         unit.captures = captures
         if not unit.keys:
@@ -357,7 +341,7 @@ class Engine:
         unit.namespace.source.witnesses.began(unit, now)
         return True
 
-    def _remove(self, unit: Unit, bad: set[bytes]) -> None:
+    def _remove(self, unit: Unit, bad: set[bytes], now: float) -> None:
         self.tally.add("dropped", len(bad), reason="unknown")
         self._strangers.put(bad)
         self._removed += len(bad)
@@ -371,17 +355,7 @@ class Engine:
         unit.keys = [key for key in unit.keys if key not in bad]
         for key in bad:
             del self._dedup.seats[key]
-        self._refund(unit, len(bad))  # keys of nobody
-
-    def _refund(self, unit: Unit, keys: int) -> None:
-        """These have cost the database nothing, so they shall cost neither its budget nor their quota."""
-        namespace = unit.namespace
-        if unit.paid:  # else the time that it took is settled
-            refund = keys * namespace.cost.per_row
-            unit.paid -= refund
-            namespace.source.bucket.take(-refund)
-        if namespace.quota is not None:
-            namespace.quota.take(-keys)
+        payment.give_back(unit, len(bad), now)
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""

@@ -54,6 +54,7 @@ class Pattern:
     _match: Callable[[bytes], re.Match[bytes] | None] = field(repr=False, compare=False)
     _lines: Callable[[bytes], list[tuple[bytes, ...]]] = field(repr=False, compare=False)
     _readers: tuple[Callable[[bytes], Capture], ...] = field(repr=False, compare=False)
+    _short: int = field(repr=False, compare=False)  # a key of so many bytes holds no number that does not fit
 
     @classmethod
     def compile(cls, text: str) -> Pattern:
@@ -74,7 +75,8 @@ class Pattern:
         regex = re.compile(b"".join(chain.from_iterable(parts)))
         readers = tuple(_READERS[kind] for kind in types)
         lines = re.compile(b"^" + regex.pattern + b"$", re.MULTILINE).findall
-        return cls(text, tuple(names), tuple(types), spelled, regex.fullmatch, lines, readers)
+        short = min(sum(map(len, spelled)) + _INT_SHORT, KEY_BYTES_MAX)
+        return cls(text, tuple(names), tuple(types), spelled, regex.fullmatch, lines, readers, short)
 
     @property
     def prefix(self) -> bytes:
@@ -90,7 +92,11 @@ class Pattern:
         if match is None:
             return None
         captures = tuple(map(call, self._readers, match.groups()))
-        return None if len(key) > _INT_SHORT and not all(map(_fits, captures)) else captures
+        return None if len(key) > self._short and not all(map(_fits, captures)) else captures
+
+    def takes(self, key: bytes) -> bool:
+        """Whether the key says something to this pattern, without reading what."""
+        return self.parse(key) is not None if len(key) > self._short else self._match(key) is not None
 
     def parse_many(self, keys: Sequence[bytes]) -> Sequence[Captures] | None:
         """What all of these keys say, or None if one of them says nothing to this pattern: then ask key by key.
@@ -98,17 +104,13 @@ class Pattern:
         One regex over the joined keys, one conversion per capture: three times faster than `parse` for each.
         """
         joined = b"\n".join(keys)
-        found = self._lines(joined)
-        if (
-            len(found) != len(keys)
-            or joined.count(b"\n") != len(keys) - 1
-            or max(map(len, keys)) > KEY_BYTES_MAX
-        ):
+        found, longest = self._lines(joined), max(map(len, keys), default=0)
+        if len(found) != len(keys) or joined.count(b"\n") != len(keys) - 1 or longest > KEY_BYTES_MAX:
             return None
         # findall gives tuples of groups, and of a single group just its text
         columns = zip(*found, strict=True) if len(self.types) > 1 else (cast("tuple[bytes, ...]", found),)
         captures = [tuple(map(read, column)) for read, column in zip(self._readers, columns, strict=True)]
-        for kind, column in zip(self.types, captures, strict=True):
+        for kind, column in zip(self.types, captures, strict=True) if longest > self._short else ():
             if kind is int and not (_fits(min(column)) and _fits(max(column))):
                 return None
         return list(zip(*captures, strict=True))
@@ -167,8 +169,12 @@ class Keyspace(Generic[T]):
 
     def resolve(self, key: bytes) -> T | None:
         """What this key belongs to; None if it begins like no pattern, or fits none of several that begin like it."""
+        return self._search(key, bisect_right(self._sorted, key))
+
+    def _search(self, key: bytes, at: int) -> T | None:
+        """The same for a key whose place among the prefixes is known."""
         nodes = self._nodes
-        node = nodes[bisect_right(self._sorted, key)]
+        node = nodes[at]
         while not key.startswith(node.prefix):
             node = nodes[node.parent]
         if node.closed:
@@ -203,7 +209,7 @@ class Keyspace(Generic[T]):
             if key.startswith(prefix):
                 add(key)
                 continue
-            value = self.resolve(key)
+            value = self._search(key, at)
             if value is None:
                 unknown.append(key)
             else:
@@ -211,7 +217,9 @@ class Keyspace(Generic[T]):
         for at, group in groups.items():
             if group:
                 value = self._nodes[at].own.first
-                known[value] = _merged(keys, known[value], group) if value in known else group
+                others = known.setdefault(value, group)
+                if others is not group:
+                    known[value] = _merged(keys, others, group)
         return known, unknown
 
     def _holds(self, at: int, first: bytes, last: bytes) -> bool:

@@ -2,7 +2,8 @@
 
 Asked for the first values of a namespace (`verdict`) and for those that `check --connect` shows. A field differs where
 its kind does: a number that would become text, a time that would change its form, a field that would be gone. That
-numbers or texts have other values is no difference, for rows change. NULL goes with every kind. Pure; keeps nothing.
+numbers or texts have other values is no difference, for rows change. NULL goes with every kind, and so tells nothing.
+Where everything is text, in hashes and strings, spellings are compared too (`texts`). Pure; keeps nothing.
 """
 
 from __future__ import annotations
@@ -18,19 +19,32 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.fence import Form
 
+_INTERVAL = re.compile(r"-?P(?=.)(\d+[YMWD])*(T(\d+([.]\d+)?[HMS])+)?")
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d(?:(?P<between>.)\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
-_NOTHING = object()
+NOTHING = object()
+_SHOWN_MAX = 60  # characters of one side; a person wants to recognise it
 
 
-class Difference(NamedTuple):
-    """One field that a reader would find of another kind."""
+class Unshown(NamedTuple):
+    """A value that nobody could read, such as a pickle: what it is instead."""
+
+    what: str
+
+
+class Compared(NamedTuple):
+    """One field that both sides tell something about."""
 
     field: str  # its path, such as `price` or `lines[].price`; empty for the value as a whole
     theirs: object
     ours: object
-    what: str  # the kinds, without any value
+    what: str  # how a reader would notice, without any value; empty where it is alike
+
+    @property
+    def within(self) -> bool:
+        """It lies within a field, where names may be data: that one is lacking tells little of other values."""
+        return self.ours is NOTHING and "." in self.field.removeprefix("[].")
 
     def __str__(self) -> str:
         """With the values, for the eyes of somebody who has the right to see them."""
@@ -55,22 +69,24 @@ def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[ob
         return None
 
 
-def differences(theirs: object, ours: object, field: str = "") -> Iterator[Difference]:
-    """Where the kinds differ, field by field."""
+def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared]:
+    """Field by field, as far as both tell their kinds."""
     if theirs is None or ours is None:
         return
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
         for name, part in theirs.items():
             path = f"{field}.{name}" if field else str(name)
             if name in ours:
-                yield from differences(part, ours[name], path)
+                yield from compared(part, ours[name], path)
             else:
-                yield Difference(path, part, _NOTHING, f"{path} would be gone")
+                yield Compared(path, part, NOTHING, f"{path} would be gone")
     elif isinstance(theirs, list) and isinstance(ours, list):
         if theirs and ours:  # rows alike: the first tells
-            yield from differences(theirs[0], ours[0], f"{field}[]")
-    elif (was := kind_of(theirs)) != (becomes := kind_of(ours)):
-        yield Difference(field, theirs, ours, f"{field or 'the value'} is {was} and would become {becomes}")
+            yield from compared(theirs[0], ours[0], f"{field}[]")
+    else:
+        was, becomes = kind_of(theirs), kind_of(ours)
+        what = f"{field or 'the value'} is {was} and would become {becomes}"
+        yield Compared(field, theirs, ours, "" if was == becomes else what)
 
 
 def kind_of(value: object) -> str:
@@ -91,7 +107,7 @@ def kind_of(value: object) -> str:
 def _text_kind(text: str) -> str:
     time = _TIME.fullmatch(text)
     if time is None:
-        return "text"
+        return "an interval such as PT1H" if _INTERVAL.fullmatch(text) else "text"
     between, zone = time["between"], time["zone"]
     if between is None:
         return "a date"
@@ -110,4 +126,9 @@ _DECODERS: Mapping[Form, Callable[[bytes], object]] = {
 
 
 def _shown(value: object) -> str:
-    return "gone" if value is _NOTHING else msgspec.json.encode(value, enc_hook=repr).decode()
+    if value is NOTHING:
+        return "gone"
+    if isinstance(value, Unshown):
+        return value.what
+    text = msgspec.json.encode(value, enc_hook=repr).decode()
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

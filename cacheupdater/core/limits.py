@@ -28,9 +28,6 @@ class Limits:
     pace: float = 0.1
     """Seconds of a rate that a short bucket saves up before it starts a unit: ten statements a second at most."""
 
-    prompt: float = 0.02
-    """Seconds from a unit's payment to its statement that are no delay; a token takes one or two milliseconds."""
-
     max_attempts: int = 5
     """Errors of its own before a key is quarantined."""
 
@@ -59,7 +56,8 @@ class Limits:
     """Keys of nobody that a partition remembers: some five megabytes."""
 
     turn_keys: int = 2_000
-    """Keys that one step drops or removes: some milliseconds in which nothing else runs. The rest is next."""
+    """Keys that one step drops or removes, and absent marks that one call forgets: some milliseconds in which nothing
+    else runs. The rest is next."""
 
     turn_seats: int = 20_000
     """The same for seats whose hold is over, which cost a tenth; a million hints a second end half as many in a turn."""

@@ -22,6 +22,7 @@ Metric = Literal[
     "write_seconds",  # histogram by namespace
     "unit_keys",  # histogram by namespace: keys per unit
     "turn_seconds",  # histogram: for how long one turn keeps everything else waiting
+    "turn_cpu_seconds",  # histogram: processor time of the same turns
     "hint_to_write_seconds",  # histogram by namespace: from a hint's arrival to its written value
     "read_age_seconds",  # histogram by namespace: the age of a value when it is read, of a few
     "source_up",  # gauge by source: 1, or 0 while its loads fail

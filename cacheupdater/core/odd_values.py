@@ -1,12 +1,14 @@
 """Values of databases that the formats do not know: addresses, ranges, bits, and numbers that are none.
 
 `encoding` hands `told` to its encoders, which ask it only for types that they do not know themselves, and calls
-`finite` only for values whose bytes look as if they held NaN or an infinity. So ordinary rows pay two searches.
+`finite` only for values whose bytes look as if they held NaN or an infinity. So ordinary rows pay two or three
+searches for a single byte; only rows that have such a byte pay for a closer look.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -19,9 +21,12 @@ import msgspec
 # What the formats spell by themselves; everything else becomes a mapping, a list or a text
 _KEPT = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
 
-_N, _I, _FLOAT = b"NI\xcb"
-# The first three bytes of msgpack's 8-byte floats whose exponent is all ones
-_MSGPACK_ODD = (b"\xcb\x7f\xf0", b"\xcb\xff\xf0", b"\xcb\x7f\xf8", b"\xcb\xff\xf8")
+# Bytes without which there is no NaN and no Infinity. As numbers: `int in bytes` takes a tenth of `bytes in bytes`
+LETTER_N, LETTER_I = ord("N"), ord("I")
+FLOAT = 0xCB  # how msgpack begins a float of 8 bytes, the only ones that msgspec writes
+# ... and how one goes on whose exponent is all ones. No text and hardly another float has these bytes
+_ODD_PLUS, _ODD_MINUS = 0x7F, 0xFF
+_ODD_FLOAT = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 
 
 @runtime_checkable
@@ -71,15 +76,16 @@ def _bound(value: object) -> str:
     return spelled if isinstance(value, str) else spelled.strip('"')
 
 
-def maybe_odd_json(spelled: bytes) -> bool:
-    """Whether the value may hold a decimal that is no finite number; floats of that kind are null by themselves."""
-    # one byte is found in a tenth of the time that a word takes
-    return (_N in spelled and b"NaN" in spelled) or (_I in spelled and b"Infinity" in spelled)
-
-
-def maybe_odd_msgpack(spelled: bytes) -> bool:
-    """Whether the value may hold a decimal or a float that is no finite number."""
-    return maybe_odd_json(spelled) or (_FLOAT in spelled and any(sign in spelled for sign in _MSGPACK_ODD))
+def maybe_odd(spelled: bytes) -> bool:
+    """Whether there may be a number that is none, in JSON or msgpack. Callers look for LETTER_N and its like first."""
+    # rpartition searches in a third of the time that `in` takes, which tries a number first and fails
+    if LETTER_N in spelled and spelled.rpartition(b"NaN")[1]:
+        return True
+    if LETTER_I in spelled and spelled.rpartition(b"Infinity")[1]:
+        return True
+    if FLOAT not in spelled or not (_ODD_PLUS in spelled or _ODD_MINUS in spelled):
+        return False
+    return _ODD_FLOAT.search(spelled) is not None
 
 
 def finite(value: object) -> object:

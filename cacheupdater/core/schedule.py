@@ -16,6 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.lane import Lane
+from cacheupdater.core.payment import pay
 from cacheupdater.core.turns import Line
 from cacheupdater.core.unit import PATIENT, Claim, Unit
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
 _YIELD = 0.002  # seconds until we look again whether another engine has taken the turn that is its own
 _LEAST_URGENT_FIRST = (3, 2, 0, 1)  # what a full backlog gives up: what can wait, touches, misses, changes
+_FULL = 0.9  # of a burst: the bucket is about to run over
 _QUIET = 0.5  # share of a full bucket above which the patient are served: `price` aims at just that level
 
 
@@ -45,6 +47,7 @@ class Schedule:
     def __init__(self, seats: dict[bytes, Unit], limits: Limits) -> None:
         self.wake = inf
         self.waiting = 0
+        self.patient = 0  # keys of `waiting` that are no claim on the budget
         self.dropped: list[Dropped] = []  # for the engine to account for
         self._seats = seats
         self._limits = limits
@@ -158,7 +161,9 @@ class Schedule:
         """So many more keys are due (fewer, if negative). The patient are no claim on the budget."""
         lane.waiting += keys
         self.waiting += keys
-        if claim.urgency != PATIENT and not self._over:
+        if claim.urgency == PATIENT:
+            self.patient += keys
+        elif not self._over:
             lane.claims += keys
             lane.namespace.cost.wait(keys)
 
@@ -201,13 +206,11 @@ class Schedule:
     def _rests(self, lane: Lane, now: float) -> float:
         """Until when nothing of this lane may start, whatever its source can pay."""
         limits, quota = self._limits, lane.namespace.quota
-        want = min(limits.unit_keys, lane.ready)
         # where somebody waits, a free connection does not: company comes while all of them are busy
-        gathered = lane.last_partial + limits.gather
-        if not lane.urgent and want < limits.unit_keys and now < gathered:
-            return gathered
+        if lane.ready < limits.unit_keys and now < lane.last_partial + limits.gather and not lane.urgent:
+            return lane.last_partial + limits.gather
         if quota is not None:
-            enough = min(want, quota.share(limits.pace))
+            enough = min(limits.unit_keys, lane.ready, quota.share(limits.pace))
             if quota.rows(now) < enough:
                 return max(now + _MOMENT, quota.when(enough))
         if lane.ready == lane.patient:
@@ -229,15 +232,25 @@ class Schedule:
                 if not rows:
                     break
             start = line.pop()
-            if rows:
+            while rows:
                 unit = self._take(lane, rows, now)
                 source.turns.serve(lane.namespace, start, unit.paid)
                 started.append(unit)
+                start, rows = source.turns.start(lane.namespace), self._undisputed(lane, source, now)
             self._place(lane, now)
         else:
             del self._busy[source]
         line.wait(now)
         return started
+
+    def _undisputed(self, lane: Lane, source: Source, now: float) -> int:
+        """The keys of a whole unit where there is nothing left to decide: nobody else stands at the source, and it can be paid."""
+        rows = self._limits.unit_keys
+        if source.turns.lanes or source.free <= 0 or lane.namespace.quota is not None:
+            return 0
+        if lane.ready < rows or lane.ready == lane.patient:
+            return 0
+        return rows if source.bucket.rows(now, lane.namespace.cost.per_row) >= rows else 0
 
     def _payable(self, lane: Lane, line: Line, now: float) -> int:
         """How many keys the unit of the first in line may have; none for now sets `wake`, or waits for a unit to end."""
@@ -255,6 +268,9 @@ class Schedule:
         if units >= source.free:
             self.wake = min(self.wake, now + _YIELD)
             return 0
+        if rows * cost < source.bucket.burst * _FULL:
+            # what has been saved up is for all in line; of a full bucket it would be lost while statements are what is short
+            rows = max(need, rows // source.turns.lanes)
         rows = min(rows, want)
         return rows if quota is None else min(rows, quota.rows(now))
 
@@ -276,11 +292,8 @@ class Schedule:
             self._count(lane, claim, -len(keys))
             lane.count_ready(claim, -len(keys))
         lane.last_partial = now
-        unit.paid = len(unit.keys) * lane.namespace.cost.per_row
         lane.namespace.source.free -= 1
-        lane.namespace.source.bucket.take(unit.paid)
-        if lane.namespace.quota is not None:
-            lane.namespace.quota.take(len(unit.keys))
+        pay(unit, now)
         return unit
 
     def _drop_excess(self, lane: Lane) -> bool:

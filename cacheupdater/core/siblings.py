@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from cacheupdater.core.keyspace import CaptureType, Pattern
 
@@ -27,26 +27,28 @@ _UUID_BYTES = 36
 class Siblings(Generic[T]):
     """The patterns of one literal prefix, by precedence: the first that takes a key has it."""
 
+    first: T
+    """What the one with the highest precedence stands for."""
+
     def __init__(self, pairs: Sequence[tuple[Pattern, T]]) -> None:
         self._pairs = pairs
         self._root = _Tree()
         for rank, (pattern, _) in enumerate(pairs):
             self._root.add(pattern, rank)
+        if pairs:
+            self._at, self.first = len(pairs[0][0].prefix), pairs[0][1]
 
     def __len__(self) -> int:
         return len(self._pairs)
 
-    @property
-    def first(self) -> T:
-        """What the one with the highest precedence stands for."""
-        return self._pairs[0][1]
-
     def find(self, key: bytes) -> T | None:
         """What this key belongs to."""
-        at = len(self._pairs[0][0].prefix)
-        for rank in sorted(self._root.fitting(key, at)):
+        ranks: list[int] = []
+        self._root.find(key, self._at, ranks)
+        ranks.sort()
+        for rank in ranks:
             pattern, value = self._pairs[rank]
-            if pattern.parse(key) is not None:
+            if pattern.takes(key):
                 return value
         return None
 
@@ -69,17 +71,19 @@ class _Tree:
             tree = tree.branch(kind, literal)
         tree.end(pattern.literals[-1], rank)
 
-    def fitting(self, key: bytes, at: int) -> Iterator[int]:
-        """The ranks of the patterns whose literals stand in the key as they should, from there on."""
+    def find(self, key: bytes, at: int, ranks: list[int]) -> None:
+        """Adds the ranks of the patterns whose literals stand in the key as they should, from there on."""
         for length in self._ends:
-            yield from self._last.get(key[len(key) - length :], ())
+            fitting = self._last.get(key[len(key) - length :])
+            if fitting is not None:
+                ranks += fitting
         for kind, branches in self._goes_on.items():
             end = _end_of(kind, key, at)
             if end > at:
                 for length in self._lengths[kind]:
                     branch = branches.get(key[end : end + length])
                     if branch is not None:
-                        yield from branch.fitting(key, end + length)
+                        branch.find(key, end + length, ranks)
 
     def branch(self, kind: CaptureType, literal: bytes) -> _Tree:
         """Where a pattern goes on behind this capture and this literal."""

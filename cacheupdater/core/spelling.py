@@ -1,8 +1,9 @@
 """Numbers and times as an application spells them, where a namespace's `value.numbers` and `value.times` say so.
 
 An application that cached before may have written a NUMERIC as a number, as `float()` makes one, and a time as Python's
-`isoformat()` does, as FastAPI's `jsonable_encoder` does. `encoding.encoder` puts this before its encoder for such a
-namespace; with the usual settings it is never called. Pure functions on what a loader returned.
+`isoformat()` does, as FastAPI's `jsonable_encoder` does, or as `str()` does, as `json.dumps(..., default=str)` does.
+`encoding.encoder` puts this before its encoder for such a namespace; with the usual settings it is never called.
+Pure functions on what a loader returned.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 Numbers: TypeAlias = Literal["text", "plain"]
-Times: TypeAlias = Literal["rfc3339", "iso"]
+Times: TypeAlias = Literal["rfc3339", "iso", "str"]
 Respell: TypeAlias = Callable[[object], object]
 
 
-def respeller(numbers: Numbers, times: Times) -> Respell:
-    """What changes a value's numbers and times, however deep they lie, and leaves the rest."""
+def respeller(numbers: Numbers, times: Times, *, floats: bool = False) -> Respell:
+    """What changes a value's numbers and times, however deep they lie, and leaves the rest.
+
+    `floats`: for encodings that spell a number as its column does, a plain one is made a float.
+    """
 
     def respell(value: object) -> object:
         if isinstance(value, Mapping):
@@ -27,7 +31,9 @@ def respeller(numbers: Numbers, times: Times) -> Respell:
             return [respell(part) for part in value]
         if numbers == "plain" and isinstance(value, Decimal) and not value.is_finite():
             return None  # no JSON number says it
-        return _iso(value) if times == "iso" else value
+        if floats and numbers == "plain" and isinstance(value, Decimal):
+            return float(value)
+        return _TIMES[times](value)
 
     return respell
 
@@ -36,3 +42,14 @@ def _iso(value: object) -> object:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _str(value: object) -> object:
+    return str(value) if isinstance(value, datetime | date | time | timedelta) else value
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+_TIMES: Mapping[Times, Respell] = {"rfc3339": _as_it_is, "iso": _iso, "str": _str}

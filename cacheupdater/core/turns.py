@@ -4,7 +4,7 @@
 there. A namespace's start is what it has been served so far, on the clock of those that are being served. Who would be
 through first with what it needs is first in line: so one key of a quiet namespace waits for nobody's long unit, and a
 long unit is put off only by as much as the others get meanwhile. Who is first keeps its turn until it can be paid, and
-nobody spends what it saves up. This is deficit round robin with a heap for the ring: a unit costs the logarithm of the
+nobody spends what it saves up. What has cost nothing after all is given back, and who stands in line moves up by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm of the
 lanes in line, and a lane that has nothing to do costs nothing.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,8 +24,15 @@ if TYPE_CHECKING:
 ROUND = 1.0
 """Seconds in which everybody in line shall have had a turn: where many stand there, units are cut smaller."""
 
+BEHIND = 2.0
+"""Seconds of a fair share by which one may stand behind those in line. Who has had more took it from a full bucket, before they
+came or while there was enough for all; beside a thousand neighbours it would wait ten minutes for that."""
+
 STALE = 1.0
 """Seconds for which an engine's first holds up others without a sign of life; each engine gives one when it is asked."""
+
+
+_LEFT_OVER = 4  # entries per lane in line, of which one counts, before the others are taken out
 
 
 class Head(NamedTuple):
@@ -38,22 +46,35 @@ class Head(NamedTuple):
 class Turns:
     """The turns of one source."""
 
-    __slots__ = ("_clock", "_heads", "_served", "lanes")
+    __slots__ = ("_clock", "_heads", "_served", "lanes", "lines")
 
     def __init__(self) -> None:
         self.lanes = 0  # in line, of all engines
+        self.lines: dict[Line, None] = {}  # of all engines
         self._clock = 0.0
         self._served: dict[Namespace, float] = {}
         self._heads: dict[Line, Head] = {}
 
-    def start(self, namespace: Namespace) -> float:
-        """The place of a namespace that comes to the line now: who was away has saved up nothing."""
-        return max(self._clock, self._served.get(namespace, 0.0))
+    def start(self, namespace: Namespace, behind: float = inf) -> float:
+        """The place of a namespace that comes to the line now: who was away has saved up nothing, and who would be further
+        behind owes no more than that."""
+        start = max(self._clock, self._served.get(namespace, 0.0))
+        if start > self._clock + behind:
+            start = self._served[namespace] = self._clock + behind
+        return start
 
     def serve(self, namespace: Namespace, start: float, amount: float) -> None:
         """It had its turn; its lanes in all engines share one account."""
+        start = min(start, self.start(namespace))  # something was given back
         self._clock = max(self._clock, start)
         self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount
+
+    def give_back(self, namespace: Namespace, amount: float) -> None:
+        """So much of its turn was not needed."""
+        if namespace in self._served:
+            self._served[namespace] -= amount
+            for line in self.lines:
+                line.move_up(namespace)
 
     def wait(self, line: Line, head: Head | None) -> None:
         """This one is the first there from now on; or nobody is."""
@@ -75,30 +96,52 @@ class Turns:
 class Line:
     """The lanes of one engine that may start as soon as one source can pay them."""
 
-    __slots__ = ("_ends", "_limits", "_order", "_source", "_usual")
+    __slots__ = ("_ends", "_lanes", "_limits", "_order", "_source", "_usual")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = source
         self._limits = limits
-        self._order = count()
+        self._order = count(1)
         self._ends: list[tuple[float, int, Lane]] = []
+        self._lanes: dict[Namespace, tuple[int, Lane]] = {}  # who stands here, and by which entry
         self._usual = 1  # lanes at the source when the ends were worked out
+        source.turns.lines[self] = None
 
     def put(self, lane: Lane) -> None:
         """It comes to the line."""
-        lane.start = self._source.turns.start(lane.namespace)
         self._source.turns.lanes += 1
-        heappush(self._ends, (self._end(lane, lane.start), next(self._order), lane))
+        lane.start = self._start(lane)
+        self._enter(lane, lane.start)
+
+    def move_up(self, namespace: Namespace) -> None:
+        """Something was given back to it, and its place is an earlier one now."""
+        _, lane = self._lanes.get(namespace, (0, None))
+        start = self._source.turns.start(namespace)
+        if lane is not None and lane.start is not None and start < lane.start:
+            lane.start = start
+            self._enter(lane, start)
+            if len(self._ends) > _LEFT_OVER * len(self._lanes):
+                self._work_out()
+            self._skip()
 
     def first(self) -> Lane | None:
         """Whose turn it is."""
-        if self._source.turns.lanes > 2 * self._usual:
+        if self._source.turns.lanes > 2 * self._usual or self._waits_in_vain():
             self._work_out()
         return self._ends[0][2] if self._ends else None
+
+    def _waits_in_vain(self) -> bool:
+        """Whether the bucket holds less by now than the first saves up for: our share of the budget has shrunk."""
+        if not self._ends:
+            return False
+        lane = self._ends[0][2]
+        return lane.need > 1 and lane.need * lane.namespace.cost.per_row > self._source.bucket.burst
 
     def pop(self) -> float:
         """The first leaves the line; its start."""
         _, _, lane = heappop(self._ends)
+        del self._lanes[lane.namespace]
+        self._skip()
         self._source.turns.lanes -= 1
         start, lane.start = lane.start or 0.0, None
         return start
@@ -120,7 +163,9 @@ class Line:
 
     def leave(self) -> None:
         """The engine is done."""
-        self._source.turns.lanes -= len(self._ends)
+        self._source.turns.lanes -= len(self._lanes)
+        self._source.turns.lines.pop(self, None)
+        self._lanes.clear()
         self._ends.clear()
         self._source.turns.wait(self, None)
 
@@ -135,7 +180,25 @@ class Line:
         return start + lane.need * cost
 
     def _work_out(self) -> None:
-        """Many more have come: nobody shall save up for so long any more."""
+        """Many more have come, or there is less to save up: nobody shall wait for so much any more."""
         self._usual = self._source.turns.lanes
-        self._ends = [(self._end(lane, lane.start or 0.0), order, lane) for _, order, lane in self._ends]
+        self._ends = []
+        for order, lane in self._lanes.values():
+            lane.start = min(lane.start or 0.0, self._start(lane))
+            self._ends.append((self._end(lane, lane.start), order, lane))
         heapify(self._ends)
+
+    def _start(self, lane: Lane) -> float:
+        fair = self._source.bucket.rate / self._source.turns.lanes
+        return self._source.turns.start(lane.namespace, BEHIND * fair)
+
+    def _enter(self, lane: Lane, start: float) -> None:
+        order = next(self._order)
+        self._lanes[lane.namespace] = order, lane
+        heappush(self._ends, (self._end(lane, start), order, lane))
+
+    def _skip(self) -> None:
+        """Entries of those who have moved up mean nothing any more; the first is always one that does."""
+        ends, lanes = self._ends, self._lanes
+        while ends and lanes.get(ends[0][2].namespace, (0, None))[0] != ends[0][1]:
+            heappop(ends)

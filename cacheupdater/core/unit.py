@@ -39,11 +39,11 @@ class Claim(NamedTuple):
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
 
-    def covering(self, kind: Kind) -> Claim:
+    def covering(self, kind: Kind, urgency: int) -> Claim:
         """This claim with one more hint in it."""
-        if kind <= self.kind and URGENCY[kind] >= self.urgency:
+        if kind <= self.kind and urgency >= self.urgency:
             return self
-        stronger = self._replace(kind=max(kind, self.kind), urgency=min(URGENCY[kind], self.urgency))
+        stronger = self._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
         if kind is not Kind.CHANGE or self.earliest is None:
             return stronger
         return stronger._replace(not_before=self.earliest, earliest=None)
@@ -58,8 +58,15 @@ class Tail(NamedTuple):
     """The one that waits behind a running head."""
 
     kind: Kind
+    urgency: int
     origin: Origin
     since: float
+
+    def covering(self, kind: Kind, urgency: int) -> Tail:
+        """This tail with one more hint in it."""
+        if kind <= self.kind and urgency >= self.urgency:
+            return self
+        return self._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
 
 
 class Phase(Enum):
@@ -85,11 +92,13 @@ class Unit:
         "judged",
         "keys",
         "late",
+        "left",
         "namespace",
         "paid",
         "parts",
         "phase",
         "ready",
+        "rows",
     )
 
     def __init__(self, namespace: Namespace, keys: list[bytes], claim: Claim) -> None:
@@ -101,6 +110,8 @@ class Unit:
         self.judged = False  # the brake has counted its keys
         self.ready = False  # lies in a queue of its lane (and is not delayed)
         self.paid = 0.0  # what its start took from the source's bucket
+        self.rows = 0  # what it took from the quota
+        self.left = False  # its statement is on its way
         self.gone = 0  # keys listed here whose seat is another unit by now
         self.parts: Sequence[tuple[Claim, list[bytes]]] = ()
         self.captures: Sequence[Captures] = ()  # parallel to keys, while it runs

@@ -2,17 +2,20 @@
 
 One `Verdict` per namespace and process, shared by all its engines. The first values that stand in Redis decide. Before
 that nothing is written, for `PATIENCE` at the most: so an application that fills its cache by itself is seen first. Where
-floors of ours stand beside them, or nobody has written any by then, the namespace is ours; where most of them are foreign
-it is not, until the process starts with another configuration. `now` is an argument; nothing is read here.
+floors of ours stand beside them, or nobody has written any by the time at which we would, the namespace is ours. It is not,
+until the process starts with another configuration, where most of them are foreign, or one field is in most of those
+that tell anything about it: a price that is mostly NULL is judged by the few that are not. `now` is an argument; nothing is read here.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PATIENCE = 2.0  # seconds: an application that missed a key has loaded and written it by then
 ENOUGH = 20  # values that decide at once; more would cost Redis and tell nothing new
@@ -24,13 +27,16 @@ class Sight(Enum):
     OWN = "own"  # a load of ours has written it
     LIKE = "like"  # the application wrote what we would write
     FOREIGN = "foreign"  # the application wrote what it could not read from us
+    BLANK = "blank"  # the application wrote it, and there is no row to compare it with
 
 
 class Seen(NamedTuple):
-    """One value that was looked at; `why` tells what is foreign in it, without any value."""
+    """One value that was looked at; no value stands in its words."""
 
     sight: Sight
-    why: str = ""
+    why: str = ""  # what is foreign in it
+    told: Mapping[str, str] = MappingProxyType({})
+    """Of each field that tells anything: what is foreign in it, or nothing where it is alike."""
 
 
 class Verdict:
@@ -48,23 +54,41 @@ class Verdict:
             self._until = now + PATIENCE
         return max(0.0, self._until - now)
 
-    def saw(self, values: Mapping[bytes, Seen], now: float) -> None:
-        """These values stand at their keys now; keys without any are left out."""
+    def saw(self, values: Mapping[bytes, Seen], now: float, *, writing: bool = True) -> None:
+        """These values stand at their keys now; keys without any are left out. `writing`: we would write something now."""
         if self.says != "nothing":
             return
         over = self.wait(now) <= 0.0
         self._seen.update(values)
-        seen = list(self._seen.values())
+        seen = self._seen.values()
         own = sum(each.sight is Sight.OWN for each in seen)
-        foreign = [each for each in seen if each.sight is Sight.FOREIGN]
-        theirs = len(seen) - own
-        if own > theirs or (not theirs and over):
+        theirs = [each for each in seen if each.sight in {Sight.LIKE, Sight.FOREIGN}]
+        if own > len(theirs) or (not theirs and over and writing):
             self._give("ours")
-        elif over or theirs >= ENOUGH:
-            if 2 * len(foreign) > theirs:
-                self.why = f"{len(foreign)} of the first {len(seen)} values are not ours: {foreign[0].why}"
+        elif theirs and (over or len(theirs) >= ENOUGH):
+            self.why = _most(theirs) or _most_that_tell(theirs)
             self._give("foreign" if self.why else "ours")
 
     def _give(self, says: Literal["ours", "foreign"]) -> None:
         self.says = says
         self._seen.clear()
+
+
+def _most(theirs: Sequence[Seen]) -> str:
+    foreign = [each.why for each in theirs if each.sight is Sight.FOREIGN]
+    if 2 * len(foreign) <= len(theirs):
+        return ""
+    return f"{len(foreign)} of the first {len(theirs)} values are not ours: {foreign[0]}"
+
+
+def _most_that_tell(theirs: Sequence[Seen]) -> str:
+    """A field that most values lack, or hold NULL in, is judged by the others."""
+    told: defaultdict[str, list[str]] = defaultdict(list)
+    for each in theirs:
+        for field, what in each.told.items():
+            told[field].append(what)
+    for whats in told.values():
+        foreign = [each for each in whats if each]
+        if 2 * len(foreign) > len(whats):
+            return f"{len(foreign)} of the {len(whats)} first values that tell are not ours: {foreign[0]}"
+    return ""

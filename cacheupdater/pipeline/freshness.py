@@ -102,11 +102,11 @@ class Freshness:
         return joined(parts) if parts else None
 
     def _say_levels(self) -> None:
-        level = self._observer.level
+        level, now = self._observer.level, asyncio.get_running_loop().time()
         for market in self._markets:
             name = market.source.name
             level("price", market.price, label=name)
-            level("budget_used", market.spending / market.source.bucket.rate, label=name)
+            level("budget_used", market.spent_lately(now) / market.source.bucket.rate, label=name)
             level("budget_unneeded", market.unneeded / market.source.bucket.rate, label=name)
             level("learned", market.tracked, label=name)
             for namespace, number in market.spaces.items():

@@ -7,26 +7,25 @@ the unit is loaded only where there is something to compare, and its budget give
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from cacheupdater.core import kinds
+from cacheupdater.core import kinds, likeness
 from cacheupdater.core.answers import FOREIGN, Answer, Result
+from cacheupdater.core.mending import advice, unreadable
 from cacheupdater.core.verdict import ENOUGH, Seen, Sight, Verdict
 from cacheupdater.errors import Faulty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from cacheupdater.core.kinds import Compared
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
-    from cacheupdater.ports import Found, Value
+    from cacheupdater.ports import Found
 
-_ADVICE = (
-    "; nothing is written until the configuration changes: make them equal by value.encoding, value.numbers and "
-    "value.times (check --connect shows them side by side), or say foreign: replace"
-)
+_STILL = "nothing is written until the configuration changes (check --connect shows them side by side)"
+_NAMED = 3  # fields that differ; a line of the log is read by people
 
 
 class Judging:
@@ -36,6 +35,10 @@ class Judging:
         self._open = {each: Verdict() for each in namespaces}
         self._notices = notices
 
+    def is_open(self, namespace: Namespace) -> bool:
+        """Whether it may still turn out to be the application's."""
+        return namespace in self._open
+
     def is_foreign(self, namespace: Namespace) -> bool:
         """Whether its values are known to be the application's, which nobody here may touch."""
         verdict = self._open.get(namespace)
@@ -44,7 +47,10 @@ class Judging:
     async def look(
         self, namespace: Namespace, recipe: Recipe, keys: Sequence[bytes], now: float
     ) -> Answer | Mapping[bytes, Found]:
-        """Before a load: an answer to all keys where they need not be loaded, else what stands at the first of them."""
+        """Before a load: an answer to all keys where they need not be loaded, else what stands at the first of them.
+
+        That nobody has written anything says so only where we would: rows that do not exist tell nothing.
+        """
         verdict = self._open.get(namespace)
         if verdict is None:
             return {}
@@ -54,7 +60,7 @@ class Judging:
         first = keys[:ENOUGH]
         looks = zip(first, await recipe.writer.look(first, values=True), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
-        return found or self._given(namespace, verdict, {}, now) or {}
+        return found or self._given(namespace, verdict, {}, now, writing=False) or {}
 
     def judge(
         self,
@@ -70,41 +76,52 @@ class Judging:
         if verdict is None:
             return None
         seen = {key: seen_of(recipe, each, rows.get(key)) for key, each in found.items()}
-        return self._given(namespace, verdict, seen, now)
+        writing = any(row is not None for row in rows.values())
+        return self._given(namespace, verdict, seen, now, writing=writing)
 
     def _given(
-        self, namespace: Namespace, verdict: Verdict, seen: Mapping[bytes, Seen], now: float
+        self,
+        namespace: Namespace,
+        verdict: Verdict,
+        seen: Mapping[bytes, Seen],
+        now: float,
+        *,
+        writing: bool,
     ) -> Answer | None:
-        verdict.saw(seen, now)
+        verdict.saw(seen, now, writing=writing)
         if verdict.says == "foreign":
             return self._refusal(namespace, verdict)
-        if verdict.says == "nothing":
-            return Answer(Result.UNDECIDED, wait=verdict.wait(now))
-        self._open.pop(namespace, None)
-        return None
+        if verdict.says == "ours":
+            self._open.pop(namespace, None)
+            return None
+        wait = verdict.wait(now)
+        return Answer(Result.UNDECIDED, wait=wait) if wait else None
 
     def _refusal(self, namespace: Namespace, verdict: Verdict) -> Answer:
-        self._notices.trouble("foreign", namespace.name, verdict.why + _ADVICE)
+        self._notices.trouble("foreign", namespace.name, f"{verdict.why}; {_STILL}: {advice(verdict.why)}")
         return FOREIGN
 
 
 def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:
     """What one value is, beside the row that we would write. No value stands in its words."""
     wrote = found.wrote
-    theirs = kinds.decoded(recipe.form, found.value)
-    if wrote is not None and (theirs is not None or kinds.reads(wrote, found.value)):
+    reads = kinds.reads(recipe.form, found.value)
+    if wrote is not None and (reads or kinds.reads(wrote, found.value)):
         return Seen(Sight.OWN)
-    if theirs is None:
-        return Seen(Sight.FOREIGN, f"they do not read as {recipe.form}")
-    ours = kinds.decoded(recipe.form, _encoded(recipe, row))
-    if ours is None:  # no row, or none that can be written: nothing to compare
-        return Seen(Sight.LIKE)
-    different = [each.what for each in islice(kinds.differences(theirs[0], ours[0]), 3)]
-    return Seen(Sight.FOREIGN, ", ".join(different)) if different else Seen(Sight.LIKE)
+    if not reads:
+        return Seen(Sight.FOREIGN, unreadable(recipe.form, found.value))
+    compared = compared_with(recipe, found, row)
+    if compared is None:
+        return Seen(Sight.BLANK)
+    different = [each.what for each in compared if each.what]
+    told = {each.field: each.what for each in compared if not (each.what and each.within)}
+    return Seen(Sight.FOREIGN if different else Sight.LIKE, ", ".join(different[:_NAMED]), told)
 
 
-def _encoded(recipe: Recipe, row: object | None) -> Value:
+def compared_with(recipe: Recipe, found: Found, row: object | None) -> Sequence[Compared] | None:
+    """Field by field; None without a row, or with one that cannot be written."""
     try:
-        return None if row is None else recipe.encode(row)
+        ours = None if row is None else recipe.encode(row)
     except Faulty:
-        return None
+        ours = None
+    return None if ours is None else likeness.compared(recipe.form, found.value, ours, row)

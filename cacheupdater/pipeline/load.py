@@ -10,14 +10,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cacheupdater.ports import Stamped
+from cacheupdater.ports import Stamped, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.pipeline.recipe import Recipe
-    from cacheupdater.ports import Observer
+    from cacheupdater.ports import Leaves, Observer
 
 
 @dataclass(slots=True)
@@ -30,7 +30,13 @@ class Seen:
 
 
 async def load(
-    recipe: Recipe, captures: Sequence[Captures], *, namespace: str, observer: Observer, seen: Seen
+    recipe: Recipe,
+    captures: Sequence[Captures],
+    *,
+    namespace: str,
+    observer: Observer,
+    seen: Seen,
+    leaves: Leaves = at_once,
 ) -> Mapping[Captures, object]:
     """The value of each key that has a row; from a complete, successful read only."""
     clock = asyncio.get_running_loop().time
@@ -40,7 +46,7 @@ async def load(
     observer.count("rows", len(captures), label=namespace)
     observer.measure("unit_keys", len(captures), label=namespace)
     try:
-        values = await recipe.loader.load(captures)
+        values = await recipe.loader.load(captures, leaves)
     finally:
         seen.seconds = clock() - began
     seen.stage = "write"

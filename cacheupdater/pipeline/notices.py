@@ -6,7 +6,8 @@ here, and nothing waits: whether a trouble exists is the business of those who c
 are data. The kinds of trouble are in `core.events`.
 
 One that comes back within `QUIET_S` of its end has not ended: it comes and goes. From then on it is over only after
-`QUIET_S` without it, which `tick` notices; so an outage of which some calls escape has one line at each end too.
+`QUIET_S` without it, which `tick` notices; so an outage of which some calls escape has one line at each end too. Of one
+that ended within `SHORT_S` nobody knows yet which it is: it does not stand, and its end is said after `QUIET_S`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from cacheupdater.core.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,8 @@ log = logging.getLogger(__name__)
 
 REPEAT_S = 60.0  # seconds between two lines about a trouble that lasts
 QUIET_S = 10.0  # seconds: longer than any back-off, so whatever is tried again has been tried
+SHORT_S = 1.0  # seconds; its end would be told in the breath of its beginning
+_MOMENT_S = 0.05  # of less a line would say 0.0 s
 STANDING_MAX = 1_000  # troubles remembered at once; of more, the oldest is forgotten without a last line
 
 
@@ -40,12 +45,13 @@ class Notice:
     keys: int = 0  # tried in vain
     ended: float | None = None
     restless: bool = False  # it has come back after an end
+    unsaid: bool = False  # it has ended, and no line says so
 
     @property
     def cost(self) -> str:
         """In words."""
         often = "once" if self.times == 1 else f"{self.times} times"
-        return often + (f", {self.keys} keys tried in vain" if self.keys else "")
+        return often + (f", {counted(self.keys, 'key')} tried in vain" if self.keys else "")
 
 
 class Notices:
@@ -62,12 +68,12 @@ class Notices:
         traceback of `error` is logged with the first line."""
         now = self._clock()
         notice = self._known.get((event, subject))
-        if notice is None or (notice.ended is not None and now - notice.ended >= QUIET_S):
+        if notice is None or self._rests(notice, now):
             notice = self._begin(event, subject, now)
             self._say(logging.WARNING, notice, text, state="begins", error=error)
         else:
             notice.restless |= notice.ended is not None
-            notice.ended = None
+            notice.ended, notice.unsaid = None, False
             if now - notice.said >= REPEAT_S:
                 self._say(logging.WARNING, notice, f"{text} ({_lasts(notice, now)})", state="lasts")
         notice.times += 1
@@ -80,17 +86,17 @@ class Notices:
         if notice is None or notice.ended is not None:
             return
         notice.ended = self._clock()
-        if not notice.restless:
+        if notice.restless or notice.ended - notice.began < SHORT_S:
+            notice.unsaid = True
+        else:
             self._say_end(notice, cost)
 
     def tick(self) -> None:
         """Once a second or so: what has kept quiet for long enough is over."""
         now = self._clock()
         for at, notice in list(self._known.items()):
-            if notice.ended is not None and now - notice.ended >= QUIET_S:
+            if self._rests(notice, now):
                 del self._known[at]
-                if notice.restless:
-                    self._say_end(notice)
 
     def standing(self) -> list[Notice]:
         """In the order of their beginnings."""
@@ -110,6 +116,15 @@ class Notices:
             for each in self.standing()
         ]
 
+    def _rests(self, notice: Notice, now: float) -> bool:
+        """Whether it is really over, which is said by now."""
+        if notice.ended is None or now - notice.ended < QUIET_S:
+            return False
+        if notice.unsaid:
+            notice.unsaid = False
+            self._say_end(notice)
+        return True
+
     def _begin(self, event: Event, subject: str, now: float) -> Notice:
         self._known.pop((event, subject), None)
         while len(self._known) >= STANDING_MAX:
@@ -120,7 +135,8 @@ class Notices:
     def _say_end(self, notice: Notice, cost: str = "") -> None:
         lasted = (notice.ended or notice.began) - notice.began
         told = notice.cost + (f", {cost}" if cost else "")
-        self._say(logging.INFO, notice, f"over after {lasted:.1f} s ({told})", state="over", seconds=lasted)
+        took = f"after {lasted:.1f} s" if lasted >= _MOMENT_S else "at once"
+        self._say(logging.INFO, notice, f"over {took} ({told})", state="over", seconds=lasted)
 
     def _say(
         self,

@@ -11,23 +11,24 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from time import perf_counter
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.answers import Answer
+from cacheupdater.core.answers import Answer, Result, plain
 from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Load
 from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.payment import cut_off
 from cacheupdater.core.unit import Phase, Unit
-from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unreached
+from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unpaid, Unreached
 from cacheupdater.pipeline.commit import Committer
+from cacheupdater.pipeline.foreign import Foreign
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.judging import Judging
 from cacheupdater.pipeline.load import Seen, load
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.remove import remove
 from cacheupdater.pipeline.sieve import Sieve
-from cacheupdater.pipeline.telling import Telling
+from cacheupdater.pipeline.telling import Telling, Turn
 from cacheupdater.pipeline.unremoved import Unremoved
 from cacheupdater.pipeline.vitals import Vitals
 from cacheupdater.pipeline.write import matched, prepare, write
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Gained, Message, Observer, Queue, Writer
 
 FETCH_PACKS = 4  # per turn: at most 4,000 hints, five to ten milliseconds in which nothing else runs
+FETCH_BYTES = 48 * 1024  # of packs that were smaller before, this much: 4,000 hints with keys of ten bytes
+FETCH_PACKS_MOST = (
+    8  # however small they were: the next ones may be full, and twelve milliseconds are the most for one turn
+)
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
 FULL_PAUSE = 0.025  # seconds until a partition at its cap looks again whether it may read on
 FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked again
@@ -94,6 +99,11 @@ class Surroundings:
         return Unremoved(self.notices)
 
     @cached_property
+    def foreign(self) -> Foreign:
+        """Keys that hold what we did not write."""
+        return Foreign(self.notices)
+
+    @cached_property
     def judging(self) -> Judging:
         """Of the namespaces in which foreign values are kept."""
         kept = [each for each, recipe in self.recipes.items() if self.judged and not recipe.replace]
@@ -117,7 +127,9 @@ class Partition:
         self._stirred = asyncio.Event()
         self._stepped = asyncio.Event()
         self._telling = Telling(around, self.label)
+        self._turn = Turn(around.observer)
         self._reading: asyncio.Task[None] | None = None
+        self._to_tell: list[tuple[Sequence[bytes], Sequence[Answer]]] = []  # what may be foreign of them
         self._under_way: set[asyncio.Task[None]] = set()
 
     def stir(self) -> None:
@@ -152,13 +164,13 @@ class Partition:
     # --- tasks ------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        clock = asyncio.get_running_loop().time
+        clock, packs = asyncio.get_running_loop().time, FETCH_PACKS
         while True:
             if self.engine.full:
                 await asyncio.sleep(FULL_PAUSE)
                 continue
             try:
-                messages = await self._around.queue.fetch(self._partition, FETCH_PACKS)
+                messages = await self._around.queue.fetch(self._partition, packs)
             except Unavailable as e:
                 self._telling.unread(e)
                 await asyncio.sleep(FETCH_AGAIN)
@@ -166,16 +178,16 @@ class Partition:
             self._telling.read()
             if not messages:
                 return
-            began = perf_counter()
-            self._take_in(messages, clock())
-            self._telling.turned(began)
+            with self._turn:
+                self._take_in(messages, clock(), caught_up=len(messages) < packs)
+            packs = _as_many_as(messages)
             self.stir()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
-    def _take_in(self, messages: Sequence[Message], now: float) -> None:
+    def _take_in(self, messages: Sequence[Message], now: float, *, caught_up: bool) -> None:
         around, late = self._around, None
         if around.sieve:
-            late = partial(around.sieve.late, caught_up=len(messages) < FETCH_PACKS)
+            late = partial(around.sieve.late, caught_up=caught_up)
             around.sieve.tell(now)
         take_in(self.engine, messages, now, observer=around.observer, hear=self._hear, late=late)
 
@@ -183,15 +195,17 @@ class Partition:
         clock = asyncio.get_running_loop().time
         while True:
             self._stirred.clear()
-            began = perf_counter()
-            units, invalidation, wake = self.engine.step(clock())
-            self._telling.turned(began)
+            with self._turn:
+                units, invalidation, wake = self.engine.step(clock())
             self._stepped.set()
             for unit in units:
                 refresh = self._start(group, self._refresh(unit))
                 refresh.add_done_callback(partial(self._give_back, unit))
             if invalidation is not None:
                 self._start(group, self._invalidate(invalidation))
+            to_tell, self._to_tell = self._to_tell, []
+            for keys, answers in to_tell:
+                self._start(group, self._tell_foreign(keys, answers))
             await self._wait(wake)
 
     async def _wait(self, until: float) -> None:
@@ -214,6 +228,7 @@ class Partition:
         if task.cancelled():
             unit.namespace.source.free += 1
             unit.namespace.source.witnesses.gone(unit)
+            cut_off(unit, asyncio.get_running_loop().time())
             self._stir_all()
 
     async def _commit(self) -> None:
@@ -265,14 +280,16 @@ class Partition:
             self.engine.on_unasked(unit, answers, clock())
             return
         token = await recipe.writer.token(keys)
-        self.engine.on_statement(unit, clock())
-        values = await load(recipe, captures, namespace=name, observer=around.observer, seen=seen)
+        leaves = partial(self._leave, unit)
+        values = await load(
+            recipe, captures, namespace=name, observer=around.observer, seen=seen, leaves=leaves
+        )
         self._telling.loaded(unit, clock())
         found = matched(captures, values)
         absent = [key for key, value in zip(keys, found, strict=True) if value is None]
         kept = self.engine.braked(unit, absent, clock())
         prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
-        rows = dict(zip(keys, found, strict=True)) if found_there else {}
+        rows = dict(zip(keys, found, strict=True)) if judging.is_open(unit.namespace) else {}
         barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
         if barred is None:
             answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
@@ -285,6 +302,15 @@ class Partition:
             self._telling.braked(unit, len(kept))
         around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=Load(seen.seconds, seen.stamps))
+        if barred is None and not plain(answers):
+            self._to_tell.append(
+                (keys, answers)
+            )  # in its own time: a look at Redis must not hold up what is finished
+
+    def _leave(self, unit: Unit) -> None:
+        """Its statement goes now, or not at all."""
+        if not self.engine.on_statement(unit, asyncio.get_running_loop().time()):
+            raise Unpaid("the budget that it was paid from has gone to another updater")
 
     async def _invalidate(self, invalidation: Invalidation) -> None:
         """Redis removes, or refuses, or cannot be asked; and the engine hears of it."""
@@ -299,3 +325,18 @@ class Partition:
         if answers:
             self._telling.removed(keys, answers, given_up, now)
         self._stir_all()
+        await self._tell_foreign(keys, answers)
+
+    async def _tell_foreign(self, keys: Sequence[bytes], answers: Sequence[Answer]) -> None:
+        """What the fence has left alone; of a namespace that is the application's that has been said."""
+        around, now = self._around, asyncio.get_running_loop().time()
+        found = [key for key, each in zip(keys, answers, strict=False) if each.result is Result.FOREIGN]
+        for namespace, known in around.keyspace.resolve_many(found)[0].items() if found else ():
+            if not around.judging.is_foreign(namespace):
+                await around.foreign.found(namespace.name, around.recipes[namespace], known, now)
+
+
+def _as_many_as(messages: Sequence[Message]) -> int:
+    """Packs for the next turn, if they are as large as these: a turn costs something of its own."""
+    size = sum(len(each.payload) for each in messages) // len(messages)
+    return min(max(FETCH_PACKS, FETCH_BYTES // max(1, size)), FETCH_PACKS_MOST)

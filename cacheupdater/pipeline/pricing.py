@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 KEPT_S = 60.0  # what was learned of a partition that comes back within this is still true enough: a rebalance, no more
 
 
+CLOCK_EVERY = (
+    10.0  # seconds between two looks at the wall clock: two quartzes drift apart by less than a millisecond
+)
+
+
 class Aim(NamedTuple):
     """What a source's rows shall achieve."""
 
@@ -75,6 +80,7 @@ class Pricing:
         self._notices = notices
         self._sharings: dict[str, Sharing] = {}
         self._remembering: Remembering | None = None
+        self._wall: Callable[[], float] | None = None
 
     async def remember(self, state: State, wall: Callable[[], float], *, partitions: int) -> None:
         """Go on with what was learned before; before the first partition is gained. `wall` is the time of day."""
@@ -89,11 +95,16 @@ class Pricing:
             for name, source in self._sources.items()
         }
 
+    def divide(self, wall: Callable[[], float]) -> None:
+        """Others may own partitions of the same queue. Before the first one is gained; `wall` is the time of day."""
+        self._wall = wall
+        self._set_clock()
+
     def own(self, partitions: Collection[int], *, of: int) -> None:
         """These are ours from now on, of so many. A rebalance takes all and gives most of them back in a moment: only
         then is clear what can be forgotten."""
         now = asyncio.get_running_loop().time()
-        self._portions.own(len(partitions) / max(of, 1), now, sources=not self._sharings)
+        self._portions.own(partitions, now, of=of, sources=not self._sharings)
         if not partitions:
             self._without = now
         for gone in self.policies.keys() - set(partitions) if partitions else ():
@@ -130,10 +141,21 @@ class Pricing:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.freshness.run())
+            if self._wall is not None:
+                group.create_task(self._keep_time())
             for sharing in self._sharings.values():
                 group.create_task(sharing.run())
             if self._remembering is not None:
                 group.create_task(self._remembering.run(self.policies))
+
+    async def _keep_time(self) -> None:
+        while True:
+            await asyncio.sleep(CLOCK_EVERY)
+            self._set_clock()
+
+    def _set_clock(self) -> None:
+        if self._wall is not None:
+            self._portions.divide(self._wall() - asyncio.get_running_loop().time())
 
     async def end(self) -> None:
         """Everything is drained, and `run` is over."""

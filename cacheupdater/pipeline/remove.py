@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.answers import FOREIGN
+from cacheupdater.core.answers import FOREIGN, Answer, Result
+from cacheupdater.errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cacheupdater.core.answers import Answer
     from cacheupdater.pipeline.partition import Surroundings
     from cacheupdater_client.fence import Form
 
@@ -30,5 +30,13 @@ async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer
         elif not recipe.replace:
             forms.update(dict.fromkeys(known, recipe.form))
     asked = [key for key in keys if key not in barred]
-    said = iter(await around.writer.invalidate(asked, forms) if asked else ())
+    said = iter(await _asked(around, asked, forms) if asked else ())
     return [FOREIGN if key in barred else next(said) for key in keys]
+
+
+async def _asked(around: Surroundings, keys: Sequence[bytes], forms: dict[bytes, Form]) -> Sequence[Answer]:
+    """A user without the right to remove anything is refused each key, as one without the right to it: that is bounded."""
+    try:
+        return await around.writer.invalidate(keys, forms)
+    except Forbidden as e:
+        return [Answer(Result.FAILED, why=str(e))] * len(keys)

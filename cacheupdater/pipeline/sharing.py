@@ -11,7 +11,11 @@ by itself at that moment, even if the whole process slept. So at any time the ra
 Why bursts hold: a bucket saves T seconds of its rate, so at any time all levels together are at most T * B. A bucket
 that is lowered gives up what it saved beyond its new burst, one that is raised begins with what it had, one whose
 claim has run out is empty, and a new owner's is empty. What is spent in a window is at most what all had at its
-beginning and what flows in, so B * t + T * B. (Only where T * B is less than a row for each owner, each still saves one row.)
+beginning and what flows in, so B * t + T * B.
+
+A share that could not save up one row is of no use, so nobody has a smaller one. Where more owners are there than the
+burst has rows, they take turns: who has had its share for a turn gives it back as if it left, and waits behind those that
+wait already; who waits asks every second, and is served in the order of waiting (`ports.Fleet`).
 """
 
 from __future__ import annotations
@@ -19,13 +23,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.price.shares import (
     ASK_AGAIN,
+    ASK_NEXT,
     CLAIM_LIFE,
     CLAIM_MARGIN,
     EXCHANGE_EVERY,
+    NEXT,
+    TURN_LEAST,
+    TURN_ROWS,
     Owner,
     aim,
 )
@@ -44,6 +53,7 @@ log = logging.getLogger(__name__)
 
 NOTABLE = 1.25  # a share that moved by this factor is worth a line of log
 ENOUGH = 0.99  # of what was wanted; who got less asks again soon
+ROUNDING = 1e-9  # of a share
 
 
 class Budget(NamedTuple):
@@ -76,6 +86,7 @@ class Sharing:
         self._changed = asyncio.Event()
         self._others: tuple[Owner, ...] | None = None  # None: we have just come
         self._aim = 0.0
+        self._since = -inf  # when what it has was granted
         self._told = 0.0  # the share that was logged last
         source.bucket.until = asyncio.get_running_loop().time()
 
@@ -108,7 +119,7 @@ class Sharing:
         """One exchange; how long to wait for the next."""
         clock = asyncio.get_running_loop().time
         wanted, held = self._prepare(clock())
-        offer = Offer(self._budget.rate, wanted, held, Owner(self._price(), self._aim))
+        offer = Offer(self._budget.rate, wanted, held, Owner(self._price(), self._aim), self._least)
         asked = clock()
         try:
             grant = await self._fleet.exchange(self._source.name, offer)
@@ -121,8 +132,11 @@ class Sharing:
             return 0.0  # now we know among how many we are
         share = grant.rate * min(1.0, self._budget.rate / offer.budget)  # it may have changed meanwhile
         self._take(grant, share, asked + CLAIM_LIFE - CLAIM_MARGIN)
+        if not grant.rate:
+            return ASK_NEXT if wanted and grant.ahead < NEXT else ASK_AGAIN
         settled = len(known) == len(grant.others) and grant.rate >= ENOUGH * wanted
-        return EXCHANGE_EVERY if settled else ASK_AGAIN
+        turn = self._turn_ends - clock() if self._crowded else inf
+        return max(ASK_NEXT, min(EXCHANGE_EVERY if settled or self._crowded else ASK_AGAIN, turn))
 
     def _prepare(self, now: float) -> tuple[float, float]:
         """(wanted, held). A smaller share is obeyed before it is told."""
@@ -131,6 +145,10 @@ class Sharing:
             return 0.0, 0.0
         mine = Owner(self._price(), self._aim)
         wanted = self._aim = aim(mine, self._others, self._budget.rate, least=self._least)
+        if self._crowded:
+            wanted = self._least
+            if bucket.until > now >= self._turn_ends:
+                wanted, bucket.until = 0.0, now
         if now >= bucket.until:
             return wanted, 0.0
         if wanted < bucket.rate:
@@ -139,10 +157,11 @@ class Sharing:
 
     def _take(self, grant: Grant, share: float, until: float) -> None:
         bucket, now = self._source.bucket, asyncio.get_running_loop().time()
-        useful = min(self._least, self._budget.rate / (1 + len(grant.others)))
-        if share < ENOUGH * useful:  # a bucket rounds up to one row: better none until others have made room
+        if not share or share < self._least * (1.0 - ROUNDING):  # the budget may have changed meanwhile
             bucket.until = now
             return
+        if now >= bucket.until:
+            self._since = now
         bucket.change(share, self._burst(share), now=now)
         bucket.until = until
         self._stir()
@@ -158,6 +177,16 @@ class Sharing:
     def _least(self) -> float:
         """Less could not save up one row."""
         return self._budget.rate / self._budget.burst
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether not all can have that at once."""
+        owners = 1 + len(self._others or ())
+        return owners * self._least > self._budget.rate * (1.0 + ROUNDING)
+
+    @property
+    def _turn_ends(self) -> float:
+        return self._since + max(TURN_LEAST, TURN_ROWS / self._least)
 
     def _burst(self, share: float) -> float:
         return self._budget.burst * share / self._budget.rate

@@ -8,11 +8,12 @@ fault, Redis.
 from __future__ import annotations
 
 import logging
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.answers import FINISHING, Result
-from cacheupdater.errors import Faulty
+from cacheupdater.core.answers import FINISHING, Result, plain
+from cacheupdater.core.words import counted
+from cacheupdater.errors import Faulty, Unpaid
 from cacheupdater.pipeline.naming import named
 
 if TYPE_CHECKING:
@@ -33,6 +34,21 @@ log = logging.getLogger(__name__)
 # levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
 _OURS: tuple[Metric, ...] = ("pending", "tracked", "oldest_open_seconds", "quarantined")
 _ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was there, and said something to one key
+
+
+class Turn:
+    """An intake or a step, in which nothing else can run: how long it took, by the clock and by the processor."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._began = self._cpu = 0.0
+
+    def __enter__(self) -> None:
+        self._began, self._cpu = perf_counter(), thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self._observer.measure("turn_seconds", perf_counter() - self._began)
+        self._observer.measure("turn_cpu_seconds", thread_time() - self._cpu)
 
 
 class Telling:
@@ -69,10 +85,6 @@ class Telling:
         """It was told."""
         self._notices.over("commit_failed", self._label)
 
-    def turned(self, began: float) -> None:
-        """An intake or a step is over, in which nothing else could run."""
-        self._observer.measure("turn_seconds", perf_counter() - began)
-
     # --- refreshing -------------------------------------------------------------------------------------
 
     def failed(self, unit: Unit, error: CacheUpdaterError, seen: Seen) -> None:
@@ -80,21 +92,27 @@ class Telling:
         faulty, name, keys = isinstance(error, Faulty), unit.namespace.name, len(unit.keys)
         reason = "faulty" if faulty else "unavailable"
         self._observer.count("errors", 1, label=name, reason=reason)
+        if isinstance(error, Unpaid):
+            return  # nobody is in trouble, and it is tried again
         if seen.stage == "load":
-            text = f"{keys} keys of {name} were not loaded: {error}"
+            text = f"{counted(keys, 'key')} of {name} not loaded: {error}"
             if faulty:
                 self._notices.trouble("load_refused", name, text, keys=keys)
             else:
                 self._notices.trouble("load_failed", unit.namespace.source.name, text, keys=keys)
         elif faulty:
-            self._notices.trouble("write_failed", name, f"{keys} keys were not written: {error}", keys=keys)
+            self._notices.trouble(
+                "write_failed", name, f"{counted(keys, 'key')} not written: {error}", keys=keys
+            )
         else:
-            self._notices.trouble("redis_down", "", f"{keys} keys of {name} must wait: {error}", keys=keys)
+            self._notices.trouble(
+                "redis_down", "", f"{counted(keys, 'key')} of {name} must wait: {error}", keys=keys
+            )
 
     def surprised(self, unit: Unit, error: Exception) -> None:
         """A fault of ours or of a loader."""
         name = unit.namespace.name
-        text = f"{len(unit.keys)} keys were not refreshed: {type(error).__name__}"
+        text = f"{counted(len(unit.keys), 'key')} not refreshed: {type(error).__name__}"
         self._notices.trouble("unexpected", name, text, keys=len(unit.keys), error=error)
 
     def loaded(self, unit: Unit, now: float) -> None:
@@ -114,11 +132,25 @@ class Telling:
 
     def answered(self, unit: Unit, answers: Sequence[Answer]) -> None:
         """Redis has said what became of each key: counted by the engine, but only here a person learns the reason."""
-        name, notices = unit.namespace.name, self._notices
-        notices.over("unexpected", name)
-        if self._around.unremoved:
+        name = unit.namespace.name
+        self._notices.over("unexpected", name)
+        if self._around.unremoved or self._around.foreign:
             done = zip(unit.keys, answers, strict=False)  # an eviction empties the unit while we wait
-            self._around.unremoved.served(name, [key for key, each in done if each.result in FINISHING])
+            keys = [key for key, each in done if each.result in FINISHING]
+            self._around.unremoved.served(name, keys)
+            self._around.foreign.served(name, keys)
+        if plain(answers):
+            self._all_written(name)
+        else:
+            self._some_not_written(unit, answers)
+
+    def _all_written(self, name: str) -> None:
+        self._notices.over("write_failed", name)
+        self._notices.over("redis_down", "")
+        self._notices.over("write_delayed", name)
+
+    def _some_not_written(self, unit: Unit, answers: Sequence[Answer]) -> None:
+        name, notices = unit.namespace.name, self._notices
         bad = [each for each in answers if each.result is Result.FAILED]
         if bad:
             why = bad[0].why or bad[0].result.value
@@ -128,9 +160,6 @@ class Telling:
             notices.over("write_failed", name)
         if any(each.result in _ANSWERED for each in answers):
             self._name_refused(unit, answers)
-        strange = sum(each.result is Result.FOREIGN for each in answers)
-        if strange:
-            self._foreign(name, strange)
         shut = [each for each in answers if each.result is Result.UNAVAILABLE]
         if len(shut) < len(answers):
             notices.over("redis_down", "")
@@ -148,15 +177,11 @@ class Telling:
             if answer.result in _ANSWERED:
                 log.debug("%s: %s", answer.result.value, named(key, how))
 
-    def _foreign(self, name: str, keys: int) -> None:
-        text = f"{keys} keys hold what we did not write and what does not read as our values; they are left alone"
-        self._notices.trouble("foreign", name, text, keys=keys)
-
     # --- removing ---------------------------------------------------------------------------------------
 
     def not_removed(self, keys: Sequence[bytes], error: CacheUpdaterError) -> None:
         """Redis could not be asked to remove changed keys; the engine asks again."""
-        text = f"{len(keys)} changed keys wait for their removal: {error}"
+        text = f"the removal of {counted(len(keys), 'changed key')} must wait: {error}"
         self._notices.trouble("redis_down", "", text, keys=len(keys))
 
     def removed(
@@ -170,11 +195,9 @@ class Telling:
         for name, known in self._by_name(gone):
             self._observer.count("invalidations", len(known), label=name)
             self._around.unremoved.served(name, known)
-        groups, _ = self._around.keyspace.resolve_many(foreign)
-        for namespace, known in groups.items():
-            self._observer.count("refreshes", len(known), label=namespace.name, reason=Result.FOREIGN.value)
-            if not self._around.judging.is_foreign(namespace):  # that has been said
-                self._foreign(namespace.name, len(known))
+            self._around.foreign.served(name, known)
+        for name, known in self._by_name(foreign):
+            self._observer.count("refreshes", len(known), label=name, reason=Result.FOREIGN.value)
         if given_up:
             why = next(answer.why for key, answer in zip(keys, answers, strict=True) if key in given_up)
             for name, known in self._by_name(given_up):
@@ -190,6 +213,7 @@ class Telling:
         """What the core has counted since the last time, and how full it is."""
         observer = self._observer
         self._around.unremoved.tick(now)
+        self._around.foreign.tick(now)
         totals = engine.tally.drain()
         self._around.vitals.counted(totals)
         for (metric, label, reason), amount in totals.items():

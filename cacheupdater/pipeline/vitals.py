@@ -152,6 +152,8 @@ class Vitals:
         text = f"{share:.1%} of {heard} hints in a minute are of no namespace: compare the patterns with the keys"
         if examples := self._examples():
             text += f", such as {', '.join(examples)}"
+        if self._log_keys != "full":
+            text += " (log_keys: full shows which)"
         self._notices.trouble("nobodys", "", text)
 
     def _tick_elsewhere(self, now: float) -> None:

@@ -30,6 +30,7 @@ from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.service.doors import door_for
 from cacheupdater.service.explain import Explainer
 from cacheupdater.service.parts import Parts, rate_of
+from cacheupdater.service.waiting import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -95,6 +96,8 @@ class Service:
             pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
             if self._reload_due:
                 self.reload()
+            if not isinstance(self._config.queue, MemoryQueueConfig):
+                pricing.divide(time.time)  # noqa: TID251  the one clock that all owners have
             supervisor = Supervisor(
                 door.queue,
                 _maker(keyspace, around, pricing),
@@ -126,6 +129,9 @@ class Service:
                 log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
             else:
                 log.warning("source %s is new, or is paid in another way: it waits for the next start", name)
+        if others := list(waiting(self._config, config)):
+            verbs = ("has", "that waits") if len(others) == 1 else ("have", "they wait")
+            log.warning("%s %s changed too: %s for the next start", ", ".join(others), *verbs)
 
     async def _answer(
         self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], explainer: Explainer

@@ -93,12 +93,8 @@ async def _values(config: Config, parts: Parts, found: Sequence[Finding]) -> Seq
     if not any(each.part == "cache" and each.state == "ok" for each in found):
         return []
     names = [each.name for each in found if each.part == "load" and each.state == "ok"]
-    said = []
-    for name, like, what in await side_by_side(config, parts, names):
-        gives_way = config.namespaces[name].foreign == "replace"
-        state: State = "ok" if like else "note" if gives_way else "wrong"
-        said.append(Finding("values", name, state, _plain(what)))
-    return said
+    said = await side_by_side(config, parts, names)
+    return [Finding("values", name, state, _plain(what)) for name, state, what in said]
 
 
 def _built(namespace: NamespaceConfig, parts: Parts) -> Loader | Finding:

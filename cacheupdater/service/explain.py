@@ -68,6 +68,7 @@ class Explainer:
             "owner": "this updater" if ours else await self._owner(number),
             "ours": ours is not None,
             "troubles": self._troubles(namespace),
+            "left_alone": namespace is not None and self._around.judging.is_foreign(namespace),
             **(self._held(ours, key, now) if ours else {}),
             "last": self._last(key, now),
             "policy": self._policy(namespace, number, key, now),

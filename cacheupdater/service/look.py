@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.adapters.glance_redis import Glance
 from cacheupdater.config.settings import PythonLoad, SqlLoad
+from cacheupdater.core import kinds
 from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.mending import reads_as
 from cacheupdater.errors import CacheUpdaterError, Faulty
+from cacheupdater.pipeline.judging import compared_with
+from cacheupdater.ports import Found
 from cacheupdater.service.parts import Parts
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.glance_redis import Look
     from cacheupdater.config.settings import Config, NamespaceConfig
     from cacheupdater.core.keyspace import Captures
+    from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Value
 
 ROW_S = 10.0  # for the one statement of --connect; it has its own timeout, and connecting comes before it
@@ -93,38 +98,11 @@ def _told(look: Look) -> dict[str, object]:
     return {
         "type": look.kind,
         "size": look.size,
-        "reads_as": reads_as(look.value),
+        "reads_as": None if look.value is None else reads_as(look.value),
         "ttl": look.ttl,
         "age": look.age,
         "value": _shown(look.value),
     }
-
-
-def reads_as(value: Value) -> str | None:
-    """What the bytes look like, whatever the configuration says."""
-    import json  # noqa: PLC0415  for a person's question only
-    import pickletools  # noqa: PLC0415  as json; it reads opcodes and runs nothing
-
-    if value is None or not isinstance(value, bytes):
-        return None if value is None else "hash"
-    try:
-        json.loads(value)
-    except ValueError:
-        pass
-    else:
-        return "json"
-    try:
-        list(pickletools.genops(value))
-    except (ValueError, IndexError, UnicodeDecodeError):
-        return "text" if _is_text(value) else "bytes"
-    return "pickle"
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        return value.decode().isprintable()
-    except UnicodeDecodeError:
-        return False
 
 
 SHOWN_BYTES = 200  # of a value; a person wants to recognise it
@@ -163,7 +141,24 @@ async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
         return {"exists": found is not None, "value": _shown(value), "error": str(e)}
     finally:
         await glance.close()
-    return {"exists": found is not None, "value": _shown(value), "same": look.value == value}
+    differs = [] if look.age is not None else _differing(recipe, look, found)
+    return {
+        "exists": found is not None,
+        "value": _shown(value),
+        "same": _as_read(recipe, look.value) == _as_read(recipe, value),
+        "differs": differs,
+    }
+
+
+def _as_read(recipe: Recipe, value: Value) -> object:
+    """Blanks and the order of fields make no other value; what does not read in this form is its bytes."""
+    return kinds.decoded(recipe.form, value) or value
+
+
+def _differing(recipe: Recipe, look: Look, row: object | None) -> list[str]:
+    """Where the application spells it otherwise, field by field; of a Python loader's values too, for this one was loaded."""
+    compared = compared_with(recipe, Found(here=look.kind != "none", age=None, value=look.value), row) or ()
+    return [str(each) for each in compared if each.what]
 
 
 async def removed(config: Config, keys: Sequence[bytes]) -> Mapping[bytes, str]:

@@ -25,7 +25,8 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
     if updater is None:
         said.append("No updater was asked, so nothing is known about hints, refreshes and troubles.")
     else:
-        said += _updater(declared, updater, left_alone=bool(foreign) and declared["foreign"] == "keep")
+        stays = bool(foreign) or bool(updater.get("left_alone"))
+        said += _updater(declared, updater, left_alone=stays and declared["foreign"] == "keep")
     said += _redis(redis)
     return said or ["Nothing stands in the way: the next hint of this key leads to a refresh."]
 
@@ -58,7 +59,10 @@ def _row(redis: Facts, row: Facts | None, *, comparable: bool) -> Iterator[str]:
         yield "Its source has no such row."
     if "same" not in row or not comparable:
         return
-    if row["same"]:
+    if differs := row.get("differs"):
+        fields = ", ".join(map(str, differs)) if isinstance(differs, list) else ""
+        yield f"The application wrote it in another way than we would: {fields}."
+    elif row["same"]:
         yield "It is not old: what Redis has is what the source has."
     elif redis.get("type") != "none":
         yield "It is old: the source has something else than Redis."
@@ -68,7 +72,9 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
     if not updater["accepting"]:
         yield "The updater accepts no hints now: it is starting, stopping, or waits for its queue."
     for trouble in _each(updater["troubles"]):
-        yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {str(trouble['text']).rstrip('.')}."
+        text = str(trouble["text"]).rstrip(".")
+        stop = "" if text.endswith("?") else "."
+        yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {text}{stop}"
     if not updater["ours"]:
         yield from _elsewhere(updater)
         return
@@ -76,8 +82,14 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
     seat = _some(updater["seat"])
     if seat is not None:
         yield from _seated(seat)
-    elif not left_alone:
+    elif not (left_alone or _some(updater["quarantined"]) or _was_left_alone(updater)):
         yield from _unasked(declared, updater)
+
+
+def _was_left_alone(updater: Facts) -> bool:
+    """By its last refresh: of the next nothing else is to be expected."""
+    last = _some(updater["last"])
+    return last is not None and last["result"] == "foreign"
 
 
 def _elsewhere(updater: Facts) -> Iterator[str]:

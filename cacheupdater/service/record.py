@@ -17,6 +17,7 @@ from cacheupdater.config.addresses import MemoryAddress
 from cacheupdater.config.settings import MemoryQueueConfig
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.price.recording import Recording, Space
+from cacheupdater.core.words import counted
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.recorder import Recorder
 from cacheupdater.pipeline.watch import KEYS_MAX, Watch
@@ -61,7 +62,10 @@ async def record(
             await asyncio.sleep(seconds)
     _say_faults(recorder, watches, say)
     by_name = {watch.source.name: watch for watch in watches}
-    spaces = [_space(each, recorder, by_name[each.source.name]) for each in namespaces]
+    spaces = [
+        _space(each, recorder, by_name[each.source.name], least=config.sources[each.source.name].least_gain)
+        for each in namespaces
+    ]
     return Recording(seconds, spaces, recorder.dropped)
 
 
@@ -84,7 +88,7 @@ def _watches(
     ]
 
 
-def _space(namespace: Namespace, recorder: Recorder, watch: Watch) -> Space:
+def _space(namespace: Namespace, recorder: Recorder, watch: Watch, *, least: float) -> Space:
     terms = namespace.terms
     return Space(
         name=namespace.name,
@@ -95,16 +99,19 @@ def _space(namespace: Namespace, recorder: Recorder, watch: Watch) -> Space:
         announced=recorder.announced[namespace],
         milliseconds=watch.milliseconds(namespace),
         sample=watch.sample(namespace),
+        least_gain=least,
     )
 
 
 def _say_faults(recorder: Recorder, watches: Sequence[Watch], say: Callable[[str], None]) -> None:
     if recorder.dropped:
-        say(f"{recorder.dropped} keys that were hardly read are not in it: there was no room")
+        say(f"without {counted(recorder.dropped, 'key')} that hardly anybody reads: there was no room")
     if recorder.foreign:
-        say(f"{recorder.foreign} hints were of keys that belong to no namespace")
+        say(f"{counted(recorder.foreign, 'hint')} of keys that belong to no namespace")
     if recorder.rejected:
-        say(f"{recorder.rejected} packs could not be read")
+        say(f"{counted(recorder.rejected, 'pack')} could not be read")
     for watch in watches:
         if watch.failed:
-            say(f"source {watch.source.name}: {watch.failed} keys of the sample were not loaded: {watch.why}")
+            say(
+                f"source {watch.source.name}: {counted(watch.failed, 'key')} of the sample not loaded: {watch.why}"
+            )

@@ -1,7 +1,7 @@
 """What `run` would refuse although the file is well formed: told to `check` before, each with the line it belongs to.
 
 `check` hands `refusals` to `load_config`, which asks it for a configuration without other mistakes. The parts are built
-as `run` builds them and thrown away: nothing is contacted, and of Python loaders only the files are looked at.
+as `run` builds them and thrown away: no server is contacted, and of Python loaders only the files are looked at.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from cacheupdater.config.settings import KafkaQueueConfig, PythonLoad
 from cacheupdater.errors import Misconfigured
 from cacheupdater.service.importable import import_problem
 from cacheupdater.service.parts import Parts
+from cacheupdater.service.places import unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
         parts.writer()
     except Misconfigured as e:
         yield ("cache", "url"), str(e)
+    yield from unusable(config)
     broken: set[str] = set()
     for source in config.sources.values():
         try:

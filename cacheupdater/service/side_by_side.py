@@ -9,47 +9,50 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.adapters.glance_redis import Glance
 from cacheupdater.config.settings import PythonLoad
-from cacheupdater.core import kinds
+from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
-from cacheupdater.pipeline.judging import seen_of
+from cacheupdater.pipeline.judging import compared_with, seen_of
+from cacheupdater_client.fence import is_floor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.settings import Config, NamespaceConfig
+    from cacheupdater.core import kinds
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found
     from cacheupdater.service.parts import Parts
 
 SEARCH_S = 1.0  # for the keys of one namespace; a large Redis may have none of them near its beginning
-SHOWN_MAX = 5  # fields
+SHOWN_MAX = 8  # fields; all of a usual row, and the line can be read
 
 
 class Compared(NamedTuple):
     """What is to be said of one namespace."""
 
     name: str
-    like: bool
+    state: Literal["ok", "note", "wrong"]
     what: str
 
 
 async def side_by_side(config: Config, parts: Parts, names: Sequence[str]) -> Sequence[Compared]:
-    """Of these namespaces, those that have values."""
+    """One of each of these namespaces."""
     glance = Glance(config.cache.reveal())
     try:
-        said = [await _one(config.namespaces[name], parts, glance) for name in names]
+        return [await _one(config.namespaces[name], parts, glance) for name in names]
     finally:
         with suppress(CacheUpdaterError):
             await glance.close()
-    return [each for each in said if each is not None]
 
 
-async def _one(namespace: NamespaceConfig, parts: Parts, glance: Glance) -> Compared | None:
+async def _one(namespace: NamespaceConfig, parts: Parts, glance: Glance) -> Compared:
     recipe = parts.recipe(namespace.name)
     try:
         keys = await _keys(namespace, glance)
@@ -57,8 +60,47 @@ async def _one(namespace: NamespaceConfig, parts: Parts, glance: Glance) -> Comp
         found = {key: each for key, each in looks if each is not None and each.here}
         rows = await _rows(namespace, recipe, list(found)) if found else {}
     except (Unavailable, Faulty) as e:
-        return Compared(namespace.name, True, f"existing values were not compared: {e}")
-    return _compared(namespace, recipe, found, rows) if found else None
+        return Compared(namespace.name, "ok", f"existing values were not compared: {e}")
+    if found:
+        return _compared(namespace, recipe, found, rows)
+    return Compared(namespace.name, "note", await _astray(namespace, glance))
+
+
+async def _astray(namespace: NamespaceConfig, glance: Glance) -> str:
+    """Where the application's keys may be, if none fits."""
+    prefix = namespace.pattern.prefix
+    key = await _first(prefix, glance)
+    if key and key.startswith(prefix):
+        return (
+            f"keys begin like {_word(prefix)}, and none fits {namespace.pattern.text}, such as {_word(key)}"
+        )
+    if key:
+        return (
+            f"no key begins like {_word(prefix)}, but some hold it, such as {_word(key)}:"
+            " does the application put a prefix before its keys?"
+        )
+    ours, others = await glance.databases()
+    if not others:
+        return f"no key begins like {_word(prefix)} yet, so nothing was compared"
+    which = (
+        f"database {others[0]} has" if len(others) == 1 else f"databases {', '.join(map(str, others))} have"
+    )
+    return (
+        f"no key begins like {_word(prefix)} in database {ours}, and {which} keys:"
+        " does cache.url name the application's?"
+    )
+
+
+async def _first(prefix: bytes, glance: Glance) -> bytes | None:
+    """A key of somebody's that holds this, best one that begins so."""
+    held = None
+    with suppress(TimeoutError, Unavailable):
+        async with asyncio.timeout(SEARCH_S):
+            async for key in glance.keys(prefix, within=True):
+                if key.startswith(prefix):
+                    return key
+                held = held or (None if is_floor(key) else key)
+    return held
 
 
 async def _keys(namespace: NamespaceConfig, glance: Glance) -> Sequence[bytes]:
@@ -93,19 +135,37 @@ def _compared(
     sights = {key: seen_of(recipe, each, rows.get(key)) for key, each in found.items()}
     foreign = [key for key, seen in sights.items() if seen.sight is Sight.FOREIGN]
     if not foreign:
-        return Compared(namespace.name, True, f"{len(found)} existing values are like what would be written")
-    key = foreign[0]
-    shown = _fields(recipe, found[key], rows.get(key)) or sights[key].why
-    what = f"{len(foreign)} of {len(found)} existing values are not like ours: {key.decode(errors='replace')}: {shown}"
-    return Compared(namespace.name, False, what)
+        return Compared(namespace.name, "ok", f"{len(found)} existing values are like what would be written")
+    fields = _fields(recipe, [(key, found[key], rows.get(key)) for key in foreign])
+    shown = _shown(fields) or f"{_word(foreign[0])}: {sights[foreign[0]].why}"
+    what = f"{len(foreign)} of {len(found)} existing values are not like ours: {shown}"
+    if namespace.foreign == "replace":
+        return Compared(namespace.name, "note", what)
+    whys = [each.what for _, each in fields] or [sights[foreign[0]].why]
+    return Compared(namespace.name, "wrong", f"{what}: {advice(*whys)}")
 
 
-def _fields(recipe: Recipe, found: Found, row: object | None) -> str:
-    """Both sides of the fields that differ."""
-    theirs = kinds.decoded(recipe.form, found.value)
-    if theirs is None or row is None:
-        return ""
-    ours = kinds.decoded(recipe.form, recipe.encode(row))
-    different = list(kinds.differences(theirs[0], ours[0])) if ours else []
-    more = f", and {len(different) - SHOWN_MAX} more" if len(different) > SHOWN_MAX else ""
-    return ", ".join(map(str, different[:SHOWN_MAX])) + more
+def _fields(
+    recipe: Recipe, values: Sequence[tuple[bytes, Found, object | None]]
+) -> Sequence[tuple[bytes, kinds.Compared]]:
+    """Each field that differs, with the first key in which it does."""
+    first: dict[str, tuple[bytes, kinds.Compared]] = {}
+    for key, found, row in values:
+        for each in compared_with(recipe, found, row) or ():
+            if each.what:
+                first.setdefault(each.field, (key, each))
+    return list(first.values())
+
+
+def _shown(fields: Sequence[tuple[bytes, kinds.Compared]]) -> str:
+    """Both sides of each."""
+    parts = [
+        f"{_word(key)}: " + ", ".join(str(each) for _, each in some)
+        for key, some in groupby(fields[:SHOWN_MAX], key=itemgetter(0))
+    ]
+    more = f", and {len(fields) - SHOWN_MAX} more" if len(fields) > SHOWN_MAX else ""
+    return "; ".join(parts) + more
+
+
+def _word(key: bytes) -> str:
+    return key.decode(errors="replace")

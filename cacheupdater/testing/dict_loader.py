@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.ports import Stamped
+from cacheupdater.ports import Stamped, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.errors import CacheUpdaterError
+    from cacheupdater.ports import Leaves
 
 
 class DictLoader:
@@ -28,10 +29,11 @@ class DictLoader:
         self.error: CacheUpdaterError | None = None
         self.asked: list[tuple[Captures, ...]] = []
 
-    async def load(self, keys: Sequence[Captures]) -> Mapping[Captures, object]:
+    async def load(self, keys: Sequence[Captures], leaves: Leaves = at_once) -> Mapping[Captures, object]:
         """What `rows` holds of these keys now."""
         if not keys:
             return {}
+        leaves()
         self.asked.append(tuple(keys))
         if self.error is not None:
             raise self.error

@@ -6,9 +6,11 @@ the real script. `down` makes calls fail, before or after they were carried out.
 
 from __future__ import annotations
 
+from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.price.shares import CLAIM_LIFE, YOUTH
+from cacheupdater.core.price.shares import CLAIM_LIFE, WAITING, YOUTH
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Grant
 
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 
 
 class _Entry(NamedTuple):
+    number: int
     until: float
     claim: float
     owner: Owner
+    since: float = inf  # when it began to wait; inf: it does not
 
 
 class MemoryRecords:
@@ -30,7 +34,7 @@ class MemoryRecords:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self.entries: dict[str, dict[MemoryFleet, _Entry]] = {}
+        self.entries: dict[str, dict[object, _Entry]] = {}
         self._born: dict[str, float] = {}
 
     def claimed(self, source: str) -> float:
@@ -42,19 +46,37 @@ class MemoryRecords:
         self.entries.clear()
         self._born.clear()
 
-    def exchange(self, source: str, fleet: MemoryFleet, offer: Offer) -> Grant:
+    def exchange(self, source: str, fleet: object, offer: Offer, number: int) -> Grant | None:
+        """The grant; None to a call that comes after a newer one of its owner."""
         now = self.clock()
+        last = self.entries.get(source, {}).get(fleet)
+        if last is not None and last.number >= number:
+            return None
         born = self._born.setdefault(source, now)
         entries = self.entries[source] = self._alive(source)
         others = [entry for each, entry in entries.items() if each is not fleet]
         free = offer.budget - sum(each.claim for each in others)
         if now - born < YOUTH:
             free = min(free, offer.held)
+        before = entries.get(fleet)
+        since = min(now, before.since) if before else now
+        first = inf if offer.held else since  # who holds something has not waited, and keeps it
+        missed = now + CLAIM_LIFE - WAITING
+        ahead = sum(each.since < first and each.until > missed for each in others)
+        free = max(free - ahead * offer.least, min(free, offer.held))
         rate = max(0.0, min(offer.wanted, free))
-        entries[fleet] = _Entry(now + CLAIM_LIFE, max(rate, offer.held), offer.owner)
-        return Grant(rate, tuple(each.owner for each in others))
+        if rate < offer.least * (1.0 - 1e-9):
+            rate = 0.0
+        waits = offer.wanted > 0.0 and rate == 0.0
+        claim = max(rate, offer.held)
+        entries[fleet] = _Entry(number, now + CLAIM_LIFE, claim, offer.owner, since if waits else inf)
+        return Grant(rate, tuple(each.owner for each in others), ahead)
 
-    def _alive(self, source: str) -> dict[MemoryFleet, _Entry]:
+    def leave(self, source: str, fleet: object) -> None:
+        """Nothing is claimed by this owner."""
+        self.entries.get(source, {}).pop(fleet, None)
+
+    def _alive(self, source: str) -> dict[object, _Entry]:
         now = self.clock()
         return {fleet: each for fleet, each in self.entries.get(source, {}).items() if each.until > now}
 
@@ -64,6 +86,7 @@ class MemoryFleet:
 
     def __init__(self, records: MemoryRecords) -> None:
         self._records = records
+        self._numbers = count(1)
         self.down = ""
         """`before`: calls do not arrive. `after`: they do, but their answers do not."""
 
@@ -71,16 +94,18 @@ class MemoryFleet:
         """Replace our claim."""
         if self.down == "before":
             raise Unavailable("down")
-        grant = self._records.exchange(source, self, offer)
+        grant = self._records.exchange(source, self, offer, next(self._numbers))
         if self.down:
             raise Unavailable("down")
+        if grant is None:
+            raise Unavailable("a newer call of this updater came first")
         return grant
 
     async def leave(self, source: str) -> None:
         """Give our claim up."""
         if self.down:
             raise Unavailable("down")
-        self._records.entries.get(source, {}).pop(self, None)
+        self._records.leave(source, self)
 
     async def close(self) -> None:
         """Claims stay as they are."""

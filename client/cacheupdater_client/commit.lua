@@ -11,7 +11,7 @@ local expired = age > load_age or age < 0
 
 local function commit(key, floor, kind, ttl, first, last)
   if expired then return TOO_OLD end
-  local newest = redis.call('GET', floor)
+  local newest = call('GET', floor)
   if newest then
     -- a floor far ahead means that the clock stepped back: it would refuse everything, so it no longer counts
     if above(newest, token) and micros(newest) <= now + clock_step then return newest end
@@ -20,14 +20,14 @@ local function commit(key, floor, kind, ttl, first, last)
   local answer = put(key, kind, ttl, first, last, form, newest)
   if answer ~= FOREIGN then
     -- value first, floor last; where there is no value, the floor has only to outlive older loads
-    redis.call('SET', floor, token, 'PX', kind == 'a' and floor_life or longer(ttl, floor_life))
+    call('SET', floor, token, 'PX', kind == 'a' and floor_life or longer(ttl, floor_life))
   end
   return answer
 end
 
 local answers, at = {}, 7
 for i = 1, #kinds do
-  local kind, ttl, first, last = string.sub(kinds, i, i), ARGV[at], at + 1, at
+  local kind, ttl, first, last = sub(kinds, i, i), ARGV[at], at + 1, at
   if kind == 's' then
     last = first
   elseif kind == 'h' then

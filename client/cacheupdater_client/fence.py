@@ -77,6 +77,7 @@ def form_of(floor: int) -> Form | None:
     return next((form for form, place in _FORMS.items() if place and place == floor % 1000), None)
 
 
+_FLOOR = b"__crs:{"  # how the names of all floors begin
 _CRCS = 65536
 _SLOTS = 16384
 _LETTERS = b"@ABCDEFGHIJKLMNO"
@@ -92,7 +93,7 @@ def _floor_prefixes() -> list[bytes]:
     prefixes = [b""] * _SLOTS
     for word in product(_LETTERS[:4], _LETTERS, _LETTERS, _LETTERS):
         tag = bytes(word)
-        prefixes[crc_hqx(tag, 0) % _SLOTS] = b"__crs:{" + tag + b"}:"
+        prefixes[crc_hqx(tag, 0) % _SLOTS] = _FLOOR + tag + b"}:"
     return prefixes * (_CRCS // _SLOTS)  # a slot is a CRC16 modulo their number; so nobody divides
 
 
@@ -106,6 +107,11 @@ def floor_name(key: bytes) -> bytes:
     right for every byte string.
     """
     return _floor_names([key])[0]
+
+
+def is_floor(name: bytes) -> bool:
+    """Whether a key of Redis is the floor of another."""
+    return name.startswith(_FLOOR)
 
 
 def _floor_names(keys: Sequence[bytes]) -> list[bytes]:

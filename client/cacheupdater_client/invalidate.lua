@@ -17,7 +17,7 @@ local function may_set(newest)
 end
 
 local function invalidate(key, floor, form)
-  local newest = redis.call('GET', floor)
+  local newest = call('GET', floor)
   local life, answer = floor_life, REMOVED
   -- what cannot be set (no memory, say) is removed: the row has changed, so the old value must go
   if may_set(newest) and pcall(put, key, kind, ttl, 9, #ARGV) then
@@ -25,17 +25,17 @@ local function invalidate(key, floor, form)
   elseif is_foreign(key, form, newest) then
     answer = FOREIGN
   else
-    redis.call('UNLINK', key)
+    call('UNLINK', key)
   end
   local ahead = newest and above(newest, stamp) and micros(newest) <= now + clock_step
-  redis.call('SET', floor, ahead and newest or stamp, 'PX', life)
+  call('SET', floor, ahead and newest or stamp, 'PX', life)
   return answer
 end
 
 local answers = {}
 for i = 1, #KEYS, 2 do
   local nth = (i + 1) / 2
-  local form = string.sub(forms, nth, nth)
+  local form = sub(forms, nth, nth)
   if form == '' or form == '-' then form = nil end
   local answer = answer_of(invalidate, KEYS[i], KEYS[i + 1], form)
   -- a replica by now, which has changed nothing: as an error of the call, it makes redis-py look for the primary

@@ -177,10 +177,10 @@ def observed(plain: type, ours: type) -> type:
     return ours if plain in ours.__mro__ else type(f"Observed{plain.__name__}", (ours, plain), {})
 
 
-def give_way(cls: type, quick: type) -> None:
-    """Switches the short ways of `quick` off in a subclass with an `execute_command` of its own: it sees every command."""
+def give_way(cls: type, quick: type, *, patched: bool = False) -> None:
+    """Switches the short ways of `quick` off in a class with an `execute_command` of its own: it sees every command."""
     added = set(cls.__mro__) - set(quick.__mro__)
-    if any("execute_command" in vars(each) for each in added):
+    if patched or any("execute_command" in vars(each) for each in added):
         plain: Any = super(quick, cls)
         for name in ("get", "hgetall"):
             if getattr(cls, name) is vars(quick)[name]:

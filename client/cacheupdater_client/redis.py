@@ -30,6 +30,7 @@ from cacheupdater_client.observe import (
     interrupted,
     returned,
 )
+from cacheupdater_client.patched import Patchable
 from cacheupdater_client.wire import TOUCH
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Observed(ObservedCommands, redis.Redis):
         return calls.earliest([self.time()])
 
 
-class Redis(Traceable, Observed):
+class Redis(Traceable, Observed, metaclass=Patchable):
     """`redis.Redis` that leaves hints. `emit` names where they go, `only` the prefixes of keys that may go there."""
 
     def __init__(

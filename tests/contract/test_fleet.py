@@ -6,7 +6,8 @@ import pytest
 import redis.asyncio
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
-from cacheupdater.core.price.shares import CLAIM_LIFE, YOUTH, Owner
+from cacheupdater.core.price.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
+from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Grant, Offer
 from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
 
@@ -101,8 +102,8 @@ async def grown(place):
     return place
 
 
-def offer(wanted, held=0.0, *, budget=BUDGET, price=1.0, aim=0.0):
-    return Offer(budget, wanted, held, Owner(price, aim))
+def offer(wanted, held=0.0, *, budget=BUDGET, price=1.0, aim=0.0, least=0.0):
+    return Offer(budget, wanted, held, Owner(price, aim), least)
 
 
 async def rate(fleet, *args, **named):
@@ -139,6 +140,30 @@ async def test_owners_hear_of_one_another(grown):
     assert len(grant.others) == 2  # and the one that was here before
 
 
+async def test_less_than_the_least_is_not_granted_and_stays_free(grown):
+    first, second = grown.fleet(), grown.fleet()
+    assert await rate(first, 95.0) == 95.0
+
+    assert await rate(second, 50.0, least=10.0) == 0.0
+    assert await rate(first, 100.0, 95.0) == 100.0
+
+
+async def test_who_waits_is_served_in_the_order_of_waiting(grown):
+    holder, first, second = grown.fleet(), grown.fleet(), grown.fleet()
+    assert await rate(holder, 100.0) == 100.0
+    assert await rate(first, 100.0, least=100.0) == 0.0
+    await grown.wait(1.0)
+    assert (await second.exchange("main", offer(100.0, least=100.0))).ahead == 1
+    assert await rate(holder, 0.0, least=100.0) == 0.0
+
+    assert await rate(second, 100.0, least=100.0) == 0.0
+    assert await rate(holder, 100.0, least=100.0) == 0.0
+    assert await rate(first, 100.0, 0.0, least=100.0) == 100.0
+    await grown.wait(WAITING + 0.1)  # nobody has heard of the second one for so long
+    assert await rate(first, 0.0, least=100.0) == 0.0
+    assert await rate(holder, 100.0, least=100.0) == 100.0
+
+
 async def test_a_claim_ends_by_itself_when_its_owner_is_silent(grown):
     dead, heir = grown.fleet(), grown.fleet()
     await rate(dead, 100.0)
@@ -147,6 +172,18 @@ async def test_a_claim_ends_by_itself_when_its_owner_is_silent(grown):
     assert await rate(heir, 100.0) == 0.0
     await grown.wait(1.1)
     assert await heir.exchange("main", offer(100.0)) == Grant(100.0, ())
+
+
+async def test_a_call_that_is_carried_out_late_changes_nothing(grown):
+    """Its answer had not come, and its owner has asked again since."""
+    first, second = grown.fleet(), grown.fleet()
+    await rate(first, 100.0)
+    await rate(first, 30.0)
+
+    first._numbers = iter([1])
+    with pytest.raises(Unavailable):
+        await rate(first, 100.0)
+    assert await rate(second, 100.0) == 70.0
 
 
 async def test_who_leaves_leaves_its_share_at_once(grown):

@@ -11,7 +11,7 @@ import pytest
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.core.keyspace import Pattern
-from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.errors import Faulty, Unavailable, Unpaid
 from cacheupdater.ports import Stamped
 from cacheupdater.testing.dict_loader import DictLoader
 
@@ -191,6 +191,27 @@ async def test_load_that_fails_raises_and_never_says_absent(world):
     world.break_()
     with pytest.raises(world.broken_as):
         await world.products.load([(7,), (8,)])
+
+
+async def test_a_load_says_once_when_its_statement_leaves_and_a_load_of_nothing_says_nothing(world):
+    left = []
+    assert await world.products.load([(1,), (2,)], lambda: left.append("now"))
+    assert left == ["now"]
+    await world.products.load([], lambda: left.append("too much"))
+    assert left == ["now"]
+
+
+async def test_a_statement_that_must_not_leave_asks_for_nothing_and_the_next_one_may(world):
+    def refuse():
+        raise Unpaid("too late")
+
+    for _ in range(20):  # no connection or thread is left behind
+        with pytest.raises(Unpaid, match="too late"):
+            await world.products.load([(1,)], refuse)
+    assert await world.products.load([(1,)])
+    world.break_()
+    with pytest.raises(Unpaid, match="too late"):  # who asks all the same hears of something else
+        await world.products.load([(1,)], refuse)
 
 
 async def test_loads_may_overlap_and_a_loader_may_be_closed(world):

@@ -249,7 +249,7 @@ def test_a_value_of_another_type_is_left_alone_and_counted(updater, plain, peer)
     eventually(lambda: plain.exists("item:12", "item:14") == 2)
     eventually(lambda: refused() >= 1)
     assert plain.lrange("item:13", 0, -1) == [b"somebody's", b"list"]
-    eventually(lambda: said(updater, "foreign item", "are left alone"))
+    eventually(lambda: said(updater, "foreign item", "left alone", "a type that no namespace writes"))
 
 
 def test_a_value_of_another_type_gives_way_where_that_is_wanted(plain, peer):
@@ -312,8 +312,8 @@ def test_a_statement_that_answers_something_else_spares_whom_it_can(name, update
         ("raising", 13, ("raised ValueError at", "live_loaders.py")),
         ("leaving", 13, ("ended its thread by SystemExit",)),
         ("nonsense", 13, ("returned list; a mapping",)),
-        ("nonsense", 14, ("1 keys that it was not asked for", "str instead of int")),
-        ("nonsense", 15, ("returned None for 1 keys",)),
+        ("nonsense", 14, ("1 key that it was not asked for", "str instead of int")),
+        ("nonsense", 15, ("returned None for 1 key;",)),
         ("nonsense", 16, ("nonsense", "type object")),
     ],
 )

@@ -15,7 +15,6 @@ HEAVY = (
     "aiokafka",
     "aiosqlite",
     "asyncpg",
-    "cachetools",
     "hiredis",
     "prometheus_client",
     "pydantic",

@@ -61,10 +61,19 @@ def states(rows):
 
 
 def only(rows, *troubled):
-    """The text of these rows, when all others are well."""
-    found = {(part, name): what for part, name, state, what in rows if state != "ok"}
+    """The text of these rows, when all others are well. That an empty Redis has no values is no trouble."""
+    found = {
+        (part, name): what
+        for part, name, state, what in rows
+        if state != "ok" and (part, state) != ("values", "note")
+    }
     assert set(found) == set(troubled)
     return [found[each] for each in troubled]
+
+
+def noted(rows):
+    """What is said of the values of each namespace."""
+    return {name: what for part, name, state, what in rows if (part, state) == ("values", "note")}
 
 
 def test_all_is_well(needs_apache, check, kafka, kafka_topic):
@@ -77,6 +86,9 @@ def test_all_is_well(needs_apache, check, kafka, kafka_topic):
         ("load", "product"): "ok",
         ("load", "basket"): "ok",
         ("load", "banner"): "ok",
+        ("values", "product"): "note",  # there are none
+        ("values", "basket"): "note",
+        ("values", "banner"): "note",
     }
     assert rows[0] == (
         "queue",
@@ -267,7 +279,7 @@ PICKLE = b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x02id\x94K\x07s
         (b'{"id":7,"name":"chair"}', 0, ()),
         (b'{"id":"7","name":"chair"}', 78, ('id: "7" -> 7', "product:7")),
         (b'{"id":7,"name":"chair","colour":"red"}', 78, ('colour: "red" -> gone',)),
-        (PICKLE, 78, ("do not read as json",)),
+        (PICKLE, 78, ("they read as pickle, where json would be written",)),
     ],
 )
 def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url, pg_url, value, code, words):
@@ -282,9 +294,62 @@ def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url
     assert all(word in said for word in words), said
 
 
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("product:seven", "none fits product:{id:int}, such as product:seven"),
+        (
+            ":1:product:7",
+            "no key begins like product:, but some hold it, such as :1:product:7: does the application",
+        ),
+    ],
+)
+def test_keys_that_are_named_otherwise_are_shown(check, redis_url, key, words):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set(key, "a value")
+    for _ in range(2):  # the second time beside floors of ours
+        code, rows = check()
+        assert code == 0
+        assert words in noted(rows)["product"]
+
+
+def test_another_database_that_has_keys_is_named(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("product:7", "a value")
+    code, rows = check(cache=redis_url.rpartition("/")[0] + "/1")
+    assert code == 0
+    assert "no key begins like product: in database 1, and database 0 has keys" in noted(rows)["product"]
+    with redis.Redis.from_url(redis_url.rpartition("/")[0] + "/1") as client:
+        client.flushdb()
+
+
 def test_values_that_shall_give_way_are_a_note(check, redis_url):
     with redis.Redis.from_url(redis_url) as client:
         client.set("product:7", PICKLE)
     code, rows = check(product="table: products}, value: {foreign: replace")
     assert code == 0
     assert states(rows)["values", "product"] == "note"
+
+
+def test_a_namespace_without_any_existing_value_is_a_note(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("item:7", b"{}")
+    code, rows = check()
+    assert (code, states(rows)["values", "product"]) == (0, "note")
+    assert noted(rows)["product"] == "no key begins like product: yet, so nothing was compared"
+
+
+def test_values_that_differ_by_numbers_and_times_name_the_settings_that_write_them_alike(
+    check, redis_url, pg_url
+):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("CREATE TABLE prices (id int, price numeric, at timestamptz)")
+        database.execute("INSERT INTO prices VALUES (7, 8.9, '2026-11-22T19:00:00Z')")
+        client.set("product:7", b'{"id":7,"price":8.9,"at":"2026-11-22T19:00:00+00:00"}')
+        code, rows = check(product="table: prices")
+        [said] = [what for part, name, _, what in rows if (part, name) == ("values", "product")]
+        assert code == 78
+        assert "`value.numbers`" in said
+        assert "`value.times`" in said
+        code, rows = check(product="table: prices}, value: {numbers: plain, times: iso")
+    assert (code, states(rows)["values", "product"]) == (0, "ok")

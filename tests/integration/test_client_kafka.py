@@ -271,6 +271,16 @@ def latencies(client, plain, seconds):
     return ours, theirs
 
 
+def excess(ours, theirs, slices=6):
+    """Milliseconds by which a usual read takes longer than twice one of redis-py's, in the best slice of the time. Other
+    work on the machine adds to our reads, whose thread has company; a read that waited for the broker would in each."""
+    size = len(ours) // slices
+    return min(
+        statistics.median(ours[at : at + size]) - 2 * statistics.median(theirs[at : at + size])
+        for at in range(0, slices * size, size)
+    )
+
+
 def test_stopped_broker_costs_no_hint_and_no_read_any_time(
     own_kafka, redis_url, monkeypatch, record_property, needs_apache
 ):
@@ -309,7 +319,7 @@ def test_stopped_broker_costs_no_hint_and_no_read_any_time(
         record_property(
             f"figure: kafka, broker stopped, {name} of a read / redis-py's", of(stopped) / of(control)
         )
-    assert statistics.median(stopped) < 2 * statistics.median(control) + 0.2
+    assert excess(stopped, control) < 0.2
 
 
 def test_zstd_is_what_the_broker_keeps(own_kafka, buffer_to, sender, needs_apache):
@@ -338,7 +348,7 @@ def test_close_ends_within_its_bound_at_a_broker_that_hangs(own_kafka, buffer_to
         next(rounds)
         for number in range(1000):
             buffer.add(CHANGE, f"p:{number}")
-        time.sleep(0.2)  # it is on its way
+        assert eventually(lambda: len(buffer) == 0)  # they are on their way
         began = time.monotonic()
         sender.close(1.0)
         return time.monotonic() - began
@@ -487,6 +497,9 @@ def test_plain_record_of_a_foreign_producer_carries_its_key(kafka, new_topic, tm
 def test_application_keeps_its_own_logs_of_the_library(buffer_to, sender, caplog):
     """What is said of our connections is kept out: keys are in it."""
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(
+        logging.DEBUG, logger="aiokafka"
+    )  # the service's own logging, tried in this process, silences it
     buffer_to("kafka://127.0.0.1:1/hints").touch("p:secret")
     assert eventually(lambda: "127.0.0.1" in target_of(sender)["trouble"])
     logging.getLogger("aiokafka.conn").warning("the application's")

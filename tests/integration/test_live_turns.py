@@ -1,22 +1,31 @@
-"""The loop of a running updater answers others while it is flooded with keys of nobody."""
+"""The loop of a running updater answers others while it is flooded: with keys of nobody, and with touches of a million keys."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from itertools import count
 from time import monotonic, sleep
 
+import numpy as np
+import pytest
 from hint_peer import HintPeer
 from pace import soonest
 from updater_process import config, eventually
 
-from cacheupdater_client.wire import MISS
+from cacheupdater_client.wire import MISS, TOUCH, encode_pack
 
 NAMESPACES = 300
 PACKS, PACK = 40, 1_000
 PROBES = 40
 LONGEST_S = 0.1
+USUAL_S, RARE = 0.02, 0.001  # of processor time: of a thousand turns one may take longer
+BUSY_S = 0.05  # where others use the caches, processor time is longer too: what is promised is a figure, and this is the bound
+ROUNDS = 3  # so often each key is read, about
+AHEAD = (
+    16  # packs that are sent before the first of them is accepted: as many as the updater will take in a turn
+)
 
 
 def _slowest_page(updater, probes=PROBES):
@@ -67,3 +76,59 @@ def test_a_flood_of_keys_of_nobody_does_not_stop_an_updater_of_hundreds_of_names
 
     eventually(lambda: updater.metric("refreshes_total", namespace="t299", result="written") == 1)
     assert updater.metric("turn_seconds_count") > PACKS
+
+
+def _flood(path, packs, draw):
+    """Each key once in order, so that everything grows; then by chance."""
+    keys = packs * PACK
+    with HintPeer(path, timeout=60.0) as peer:
+        for number in range(ROUNDS * packs):
+            first = number * PACK
+            ids = range(first, first + PACK) if number < packs else draw.integers(0, keys, PACK).tolist()
+            peer.pack(encode_pack(TOUCH, 0, [b"item:%d" % each for each in dict.fromkeys(ids)]))
+            if number % AHEAD == AHEAD - 1:
+                peer.wait()
+        peer.wait()
+
+
+def _turns(updater):
+    """How many there were, and how many took longer than some bounds: of processor time, on one look."""
+    page = updater.page("/metrics")[1]
+    found = re.findall(r'turn_cpu_seconds_bucket{le="(.+)"} (\S+)', page)
+    within = {bound: float(number) for bound, number in found}
+    turns = within["+Inf"]
+    return turns, {bound: turns - within[f"{bound:g}"] for bound in (USUAL_S / 2, USUAL_S, BUSY_S, LONGEST_S)}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("refresh", "budget"), [({}, "5000/s"), ({"every": "10m"}, "100000/s")], ids=["price", "fixed"]
+)
+def test_turns_stay_short_while_a_million_keys_are_touched(
+    refresh, budget, updaters, redis_url, amount, record_property, request
+):
+    """With a fixed interval each key has a seat in the end, with prices a row in the table; one partition has them all."""
+    sources = {"main": {"budget": budget}}
+    load = {"source": "main", "python": "live_loaders:plain"}
+    space = {"key": "item:{id:int}", "load": load, "ttl": "1h", "refresh": refresh}
+    if refresh:
+        space["max_backlog"] = 200_000  # more than a partition lets wait before it stops reading
+    settings = config(redis_url, sources, {"item": space}, partitions=1)
+    del settings["defaults"]
+    updater = updaters.start(settings)
+    packs = amount(20, 1_000)
+    _flood(updater.socket, packs, np.random.default_rng(1))
+    eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
+    kept = "tracked" if refresh else "learned"
+    eventually(lambda: updater.metric(kept) >= 0.9 * packs * PACK)  # it is told once a second, or estimated
+
+    turns, longer = _turns(updater)
+    policy = request.node.callspec.id
+    record_property(f"figure: {packs * PACK} keys, {policy}: turns", turns)
+    for bound, number in longer.items():
+        record_property(
+            f"figure: {packs * PACK} keys, {policy}: of these longer than {bound:g} s of CPU", number
+        )
+    assert turns > packs
+    assert longer[BUSY_S] <= max(1.0, RARE * turns), longer
+    assert longer[LONGEST_S] == 0, longer

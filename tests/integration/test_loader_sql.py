@@ -7,6 +7,7 @@ import json
 import logging
 import sqlite3
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
@@ -280,7 +281,7 @@ async def test_hostile_values_stay_values(source):
         ("SELECT id, id FROM products WHERE id IN :id", "returns twice the column 'id'"),
         ("SELECT id + 1 AS id, name FROM products WHERE id IN :id", "1 of 1 rows are of no key"),
         ("SELECT id, name FROM products WHERE id IN :id OR 1 = 1", "1 of 2 rows are of no key"),
-        ("SELECT 1 AS id, name FROM products WHERE id IN :id OR 1 = 1", "2 rows for 1 keys"),
+        ("SELECT 1 AS id, name FROM products WHERE id IN :id OR 1 = 1", "2 rows for 1 key;"),
         (
             "SELECT CAST(id AS VARCHAR(9)) AS id, name FROM products WHERE id IN :id",
             "holds str where the key holds int",
@@ -414,6 +415,37 @@ async def test_slow_postgres_statement_is_ended_by_the_server_and_keeps_its_conn
             [(1,)]
         )
     assert await who.load([(1,)]) == before
+
+
+async def test_a_statement_leaves_when_its_connection_is_made_and_not_before(postgres_url):
+    """The budget counts from there: a name server, a handshake or a full database may take a second."""
+    address = make_url(postgres_url)
+    come, through, left = asyncio.Event(), asyncio.Event(), []
+
+    async def pass_on(reader, writer):
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def answer(reader, writer):
+        come.set()
+        await through.wait()
+        there = await asyncio.open_connection(address.host, address.port)
+        await asyncio.gather(pass_on(reader, there[1]), pass_on(there[0], writer))
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        url = address.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+        source = SqlSource(url, statement_timeout=PATIENCE_S, pool_size=1)
+        loader = SqlLoader(source, "SELECT id, name FROM products WHERE id IN :id", PRODUCT)
+        loading = asyncio.ensure_future(loader.load([(1,)], lambda: left.append(through.is_set())))
+        await asyncio.wait_for(come.wait(), PATIENCE_S)
+        assert not left
+        through.set()
+        assert await loading
+        assert left == [True]
+        await source.close()
 
 
 async def test_busy_pool_is_unavailable(postgres_url):

@@ -15,7 +15,7 @@ from pace import PATIENCE_S, soonest_of
 
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.core.answers import FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Result
-from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
 from cacheupdater.ports import Entry
 from cacheupdater.testing.redis_server import RedisServer, version
 
@@ -183,6 +183,19 @@ async def test_keys_that_the_user_has_no_right_to_cost_their_scripts_neighbours_
         assert {answer.result for answer in refused.values()} == {Result.FAILED}
         assert all(re.search("(?i)permissions|can't access", answer.why) for answer in refused.values())
     assert admin.exists(*KEYS) == 2
+
+
+@pytest.mark.parametrize("command", ["evalsha", "unlink"])
+async def test_removals_without_a_right_to_their_commands_are_forbidden(admin, command):
+    """To the script, or to what it does with a key: no outage, which may be waited for without end."""
+
+    async def act(writer):
+        with pytest.raises(Forbidden, match=r"NOPERM|can't run"):
+            await writer.invalidate([b"ns:1", b"ns:2"])
+
+    admin.select(1)
+    admin.mset({"ns:1": "old", "ns:2": "old"})
+    await with_user(admin, [*RIGHTS, f"-{command}"], act)
 
 
 async def test_replica_is_unavailable_until_it_is_promoted(own_server):

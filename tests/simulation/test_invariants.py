@@ -17,11 +17,13 @@ from simulated.history import (
     Drop,
     Expired,
     Flight,
+    ForeignGone,
     HandOver,
     Hint,
     Intake,
     Owner,
     Removal,
+    Restart,
     RowCommit,
     Seen,
 )
@@ -34,7 +36,17 @@ from cacheupdater_client.wire import CHANGE, MISS, TOUCH
 KEY = b"a:1"
 OWNER = Owner("updater1", 0, 1)
 OTHER = Owner("updater2", 0, 3)
-PLAN = replace(draw(0), every=1.0, missing_ttl=2.0, budget=10.0, quota=0.0, concurrency=2, lag=0.0)
+PLAN = replace(
+    draw(0),
+    every=1.0,
+    missing_ttl=2.0,
+    budget=10.0,
+    burst=10.0,
+    fleet=False,
+    quota=0.0,
+    concurrency=2,
+    lag=0.0,
+)
 GAP = PLAN.limits.gap
 HEAD_TIMEOUT = PLAN.limits.head_timeout
 
@@ -405,6 +417,67 @@ def test_q1_excepts_what_follows_a_failure(seen):
     refresh(seen, 1.0, result=Result.FAILED)
     refresh(seen, 1.0 + GAP / 2)
     assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+
+
+def test_q1_holds_a_fleet_to_its_budget_whoever_was_thrown_out(seen):
+    plan = replace(PLAN, fleet=True, burst=2.0)
+    seen.starts_of_processes["updater2"] = 0.0
+    for owner, keys in ((OWNER, (b"a:1", b"a:2")), (OTHER, (b"a:3",))):
+        refresh(seen, 1.0, owner=owner, keys=keys).lost = owner is OTHER
+    assert invariants.q1_budget_hold_and_gap(seen, plan)
+    assert not invariants.q1_budget_hold_and_gap(seen, replace(plan, fleet=False))
+    assert not invariants.q1_budget_hold_and_gap(seen, replace(plan, burst=3.0))
+
+
+# --- V1, A1, W1, R1 -------------------------------------------------------------------------------------
+
+
+def test_v1_knows_the_versions_of_a_row(seen):
+    rows(seen, (0.0, 1), (1.0, None))
+    seen.cache += [CacheEvent(2.0, KEY, "write", 1), CacheEvent(2.1, KEY, "write", None)]
+    assert not invariants.v1_every_value_is_its_rows(seen)
+    seen.cache.append(CacheEvent(2.2, KEY, "write", 2))
+    assert len(invariants.v1_every_value_is_its_rows(seen)) == 1
+    assert not invariants.s1_nothing_older_than_an_invalidation(seen)
+
+
+def test_a1_compares_what_redis_did_with_what_was_read(seen):
+    flight = refresh(seen, 1.0)
+    assert not invariants.a1_a_reply_is_read_as_what_it_says(seen)
+    flight.answers[KEY] = Result.UNCHANGED
+    assert invariants.a1_a_reply_is_read_as_what_it_says(seen)
+    flight.landed.clear()  # nothing was sent: the connection of its token was gone
+    assert not invariants.a1_a_reply_is_read_as_what_it_says(seen)
+
+
+def world_with(seen, value, *, gives_way):
+    cache = SimpleNamespace(server=SimpleNamespace(get=lambda key: value))
+    return SimpleNamespace(seen=seen, cache=cache, plan=replace(PLAN, replace=gives_way), keys=[KEY])
+
+
+def test_w1_leaves_foreign_values_to_applications(seen):
+    kept, gives_way = (world_with(seen, None, gives_way=each) for each in (False, True))
+    assert not invariants.w1_foreign_values_stay(kept)
+    seen.foreign_gone.append(ForeignGone(1.0, KEY, "updater1"))
+    assert invariants.w1_foreign_values_stay(kept)
+    assert not invariants.w1_foreign_values_stay(gives_way)
+
+
+def test_w1_wants_a_refresh_to_replace_what_gives_way(seen):
+    world = world_with(seen, b"foreign 1", gives_way=True)
+    refresh(seen, 0.9)
+    seen.cache.append(CacheEvent(1.0, KEY, "foreign"))
+    assert not invariants.w1_foreign_values_stay(world)
+    assert not invariants.s2_at_rest_empty_or_equal(world)
+    refresh(seen, 1.1)
+    assert invariants.w1_foreign_values_stay(world)
+
+
+def test_r1_compares_what_was_saved_with_what_is_known(seen):
+    seen.restarts.append(Restart(1.0, "updater2", 0.5, 0.5))
+    assert not invariants.r1_what_was_learned_survives(seen)
+    seen.restarts.append(Restart(1.0, "updater2", frozenset({KEY}), frozenset()))
+    assert invariants.r1_what_was_learned_survives(seen)
 
 
 # --- M1, I1 ---------------------------------------------------------------------------------------------

@@ -17,9 +17,21 @@ OTHERS = sorted([*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "examples").rglo
 FUNCTION_LINES = 70
 MODULE_LINES = 400
 PARAMETERS = 6
+SENTENCE_WORDS = 35
+# two are written by measurements, and a list of changes is not read in one go
+PAGES = sorted({*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")})
+LONG_PAGES = {"freshness-results.md", "scaling.md", "simulation.md", "CHANGELOG.md"}
 SAYS_ANY = ("adapters",)  # where foreign signatures need it
 # redis-py types its commands, not its seams
-CLIENT_SEAMS = {"redis.py", "cluster.py", "sentinel.py", "wrapping.py", "observe.py", "calls.py"}
+CLIENT_SEAMS = {
+    "patched.py",
+    "redis.py",
+    "cluster.py",
+    "sentinel.py",
+    "wrapping.py",
+    "observe.py",
+    "calls.py",
+}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
 
 
@@ -65,6 +77,20 @@ def test_a_module_is_short_opens_with_its_story_and_is_finished(path):
     assert wide_functions(path) == []
 
 
+def long_sentences(text):
+    """Of a page without its tables, headings and code; what stands in backquotes is a word."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`\n]*`", "code", text))
+    said = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "#"))]
+    sentences = [each for line in said for each in re.split(r"(?<=[.!?])\s+", line)]
+    return [each for each in sentences if len(re.findall(r"[\w'%-]+", each)) > SENTENCE_WORDS]
+
+
+@pytest.mark.parametrize("path", [each for each in PAGES if each.name not in LONG_PAGES], ids=name_of)
+def test_a_sentence_of_a_page_can_be_read_at_once(path):
+    assert long_sentences(path.read_text()) == []
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_any_stays_in_the_adapters(path):
     if any(part in SAYS_ANY for part in path.parts) or path.name in CLIENT_SEAMS:
@@ -87,4 +113,5 @@ def test_the_checks_find_what_they_are_for(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     assert long_functions(bad) == [f"bad.py:1 f: {FUNCTION_LINES + 1} lines"]
     assert wide_functions(bad) == ["bad.py:1 f: 7 parameters"]
+    assert long_sentences("| " + "word " * 40 + "|\n" + "word " * 35 + "\n" + "word " * 36) == ["word " * 36]
     assert UNFINISHED.search("# TO" + "DO later")

@@ -62,7 +62,7 @@ def _model_says(key: Key, now: float) -> tuple[object, ...]:
     wants = (head.kind, head.urgency, head.offset, head.since)
     if not key.ticket:
         return ("due", max(head.not_before, now), *wants)
-    waits = (tail.kind, tail.offset, tail.since) if tail else ()
+    waits = (tail.kind, tail.urgency, tail.offset, tail.since) if tail else ()
     return ("runs", key.ticket, key.began, *wants, *waits)
 
 
@@ -76,7 +76,7 @@ def _engine_says(name: bytes, unit: Unit | None, tail: Tail | None, now: float) 
     wants = (claim.kind, claim.urgency, claim.origin.offset, claim.since)
     if due:
         return ("due", max(claim.not_before, now), *wants)
-    waits = (tail.kind, tail.origin.offset, tail.since) if tail else ()
+    waits = (tail.kind, tail.urgency, tail.origin.offset, tail.since) if tail else ()
     return ("runs", unit, unit.began, *wants, *waits)
 
 

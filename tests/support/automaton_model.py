@@ -52,16 +52,12 @@ class Wanted:
         """ "starts for a change at least gap after the last such, others at least gap after any" """
         return max(self.waits, self.spaced_change if self.kind is Kind.CHANGE else self.spaced)
 
-    def cover(self, kind: Kind) -> None:
+    def cover(self, kind: Kind, urgency: int) -> None:
         self.kind = max(self.kind, kind)
-        self.hurry(kind)
+        self.hurry(urgency)
 
-    def hurry(self, kind: Kind) -> None:
-        self.urgency = min(self.urgency, MOST_URGENT_FIRST.index(kind))
-
-
-def wanted(kind: Kind, offset: int, now: float) -> Wanted:
-    return Wanted(kind, MOST_URGENT_FIRST.index(kind), offset, now)
+    def hurry(self, urgency: int) -> None:
+        self.urgency = min(self.urgency, urgency)
 
 
 @dataclass(slots=True)
@@ -134,20 +130,19 @@ class Model:
         key = self.keys[name]
         if kind is not Kind.MISS:
             key.absent_until = -inf  # "ends at any change or touch"
+        urgency = PATIENT if patient else MOST_URGENT_FIRST.index(kind)
         said = self._decide(key, kind, now)
         if said == "merge":
-            if kind is Kind.TOUCH:
+            if kind is Kind.TOUCH and key.head.urgency != PATIENT:
                 said = "hold"  # the engine does not look closer at a touch whose key has a seat
             else:
-                key.head.cover(kind)
+                key.head.cover(kind, urgency)
         elif said == "block":
-            key.tail = wanted(kind, offset, now)
+            key.tail = Wanted(kind, urgency, offset, now)
         elif said == "cover":
-            key.tail.cover(kind)
+            key.tail.cover(kind, urgency)
         elif said == "accept":
-            said = self._accept(name, key, kind, offset, now)
-            if patient and said == "accept" and key.head.not_before <= now:
-                key.head.urgency = PATIENT
+            said = self._accept(name, Wanted(kind, urgency, offset, now))
         self.counts[said] = self.counts.get(said, 0) + 1
         return said
 
@@ -168,18 +163,19 @@ class Model:
             return "cover" if key.tail else "block"
         return "accept"
 
-    def _accept(self, name: bytes, key: Key, kind: Kind, offset: int, now: float) -> str:
+    def _accept(self, name: bytes, head: Wanted) -> str:
+        key, now = self.keys[name], head.since
         if key.stranger:  # "keys of nobody are remembered"
             return "unknown"
         if now < self.quarantine.get(name, -inf):
-            if kind is Kind.CHANGE:  # "A dropped or quarantined change invalidates its key in Redis"
-                key.removals.append(Removal(offset))
+            if head.kind is Kind.CHANGE:  # "A dropped or quarantined change invalidates its key in Redis"
+                key.removals.append(Removal(head.offset))
             return "quarantined"
         freed = self.quarantine.pop(name, None)  # "the next hint after quarantine_for tries again"
         if key.namespace is None:
             key.stranger = True
             return "unknown"
-        key.head = wanted(kind, offset, now)
+        key.head = head
         if key.seated:  # "a new head, not before gap after the last start"
             self._space(key)
         key.seated = False
@@ -263,7 +259,7 @@ class Model:
             self._finished(key, now, absent=False)
         elif result is Result.REFUSED:
             # as told, "refused: urgently, not before the returned floor, and still as the kind that it was"
-            key.head.hurry(Kind.CHANGE)
+            key.head.hurry(MOST_URGENT_FIRST.index(Kind.CHANGE))
             self._again(key, now + wait)
         elif result in (Result.TOO_OLD, Result.UNAVAILABLE):  # nobody's fault
             self.set_back(name)
@@ -289,7 +285,7 @@ class Model:
     def _again(self, key: Key, not_before: float) -> None:
         """ "its hints, attempts and delay pass to the tail, else the key is due again" """
         if key.tail:
-            key.head.cover(key.tail.kind)
+            key.head.cover(key.tail.kind, key.tail.urgency)
         key.head.waits = not_before
         self._space(key)
         key.ticket, key.tail, key.seated = None, None, False

@@ -417,6 +417,7 @@ class Play:
                 self._check_spacing(name, claim.kind, self.model.keys[name].hold)
         self.model.started(names, unit, self.now)
         self.running.append(Running(unit, names, self.now))
+        require(self.engine.on_statement(unit, self.now), "paid, and must not leave", names)
         for bucket in (namespace.source.bucket, namespace.quota):
             if bucket is not None and bucket.rate < 1000:
                 self.rows.setdefault(bucket, []).append((self.now, len(names)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.endings import Failure
-from cacheupdater.core.engine import Engine, Work
+from cacheupdater.core.engine import Engine, Load, Work
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
@@ -113,6 +113,10 @@ class Story:
 
     def fail(self, unit: Unit, at: float, *, own: bool, slow: bool = False) -> None:
         self.engine.on_failure(unit, Failure("no", own=own, slow=slow), at)
+
+    def unreached(self, unit: Unit, at: float) -> None:
+        """It fails before its source has heard of it."""
+        self.engine.on_failure(unit, Failure("no", own=False), at, load=Load(0.0, asked=False))
 
     def time_out(self, unit: Unit, at: float) -> None:
         self.fail(unit, at, own=False, slow=True)

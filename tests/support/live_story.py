@@ -72,7 +72,7 @@ _LIMITS = Limits()
 SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _LIMITS.head_timeout) * SECOND))
 # what an updater may say of a Redis in trouble; anything else is a fault
 _WARNINGS = re.compile(
-    r"redis_down: (Redis does not answer|\d+ keys of item must wait|\d+ changed keys wait for their removal): "
+    r"redis_down: (Redis does not answer|\d+ keys? of item must wait|the removal of \d+ changed keys? must wait): "
     r"|write_delayed item: \d+ of \d+ values cannot be written now: "
 )
 

@@ -22,7 +22,7 @@ from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.recipe import Recipe
-from cacheupdater.ports import Assignment, Gained
+from cacheupdater.ports import Assignment, Gained, at_once
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
@@ -70,8 +70,8 @@ class Rows(DictLoader):
         self.took = took
         self.faults = dict(faults or {})
 
-    async def load(self, keys):
-        values = await super().load(keys)
+    async def load(self, keys, leaves=at_once):
+        values = await super().load(keys, leaves)
         await asyncio.sleep(self.took)
         for key in keys:
             if key in self.faults:

@@ -4,12 +4,9 @@ The service makes one `SqlSource` per configured source (its pool and deadline) 
 live as long as the process. What differs between databases is in `drivers`, how the text is read in `statement`.
 
 The statement says `IN :name` (one capture) or `IN :keys` (tuples of all captures, in their order). On PostgreSQL that
-is `= ANY` of one array or a join with `unnest` of several, elsewhere a list. The result carries every captured name as
-a column. A key's value is the row as a dict, captured columns included, or what `columns` names of it; with
-`rows="many"` a list of those in the order of the result. A `stamp` column tells of each row's last change (`stamps`).
+is `= ANY` of one array or a join with `unnest` of several, elsewhere a list. Which row is whose says `matching`.
 
-Absence deletes, so a load returns only from a complete read: a row that nobody asked for, or two rows where one is
-expected, fail the whole statement. No error text holds a value, and no driver's error is passed on (`from None`).
+No error text holds a value, and no driver's error is passed on (`from None`).
 """
 
 from __future__ import annotations
@@ -18,10 +15,8 @@ import asyncio
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import repeat
 from math import inf
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import event
 from sqlalchemy.engine import make_url
@@ -30,31 +25,29 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
-from cacheupdater.adapters.loader_sql import stamps
+from cacheupdater.adapters.loader_sql import told
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
+from cacheupdater.adapters.loader_sql.matching import Matching, Result, RowsPerKey
 from cacheupdater.adapters.loader_sql.statement import statement
-from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
-from cacheupdater.ports import Stamped
+from cacheupdater.errors import CacheUpdaterError, Misconfigured, TimedOut, Unavailable, Unreached
+from cacheupdater.ports import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import Row, TextClause
+    from sqlalchemy import TextClause
     from sqlalchemy.engine import AdaptedConnection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from cacheupdater.adapters.loader_sql import stamps
     from cacheupdater.core.keyspace import Captures, CaptureType, Pattern
+    from cacheupdater.ports import Leaves
 
 GRACE_S = 0.2  # the database ends a slow statement itself and keeps the connection; we wait this much longer
 # statements, as SQLAlchemy would forget and compile anew: one per namespace, some KiB each
 COMPILED_MAX = 10_000
 FAREWELL_S = 1.0  # a driver may wait for ever for a server that hangs to say goodbye; the process must end
 RECYCLE_S = 300  # firewalls forget idle connections; a fresh one every 5 minutes costs nothing
-
-RowsPerKey: TypeAlias = Literal["one", "many"]
-_Places: TypeAlias = "tuple[Callable[..., object], Sequence[str], Callable[..., Iterable[object]] | None]"
-
-_Rows: TypeAlias = "tuple[Sequence[str], Sequence[Row[Any]]]"  # column names, rows by position
 
 _DRIVERS: dict[str, type[Driver]] = {"postgresql": PostgreSql, "postgres": PostgreSql, "sqlite": Sqlite}
 _TABLE = re.compile(r"\w+(\.\w+)?")
@@ -68,7 +61,13 @@ class _Outdated(Exception):
 class _Sent:
     """When a statement has left, by the loop's clock."""
 
+    leaves: Leaves
     at: float = inf
+
+    def now(self) -> None:
+        """There is a connection. Raises where the statement must not leave any more."""
+        self.leaves()
+        self.at = asyncio.get_running_loop().time()
 
     def error(self, deadline: float) -> type[Unavailable]:
         """What it means that the deadline has passed: a statement that had most of it has timed out."""
@@ -85,6 +84,9 @@ class SqlSource:
         self._deadline = statement_timeout + GRACE_S
         try:
             address = make_url(url)
+            self._host = address.host or ""
+            port = f":{address.port}" if address.port else ""
+            self._to = f" to {self._host}{port}" if self._host else ""
             self._driver = _DRIVERS.get(address.get_backend_name(), Driver)()
             self._engine = create_async_engine(
                 self._driver.address(address),
@@ -142,9 +144,9 @@ class SqlSource:
         """The keys as this database's columns hold them."""
         return self._driver.bound(keys)
 
-    async def fetch(self, asked: TextClause, keys: Sequence[Captures]) -> _Rows:
+    async def fetch(self, asked: TextClause, keys: Sequence[Captures], leaves: Leaves = at_once) -> Result:
         """Runs one statement for these bound keys, within the deadline."""
-        parameters, sent = self._driver.parameters(keys), _Sent()
+        parameters, sent = self._driver.parameters(keys), _Sent(leaves)
         try:
             async with asyncio.timeout(self._deadline):
                 try:
@@ -164,15 +166,18 @@ class SqlSource:
                 "all connections of the source are busy: more loads at once than its pool_size"
             ) from None
         except Exception as e:  # noqa: BLE001  no key is to blame for a connection that cannot be made, whatever the reason
-            raise Unreached(f"cannot connect: {self._driver.translated(e, connecting=True)}") from None
+            why = told.of_unknown_host(e, self._host) or self._driver.translated(e, connecting=True)
+            raise Unreached(f"cannot connect{self._to}: {why}") from None
 
-    async def _run(self, asked: TextClause, parameters: Mapping[str, object], sent: _Sent) -> _Rows:
+    async def _run(self, asked: TextClause, parameters: Mapping[str, object], sent: _Sent) -> Result:
         """The connection goes back to the pool; where a statement may still run on it, SQLAlchemy throws it away."""
         connection = await self._connected()
-        sent.at = asyncio.get_running_loop().time()
         try:
+            sent.now()
             result = await connection.execute(asked, parameters)
             return tuple(result.keys()), result.all()
+        except CacheUpdaterError:  # of `leaves`
+            raise
         except SQLAlchemyError as e:
             if self._driver.outdated(e):
                 raise _Outdated from None
@@ -218,90 +223,19 @@ class SqlLoader:
         stamp: stamps.Stamp | None = None,
     ) -> None:
         """`sql` selects by `IN :name` or `IN :keys`; Misconfigured says where it does not."""
-        if stamp and rows == "many":
-            raise Misconfigured(f"the column {stamp[0]!r} can tell of one row per key, not of rows: many")
+        self._matching = Matching(pattern.names, columns, rows=rows, stamp=stamp)
         self._source = source
-        self._names = pattern.names
-        self._columns = columns
-        self._rows = rows
-        self._stamp = stamp
+        self._stamped = stamp is not None
         self._statement = source.statement(sql, pattern.names, pattern.types)
-        self._seen: Sequence[str] = ()
-        self._places: _Places
 
-    async def load(self, keys: Sequence[Captures]) -> Mapping[Captures, object]:
+    async def load(self, keys: Sequence[Captures], leaves: Leaves = at_once) -> Mapping[Captures, object]:
         """As `ports.Loader`, by one statement."""
         if not keys:
             return {}
         bound = self._source.bound(keys)
-        asked = datetime.now(UTC).timestamp() if self._stamp else 0.0
-        names, rows = await self._source.fetch(self._statement, bound)
-        if names != self._seen:  # the first result, or the table has changed
-            self._places, self._seen = self._placed(names), names
-        if not rows:
-            return {}
-        locate, shown, pick = self._places
-        single = len(self._names) == 1
-        wanted: dict[object, Captures] = dict(
-            zip(map(itemgetter(0), bound) if single else bound, keys, strict=True)
-        )
-        try:
-            owners = list(map(wanted.__getitem__, map(locate, rows)))
-        except (KeyError, TypeError):  # TypeError: a column of lists
-            raise self._foreign(wanted, [locate(row) for row in rows]) from None
-        picked = rows if pick is None else map(pick, rows)
-        values = map(dict, map(zip, repeat(shown), picked))  # no loop in Python: half the cost of a row
-        found = self._grouped(owners, values)
-        if self._stamp is None:
-            return found
-        column, kind = self._stamp
-        marks = zip(owners, map(itemgetter(names.index(column)), rows), strict=True)
-        return Stamped(found, stamps.read(kind, marks, asked=asked))
+        asked = datetime.now(UTC).timestamp() if self._stamped else 0.0
+        result = await self._source.fetch(self._statement, bound, leaves)
+        return self._matching.match(keys, bound, result, asked=asked)
 
     async def close(self) -> None:
         """The source outlives its loaders."""
-
-    def _placed(self, names: Sequence[str]) -> _Places:
-        """Where a row says whose it is, and what of it is the value."""
-        shown = self._columns or names
-        stamp = self._stamp[:1] if self._stamp else ()
-        for name in (*self._names, *shown, *stamp):
-            if names.count(name) != 1:
-                fault = "does not return" if name not in names else "returns twice"
-                hint = "; each capture needs a column of its name (AS)" if name in self._names else ""
-                raise Faulty(
-                    f"the statement {fault} the column {name!r}; it returns {', '.join(names)}{hint}"
-                )
-        if shown is names:
-            return itemgetter(*map(names.index, self._names)), shown, None
-        at = [names.index(name) for name in shown]
-        pick = itemgetter(*at) if len(at) > 1 else itemgetter(slice(at[0], at[0] + 1))
-        return itemgetter(*map(names.index, self._names)), shown, pick
-
-    def _grouped(self, owners: Sequence[Captures], values: Iterable[object]) -> Mapping[Captures, object]:
-        if self._rows == "one":
-            found = dict(zip(owners, values, strict=True))
-            if len(found) < len(owners):
-                raise Faulty(
-                    f"the statement returns {len(owners)} rows for {len(found)} keys; one row per key is expected (rows: many)"
-                )
-            return found
-        groups: dict[Captures, list[object]] = {}
-        for owner, value in zip(owners, values, strict=True):
-            groups.setdefault(owner, []).append(value)
-        return groups
-
-    def _foreign(self, wanted: Mapping[object, Captures], located: Sequence[object]) -> Faulty:
-        """Says whose rows they are not, and the usual reason: the column is of another type than the capture."""
-        known = next(iter(wanted))
-        strange = [each for each in located if not isinstance(each, type(known)) or each not in wanted]
-        expected, got = (value if isinstance(value, tuple) else (value,) for value in (known, strange[0]))
-        kinds = [
-            f"column {name!r} holds {type(b).__name__} where the key holds {type(a).__name__}"
-            for name, a, b in zip(self._names, expected, got, strict=True)
-            if not isinstance(b, type(a))
-        ]
-        return Faulty(
-            f"{len(strange)} of {len(located)} rows are of no key that was asked for; "
-            + ("; ".join(kinds) or f"compare {', '.join(self._names)} exactly, in case and blanks too")
-        )

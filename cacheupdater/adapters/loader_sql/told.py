@@ -8,6 +8,7 @@ quote what they choke on: `invalid input syntax for type uuid: "…"`, `syntax e
 from __future__ import annotations
 
 import re
+from socket import gaierror
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,6 +52,18 @@ def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
         parsed = _PARSER.fullmatch(code) is not None and _said(error, "position") != ""
         known = parsed or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
     return text if known else ""
+
+
+def of_unknown_host(error: BaseException, host: str) -> str:
+    """What to do where the name of a host leads nowhere; empty for another error. It is an outage like any other: a name
+    may come back, as that of a server which is being replaced."""
+    while error.__cause__ is not None and not isinstance(error, gaierror):
+        error = error.__cause__
+    if not isinstance(error, gaierror):
+        return ""
+    return (
+        f"host {host!r} has no address: compare it with the source's url, and ask this machine's name server"
+    )
 
 
 def _said(error: BaseException, field: str) -> str:

@@ -134,6 +134,11 @@ DECLARED: dict[Metric, Declared] = {
         "For how long an intake or a step of a partition kept everything else in the process waiting.",
         buckets=_TURN_SECONDS,
     ),
+    "turn_cpu_seconds": Declared(
+        "histogram",
+        "Processor time of the same: a machine that is busy with others makes turns longer, and not this.",
+        buckets=_TURN_SECONDS,
+    ),
     "hint_to_write_seconds": Declared(
         "histogram", "From a hint's arrival to its written value.", "namespace", buckets=_AGE_SECONDS
     ),

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from redis import exceptions as redis_errors
 
 from cacheupdater.adapters.writer_redis import looks
-from cacheupdater.adapters.writer_redis.replies import TOO_BIG, answer_of, is_trouble, removal_of, text_of
+from cacheupdater.adapters.writer_redis.replies import (
+    TOO_BIG,
+    answer_of,
+    is_forbidden,
+    is_trouble,
+    removal_of,
+    text_of,
+)
 from cacheupdater.adapters.writer_redis.sessions import TOKENS_MAX, one_call
 from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
@@ -249,7 +256,8 @@ class ClusterWriter:
             if not isinstance(outcome, fence.Failed):
                 return removal_of(outcome)
             why = f"{home}: {outcome.text}"
-        return Answer(Result.UNAVAILABLE if is_trouble(why) else Result.FAILED, why=why)
+        waits = is_trouble(why) and not is_forbidden(why)
+        return Answer(Result.UNAVAILABLE if waits else Result.FAILED, why=why)
 
     @asynccontextmanager
     async def _reaching(self, home: Member) -> AsyncIterator[None]:

@@ -31,6 +31,9 @@ _SERVER_TROUBLE = re.compile(
 # The user may not touch this key, or its floor; whether others of the same call may be touched, the reply does not say.
 _KEY_REFUSED = re.compile(r"(permissions to|can't) access\b.*\bkeys?\b")
 
+# The user may not run a command that every such call needs: waiting may help, but only if a person changes the rights.
+_FORBIDDEN = re.compile(r"\bNOPERM\b|no permission|user executing the script can't")
+
 _CODES = {
     redis_errors.OutOfMemoryError: "OOM",
     redis_errors.ReadOnlyError: "READONLY",
@@ -49,6 +52,11 @@ _ARGUMENTS = ", with args beginning with"
 def is_trouble(text: str) -> bool:
     """Whether the server refuses for now, whatever the key."""
     return _SERVER_TROUBLE.search(text) is not None and not refuses_a_key(text)
+
+
+def is_forbidden(text: str) -> bool:
+    """Whether the user has no right to the command, whatever the key."""
+    return _FORBIDDEN.search(text) is not None and not refuses_a_key(text)
 
 
 def refuses_a_key(text: str) -> bool:

@@ -17,6 +17,7 @@ from cacheupdater.adapters.writer_redis import looks
 from cacheupdater.adapters.writer_redis.replies import (
     TOO_BIG,
     answer_of,
+    is_forbidden,
     is_trouble,
     removal_of,
     text_of,
@@ -24,7 +25,7 @@ from cacheupdater.adapters.writer_redis.replies import (
 from cacheupdater.adapters.writer_redis.sentinel import Vote
 from cacheupdater.adapters.writer_redis.sessions import CONNECTIONS, Node, Session, connector, one_call
 from cacheupdater.core import answers, cache_url
-from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater_client import fence
 
 if TYPE_CHECKING:
@@ -166,6 +167,8 @@ class RedisWriter:
             return Unavailable(
                 f"this Redis is a node of a cluster, write redis+cluster:// in its URL: {text}"
             )
+        if is_forbidden(text):
+            return Forbidden(f"Redis refuses for now: {text}")
         if is_trouble(text):
             return Unavailable(f"Redis refuses for now: {text}")
         return Faulty(f"Redis does not accept this call: {text}")

@@ -35,7 +35,7 @@ def affordable(spaces: Spaces, value: Doubles, space: NDArray[np.intp], now: flo
         mine = np.flatnonzero(granted & (space == number))
         if quota is not None and len(mine):
             granted[mine] = False
-            granted[_best(mine, value, np.ones(len(value)), quota.level(now))] = True
+            granted[_best(mine, value, np.ones(len(value)), quota.soon(now))] = True
     return granted
 
 

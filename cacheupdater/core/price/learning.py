@@ -94,7 +94,7 @@ def wanted(state: NDArray[np.float32], idle: Doubles, *, age: float) -> Doubles:
 
 def announced(table: Table, spaces: Spaces, rows: Rows, now: float) -> None:
     """An announcement dates the first change since the last load; until then nothing changed in silence."""
-    fresh = rows[table.state[rows, STATUS] != STALE]
+    fresh = rows[table.state[rows, STATUS] < STALE]
     since = np.maximum(now - table.times[fresh, LOADED], 0.0)
     a, b = table.state[fresh][:, (A, B)].astype(np.float64).T
     learned = posterior.dated(a, b, np.ones(len(fresh)), since, tau=since, prior=_prior(table, spaces, fresh))
@@ -118,7 +118,7 @@ def on_loaded(
     space = state[:, SPACE].astype(np.intp)
     tau = np.maximum(loaded.began - table.times[rows, LOADED], 0.0)
     # Of an announced change the announcement has told; and a value that was absent could not be compared.
-    told = (state[:, STATUS] != STALE) & (loaded.kind is Kind.TOUCH)
+    told = (state[:, STATUS] < STALE) & (loaded.kind is Kind.TOUCH)
     if stamps is not None:
         told &= ~_learn_stamps(table, spaces, rows, tau=tau, stamps=stamps, loaded=loaded)
     for moved, some in ((False, told & ~changed), (True, told & changed)):
@@ -164,7 +164,7 @@ def _learn_stamps(
     stamps = loaded.began - stamps if ages else stamps
     before = table.with_stamp()[rows]
     table.with_stamp()[rows] = stamps
-    silent = table.state[rows, STATUS] != STALE  # of an announced change the announcement has told
+    silent = table.state[rows, STATUS] < STALE  # of an announced change the announcement has told
     rows, tau, stamps, before = rows[silent], tau[silent], stamps[silent], before[silent]
     first = np.isnan(before)
     moved = first | (stamps > before + (_JITTER if ages else 0.0))

@@ -123,12 +123,27 @@ class Market:
 
     @property
     def spending(self) -> float:
-        """Lately, per second."""
+        """Lately, per second, as the last look has found it."""
         return self._spending
+
+    def spent_lately(self, now: float) -> float:
+        """The same by now, for people: nobody looks while no key is known. More may have come back than was spent."""
+        dt = now - self._at
+        return max(0.0, self._spending if dt <= 0.0 else self._smoothed(dt))
+
+    def _smoothed(self, dt: float) -> float:
+        """Spending, with what was spent in these last seconds."""
+        spent = (self.source.bucket.spent - self._spent) / dt
+        return self._spending + min(1.0, dt / self._smooth) * (spent - self._spending)
+
+    @property
+    def _smooth(self) -> float:
+        """Seconds over which spending is averaged."""
+        return max(_SMOOTH, 5.0 / self.source.bucket.rate)
 
     def room(self, now: float) -> float:
         """What may be promised to loads now, those that are due already set apart."""
-        return self.source.bucket.level(now) - self.source.due
+        return self.source.bucket.soon(now) - self.source.due
 
     @property
     def credit(self) -> float:
@@ -147,13 +162,12 @@ class Market:
             return
         self._at = now
         bucket = self.source.bucket
-        spent = (bucket.spent - self._spent) / dt
-        self._spent = bucket.spent
         if bucket.rate != self._rate:  # what was spent at another rate is no sign of haste at this one
             self._rate = bucket.rate
             self._spending = min(self._spending, bucket.rate)
-        smooth = max(_SMOOTH, 5.0 / bucket.rate)
-        self._spending += min(1.0, dt / smooth) * (spent - self._spending)
+        spent, smooth = (bucket.spent - self._spent) / dt, self._smooth
+        self._spending = self._smoothed(dt)
+        self._spent = bucket.spent
         rate, level = bucket.rate, max(0.0, self.room(now)) / bucket.burst
         earning, share = self._earned(dt)
         if self.least:

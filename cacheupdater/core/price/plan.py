@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cacheupdater.core.price import posterior
-from cacheupdater.core.price.outlook import Keys, Outlook, outlook
+from cacheupdater.core.price.outlook import Keys, Outlook, earned, outlook
 from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -64,13 +64,28 @@ def plan(
         raise Misconfigured(
             f"holds no sample of source {source}: its loads failed, or nothing was read; record again"
         )
+    floor = _floor(spaces, timed=timed)
     groups = [_group(each, pooled, _ROWS // len(spaces)) for each in spaces]
     seen: list[list[Outlook]] = [[] for _ in budgets]
     for _ in range(REPEATS):
         keys = _joined([_imagined(each, recording.seconds, timed=timed, random=random) for each in groups])
         for found, budget in zip(seen, budgets, strict=True):
-            found.append(outlook(keys, budget))
+            found.append(_ahead(keys, budget, floor))
     return [_summed(found) for found in seen]
+
+
+def _floor(spaces: Sequence[Space], *, timed: bool) -> float:
+    """The price below which nothing is bought. Where time is the budget, a row that takes as long as the mean one counts."""
+    least = spaces[0].least_gain
+    costs = [each.milliseconds for each in spaces if each.milliseconds]
+    return least * len(costs) / sum(costs) if timed and costs else least
+
+
+def _ahead(keys: Keys, budget: float, floor: float) -> Outlook:
+    """As the market does it: with a least gain nobody loads more often than readers come."""
+    if not floor:
+        return outlook(keys, budget)
+    return outlook(keys, earned(keys, budget), floor=floor)._replace(budget=budget)
 
 
 def _group(space: Space, pooled: Sequence[Watched], most: int) -> _Group:

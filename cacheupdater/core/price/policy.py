@@ -33,6 +33,7 @@ from cacheupdater.core.price.table import (
     SPACE,
     STATUS,
     TOUCHED,
+    WAITS,
     A,
     B,
     Table,
@@ -136,10 +137,9 @@ class Price:
         space = state[:, SPACE].astype(np.intp)
         self._meter(HINTED, space, np.ones(len(rows)))
         mu = learning.wanted(state, now - table.times[rows, TOUCHED], age=now - self.born)
-        a, b = (state[:, column].astype(np.float64) for column in (A, B))
-        value = worth_of_known(mu, a, b, kappa=spaces.of(spaces.kappa, space))
-        value = value * spaces.of(spaces.weight, space)
-        patient.update(table.named(rows[value < spaces.of(spaces.price, space)]))
+        waits = rows[~self._outweighs(state, mu, space)]
+        table.state[waits, STATUS] = WAITS
+        patient.update(table.named(waits))
         return patient
 
     def on_loaded(self, loaded: Loaded, now: float) -> None:
@@ -241,9 +241,11 @@ class Price:
         mu = state[:, SLOW].astype(np.float64) / learning.heard(SLOW_MEMORY, now - self.born)
         p, value = self.worth_of(rows, state, mu=mu, tau=tau, space=space)
         value += p * excess
-        known = state[:, STATUS] == KNOWN_STALE
+        known = state[:, STATUS] >= KNOWN_STALE
+        hurried: list[bytes] = []
         if known.any():
             p = np.where(known, 1.0, p)
+            hurried = self._hurry(rows, state, mu=mu, space=space)
         self._meter(READS, space, reads)
         self._meter(STALE, space, reads * p)
         if spaces.ageing:
@@ -251,7 +253,24 @@ class Price:
             self._meter(AGED, space[over], reads[over])
         measured = self._draw(rows, reads, state, tau=tau, now=now)
         chosen = self._choose(rows, value, state, tau=tau, now=now)
-        return [*chosen, *measured] if measured else chosen
+        return [*chosen, *measured, *hurried] if measured or hurried else chosen
+
+    def _hurry(
+        self, rows: Rows, state: NDArray[np.float32], *, mu: Doubles, space: NDArray[np.intp]
+    ) -> list[bytes]:
+        """Those whose change waits, and is worth its row by now. Said once: it is a change like any other from now on."""
+        now_worthy = rows[(state[:, STATUS] == WAITS) & self._outweighs(state, mu, space)]
+        self.table.state[now_worthy, STATUS] = KNOWN_STALE
+        return self.table.named(now_worthy)
+
+    def _outweighs(
+        self, state: NDArray[np.float32], mu: Doubles, space: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Whether a change that is known of is worth a row at the present price."""
+        spaces = self.spaces
+        a, b = (state[:, column].astype(np.float64) for column in (A, B))
+        value = worth_of_known(mu, a, b, kappa=spaces.of(spaces.kappa, space))
+        return np.asarray(value * spaces.of(spaces.weight, space) >= spaces.of(spaces.price, space))
 
     def _look(self, rows: Rows, now: float) -> list[bytes]:
         """The same for keys whose turn it is, though nobody has just read them."""

@@ -47,6 +47,9 @@ class Space(Struct, frozen=True):
     announced: _Number  # changes that the application told of
     milliseconds: _Amount | None  # of database time per row, as the sample took it
     sample: list[Watched]
+    least_gain: Annotated[float, Meta(ge=0, le=1e12)] = (
+        0.0  # of its source: stale reads that a row must prevent
+    )
 
 
 class Recording(Struct, frozen=True):

@@ -165,7 +165,7 @@ def describe(
     return SourceReport(
         unit="ms" if market.source.timed else "rows",
         budget=bucket.rate,
-        spent=market.spending,
+        spent=market.spent_lately(now),
         price=market.price,
         target=market.target,
         least_gain=market.least,

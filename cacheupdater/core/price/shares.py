@@ -33,6 +33,21 @@ EXCHANGE_EVERY = 5.0
 ASK_AGAIN = 1.0
 """Seconds, for who has less than it wants, or was not answered."""
 
+ASK_NEXT = 0.2
+"""Seconds, for who is among the first that wait: what becomes free shall not lie idle."""
+
+NEXT = 3
+"""So many of them."""
+
+WAITING = 3.0
+"""Seconds without a call after which nothing is kept free any more for who waits: it has died."""
+
+TURN_LEAST = 1.0
+"""Seconds that a turn lasts where not all can have a share at once."""
+
+TURN_ROWS = 5.0
+"""Rows that a turn brings at the least: the first must be saved up, and the last is lost if the turn ends before."""
+
 CLAIM_LIFE = 15.0
 """Seconds that a claim holds in Redis: two exchanges may fail. So long the share of a dead owner lies idle."""
 

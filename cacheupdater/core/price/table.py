@@ -24,17 +24,19 @@ Rows: TypeAlias = NDArray[np.int32]
 
 A, B, SLOW, FAST, PALM, SEEN, SPACE, STATUS = range(8)
 """Columns of `state`: the posterior's a and b, the two decayed read counts, the usual fast count just before a read,
-how many observations that is made of, the number of the namespace, and one of the three below."""
+how many observations that is made of, the number of the namespace, and one of the four below."""
 
 TOUCHED, LOADED = range(2)
 """Columns of `times`: last read; begin of the last load."""
 
-IDLE, ASKED, STALE = 0.0, 1.0, 2.0
-"""STATUS: nothing under way; a load was asked for; a change was announced, so the value is known to be stale."""
+IDLE, ASKED, STALE, WAITS = 0.0, 1.0, 2.0, 3.0
+"""STATUS: nothing under way; a load was asked for; a change was announced, so the value is known to be stale;
+the same, and the change waits for a quiet moment."""
 
 _WHOLE = "V32"  # a row of `state`
 _FIRST = 1024  # rows of an empty table: 60 KB
 _GROWTH = 1.5  # doubling would leave half of a large table unused
+_COPIED = 65_536  # rows of the largest table that is copied as a whole, 4 MB in 2 ms; what grows beyond is as large as it may be
 
 
 class Table:
@@ -42,12 +44,12 @@ class Table:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._slots = Slots()
+        self._slots = Slots(most)
         self.keys: list[bytes | None] = []
         self.state: NDArray[np.float32] = np.zeros((_FIRST, 8), np.float32)
         self.times: NDArray[np.float64] = np.zeros((_FIRST, 2), np.float64)
-        self.due: NDArray[np.float64] = np.full(_FIRST, np.inf)
-        """When a row is looked at again though nobody reads it."""
+        self.due: NDArray[np.float64] = np.zeros(_FIRST, np.float64)
+        """When a row is looked at again though nobody reads it. Of rows beyond `high` none of the arrays says anything."""
         self.silent: NDArray[np.float32] | None = None
         """a and b of the changes that nobody announced, once somebody announces any."""
         self.stamp: NDArray[np.float64] | None = None
@@ -111,13 +113,15 @@ class Table:
     def with_silent(self) -> NDArray[np.float32]:
         """The posterior of silent changes; until the first announcement it was that of all changes."""
         if self.silent is None:
-            self.silent = self.state[:, (A, B)].copy()
+            self.silent = np.zeros((len(self.due), 2), np.float32)
+            self.silent[: self.high] = self.state[: self.high, (A, B)]
         return self.silent
 
     def with_stamp(self) -> NDArray[np.float64]:
         """What rows have said."""
         if self.stamp is None:
-            self.stamp = np.full(len(self.due), np.nan)
+            self.stamp = np.zeros(len(self.due), np.float64)
+            self.stamp[: self.high] = np.nan
         return self.stamp
 
     def _blank(self, rows: Rows) -> None:
@@ -128,14 +132,15 @@ class Table:
             self.stamp[rows] = np.nan
 
     def _reserve(self, rows: int) -> None:
+        """Room for so many. A large table is not copied: it has all its rows from then on, and takes memory as they are used."""
         have = len(self.due)
         if rows <= have:
             return
-        size = min(max(rows, int(have * _GROWTH)), max(rows, self.most))
+        size = max(rows, int(have * _GROWTH))
+        size = max(rows, self.most) if size > _COPIED else min(size, max(rows, self.most))
         self.state = _grown(self.state, size)
         self.times = _grown(self.times, size)
         self.due = _grown(self.due, size)
-        self.due[have:] = np.inf
         if self.silent is not None:
             self.silent = _grown(self.silent, size)
         if self.stamp is not None:

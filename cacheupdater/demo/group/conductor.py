@@ -81,7 +81,7 @@ class Conductor:
         self._begin("as usual, two updaters")
         self._wait(plan.KILL_AT * duration, "as usual")
         self._kill()
-        self._wait(opened + plan.START_AT * duration - time.monotonic(), "one does the work of two")
+        self._wait(opened + plan.START_AT * duration - time.monotonic(), "one has all the work")
         self._enter()
         left = opened + duration - time.monotonic()
         self._wait(max(left, plan.FOLLOW_UP_S), "two again")
@@ -100,7 +100,7 @@ class Conductor:
         pid, killed = victim.pid, time.monotonic()
         orphans = victim.kill()
         self._outcome.orphans = len(orphans)
-        self._begin(f"{len(orphans)} partitions without an owner")
+        self._begin(f"{len(orphans)} partitions, no owner")
         self._screen.say(f"kill -9 {pid}: {victim.name} is dead, and {len(orphans)} partitions have no owner")
         self._screen.say(f"{other.name} hears of it when the session of {plan.SESSION_S} s has ended")
 
@@ -113,7 +113,7 @@ class Conductor:
             self._screen.say(
                 f"all {plan.PARTITIONS} partitions have an owner again, {after:.1f} s after the kill"
             )
-        self._begin("one does the work of two")
+        self._begin("one has all the work")
 
     def _enter(self) -> None:
         """A new updater; its part begins when it has its share."""

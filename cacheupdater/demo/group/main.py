@@ -23,6 +23,7 @@ from cacheupdater.demo.group.screen import screen
 from cacheupdater.demo.lanes import Application, Premises
 from cacheupdater.demo.ledger import Ledger
 from cacheupdater.demo.main import back_office, redis_server
+from cacheupdater.demo.report import LABELLED, lined
 from cacheupdater.demo.shop import build
 from cacheupdater.errors import CacheUpdaterError, Misconfigured
 from cacheupdater.testing import kafka_topics
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INTRODUCTION = f"""\
-A shop with {shop.PRODUCTS} products in SQLite; {shop.CHANGES_PER_S:.0f} prices change every second, most of them always the same few.
-Two applications read them through a real Redis, {shop.READS_PER_S:.0f} times a second each. What they read goes as hints
-to a topic of {plan.PARTITIONS} partitions in Kafka; two updaters of one group share them. One will be killed.
+A shop with {shop.PRODUCTS} products in SQLite; {shop.CHANGES_PER_S:.0f} prices change every second,
+most of them always the same few.
+Two applications read them through a real Redis, {shop.READS_PER_S:.0f} times a second each.
+What they read goes as hints to a topic of {plan.PARTITIONS} partitions in Kafka;
+two updaters of one group share them. One will be killed.
 """
 
 
@@ -48,10 +51,10 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
         with screen(plain=plain) as shown:
             outcome = Conductor(stage, shown).run(duration)
     checks = report.checks(outcome)
-    print(f"\n{report.table(outcome)}\n")
-    print("Second by second; K: killed, O: all partitions owned again, N: the new one has its share\n")
+    print(f"\n{report.table(outcome)}\n\n{report.PARTS_LEGEND}\n")
+    print("Second by second; K: killed, O: all partitions owned again,\nN: the new one has its share\n")
     print("\n".join([*report.curves(outcome.seconds), report.marks(outcome.seconds), ""]))
-    print("\n".join(map(str, checks)), flush=True)
+    print(lined(map(str, checks), after=LABELLED), flush=True)
     return 1 if any(check.passed is False for check in checks) else 0
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 UPDATERS = ("updater", "pid", "partitions", "", "refreshes/s")
 READS = ("what is read", "stale", "age p50", "age p99", "waited", "reads/s")
-PARTS = ("", "seconds", "refreshes/s", "stale", "age p99", "stale, told", "read p50", "p99")
+PARTS = ("", "seconds", "refreshes/s", "stale", "age p99", "told", "read p99")
+PARTS_LEGEND = "told: stale reads where changes are announced; read: how long one took"
 LEGEND = (
     ("stale", "of all reads, those of a price that had been replaced before"),
     ("age", "how long it had been replaced: at most, for 50 % and 99 % of those"),
@@ -65,7 +66,6 @@ def part_row(part: Part) -> tuple[str, ...]:
         f"{part.accounts[QUIET].stale_share:.2%}",
         _seconds(part.accounts[QUIET].age(0.99)),
         f"{part.accounts[TOLD].stale_share:.2%}",
-        _seconds(part.slowness(0.5)),
         _seconds(part.slowness(0.99)),
     )
 

@@ -27,6 +27,7 @@ from cacheupdater_client.observe import (
     interrupted,
     returned,
 )
+from cacheupdater_client.patched import Patchable
 from cacheupdater_client.wire import TOUCH
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Observed(ObservedCommands, redis.asyncio.Redis):  # type: ignore[misc]  # 
         return calls.earliest([await self.time()])
 
 
-class Redis(Traceable, Observed):  # type: ignore[misc]  # as above
+class Redis(Traceable, Observed, metaclass=Patchable):  # type: ignore[misc]  # as above
     """`redis.asyncio.Redis` that leaves hints. `emit` names where they go, `only` the prefixes that may go there."""
 
     def __init__(

@@ -7,6 +7,7 @@ virtual clock, over a connection that gets lost. Hints of a dead application are
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
@@ -16,8 +17,8 @@ from cacheupdater_client.fence import SET
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.sender import DRAIN_S, HURRY_S
 from cacheupdater_client.wire import CHANGE, MISS, TOUCH
-from simulated.cache import Lost
 from simulated.history import CacheEvent
+from simulated.lost import Lost
 from simulated.topic import TICK
 
 RECONNECT_S = (0.02, 0.5)
@@ -144,7 +145,9 @@ class Application:
             await asyncio.sleep(random.expovariate(1.0 / world.plan.pause))
             if not world.busy:
                 return
-            if random.random() < world.plan.share_of_changes:
+            if world.plan.foreign and random.random() < world.plan.foreign:
+                await self._write_own(random.choice(world.keys))
+            elif random.random() < world.plan.share_of_changes:
                 await self._change(random.choice(world.keys))
             else:
                 await self._read(random.sample(world.keys, random.randint(1, min(3, len(world.keys)))))
@@ -161,6 +164,17 @@ class Application:
                 buffer.add(MISS, key)
             else:
                 buffer.touch(key.decode())
+
+    async def _write_own(self, key):
+        """A value of its own form, as programs did before they knew us."""
+        world = self._world
+
+        def effect():
+            world.faults.fired["app_foreign"] += 1
+            world.cache.set_foreign(key)
+
+        with suppress(Lost):
+            await world.cache.call(effect, kind="set")
 
     async def _change(self, key):
         world = self._world

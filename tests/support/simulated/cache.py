@@ -2,29 +2,55 @@
 
 A call has three moments: it is sent, it happens at the server, its answer comes back. Each can go wrong by itself, and
 what has been sent happens even if its sender has died or stopped since. Whoever waits gives up after `CALL_S`.
-Writers follow the rule of the real one: after any trouble on a connection, the tokens that it has read are void.
+Updaters call it by the real writer, over `connection`; applications and fleets call it as they come.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
+from math import inf
 
-from cacheupdater.core import answers
-from cacheupdater.core.answers import Answer, Result
-from cacheupdater.errors import Unavailable
-from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
+from cacheupdater.adapters.writer_redis import sessions, standalone
+from cacheupdater.adapters.writer_redis.standalone import RedisWriter
+from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.testing.memory_fleet import MemoryRecords
+from cacheupdater.testing.memory_redis import MemoryRedis
+from cacheupdater_client import fence
 from cacheupdater_client.fence import NO_FORMS
-from simulated.history import CacheEvent, Removal
+from simulated.connection import SimConnection
+from simulated.history import CacheEvent, ForeignGone, Removal
+from simulated.lost import Lost
 
 CALL_S = 0.2  # as the real writer's second, in the scale of these schedules
 LATE_S = (0.2, 1.5)
 SLOW_S = (0.03, 0.19)
 EPOCH = 1_000.0  # Redis' clock, when ours is at zero
 SESSIONS = 3  # connections per writer
+ADDRESS = "redis://simulated:6379"
+FOREIGN = b"foreign "  # how what an application has written by itself begins: it reads as no JSON
 
 
-class Lost(Exception):
-    """The connection failed; whether the command has happened is unknown."""
+@contextmanager
+def hurried(plan):
+    """The writer's time per call, and what fits into one, in the scale of these schedules.
+
+    It need not read its URL with redis-py, which takes a millisecond: its connections are ours.
+    """
+    changes = (
+        (sessions, "CALL_TIMEOUT_S", CALL_S),
+        (standalone, "WINDOW", plan.window),
+        (standalone, "connector", lambda url: None),
+        (fence, "SCRIPT_KEYS_MAX", plan.script_keys),
+    )
+    real = [getattr(module, name) for module, name, _ in changes]
+    try:
+        for module, name, value in changes:
+            setattr(module, name, value)
+        yield
+    finally:
+        for (module, name, _), value in zip(changes, real, strict=True):
+            setattr(module, name, value)
 
 
 class Cache:
@@ -34,13 +60,16 @@ class Cache:
         self._world = world
         self._ahead = 0.0
         self.server = MemoryRedis(lambda: EPOCH + world.seen.clock() + self._ahead)
+        self.records = MemoryRecords(self.server._clock)
         self.down = False
         self.paused = False
         self._generation = 0
         self._queued = []  # arrived while the server was stopped
+        self._foreign = 0
+        self.scripts = set()  # those that it has been sent
 
-    async def call(self, effect, *, kind=""):
-        """What `effect` answers at the server; raises Lost."""
+    async def call(self, effect, *, kind="", patience=CALL_S):
+        """What `effect` answers at the server, or the Lost that it raises there; raises Lost."""
         loop, world = asyncio.get_running_loop(), self._world
         reply = loop.create_future()
         cut = world.faults("redis_cut")
@@ -64,15 +93,19 @@ class Cache:
                 self._queued.append(arrive)
                 loop.call_at(gives_up_at, fail, f"{kind}: timeout")
             else:
-                result = effect()
+                try:
+                    result = effect()
+                except Lost as e:
+                    fail(str(e))
+                    return
                 if cut:
                     loop.call_later(back, fail, f"{kind}: connection lost")
                 else:
                     loop.call_later(back, answer, result)
 
-        gives_up_at = loop.time() + CALL_S
+        gives_up_at = loop.time() + patience
         loop.call_later(there, arrive)
-        if there + back >= CALL_S:
+        if there + back >= patience:
             loop.call_at(gives_up_at, fail, f"{kind}: timeout")
         return await reply
 
@@ -92,6 +125,8 @@ class Cache:
         for key in sorted(self._world.keys):
             self.log(CacheEvent(self._world.seen.clock(), key, "loss"))
         self.server.flush()
+        self.scripts.clear()
+        self.records.lose()
 
     def jump_ahead(self, seconds):
         self._ahead += seconds
@@ -101,6 +136,18 @@ class Cache:
         self.log(CacheEvent(self._world.seen.clock(), key, "loss"))
         self.server.set_floor(key, 0, 0.0)
 
+    def set_foreign(self, key):
+        """An application's SET; each such value is another."""
+        self._foreign += 1
+        self.server.set(key, FOREIGN + b"%d" % self._foreign, self._world.plan.ttl_ms)
+        self.log(CacheEvent(self._world.seen.clock(), key, "foreign"))
+
+    def look_after(self, key, before, process):
+        """W1: an updater has just done something to this key; what was there may have been an application's."""
+        if isinstance(before, bytes) and before.startswith(FOREIGN) and self.server.get(key) != before:
+            seen = self._world.seen
+            seen.foreign_gone.append(ForeignGone(seen.clock(), key, process))
+
     def log(self, event):
         """One more change."""
         seen = self._world.seen
@@ -109,106 +156,97 @@ class Cache:
         return event
 
 
+class Task:
+    """What one task of an updater asks of Redis: a refresh with its flight, or a removal."""
+
+    def __init__(self, flight=None, removal=None):
+        self._flight = flight
+        self._removal = removal
+
+    @property
+    def token_at(self):
+        return self._flight.token_at
+
+    def timed(self, now):
+        self._flight.token_at = now
+
+    def land(self, key, now, result):
+        self._flight.landed[key] = (now, result)
+
+    def remove(self, events, now):
+        """Two attempts may both arrive; what was acknowledged stands."""
+        if self._removal.acked == inf:
+            self._removal.at = now
+            self._removal.events += events
+
+
 class SimWriter:
-    """`ports.Writer` of one updater process."""
+    """`ports.Writer` of one updater process: the real one, over connections of ours, and the checkers' book."""
 
     def __init__(self, cache, process, world):
         self._cache = cache
-        self._process = process
+        self.process = process
         self._world = world
-        self._inner = MemoryWriter(cache.server, hold_off_ms=world.plan.hold_off_ms)
-        self._session_of = {}
-        self._sessions = list(range(SESSIONS))  # numbers; a new one after each trouble
+        self._removals = {}  # by task
+        self.redis = RedisWriter(ADDRESS, connections=SESSIONS, hold_off_ms=world.plan.hold_off_ms)
+        self.redis._where._connect = lambda: SimConnection(cache, self, world)
 
-    async def _call(self, effect, *, kind, session=None):
-        self._process.check()
-        at = self._world.random.randrange(SESSIONS) if session is None else self._sessions.index(session)
-        session = self._sessions[at]
-        try:
-            result = await self._cache.call(effect, kind=kind)
-        except Lost as e:
-            if self._sessions[at] == session:
-                self._sessions[at] = max(self._sessions) + 1
-            raise Unavailable(str(e)) from e
-        self._process.check()
-        return result, session
+    def task_of_now(self):
+        """Whose call this is."""
+        task = asyncio.current_task()
+        removal = self._removals.get(task)
+        return Task(self._world.seen.flight_if_any(), removal)
+
+    def put(self, stamp, entry, life, *, form):
+        """One key, behind the fence, at the server."""
+        return self._cache.server._commit(stamp, entry, life, form=form)
 
     async def token(self, keys=()):
+        self.process.check()
         seen = self._world.seen
         flight = seen.begin()
         holder = self._world.broker.holders[flight.owner.partition]
         flight.lost = holder is not None and holder.process != flight.owner.process
-
-        def effect():
-            flight.token_at = seen.clock()
-            return self._inner.server.token()
-
         try:
-            token, session = await self._call(effect, kind="token")
-        except Unavailable:
+            token = await self.redis.token(keys)
+        except CacheUpdaterError:
             flight.ended = seen.clock()
             raise
-        while token in self._session_of:  # as the real writer does
-            token += 1000
-        self._session_of[token] = session
+        self.process.check()
         return token
 
     async def write(self, token, entries, *, form="type", replace=False):
-        world, flight = self._world, self._world.seen.flight()
-        session = self._session_of.get(token)
+        self.process.check()
+        seen = self._world.seen
+        flight = seen.flight()
         try:
-            if session not in self._sessions:
-                said = [answers.TOO_OLD] * len(entries)
-            elif len(entries) > 1 and world.faults("redis_partial"):
-                await self._call(
-                    lambda: self._land(flight, token, entries[:1]), kind="write", session=session
-                )
-                raise Unavailable("the connection was lost between two parts")
-            else:
-                said, _ = await self._call(
-                    lambda: self._land(flight, token, entries), kind="write", session=session
-                )
+            said = await self.redis.write(token, entries, form=form, replace=replace)
         finally:
-            flight.ended = world.seen.clock()
+            flight.ended = seen.clock()
+        self.process.check()
         flight.answers = {entry.key: answer.result for entry, answer in zip(entries, said, strict=True)}
         return said
 
-    def _land(self, flight, token, entries):
-        """At the server."""
-        now, said = self._world.seen.clock(), []
-        for entry in entries:
-            if self._world.faults("redis_key_failed"):
-                said.append(Answer(Result.FAILED, why="ERR refused"))
-                continue
-            answer = self.put(token, entry)
-            said.append(answer)
-            flight.landed[entry.key] = (now, answer.result)
-            if answer.result in {Result.WRITTEN, Result.UNCHANGED}:
-                version = None if entry.value is None else int(entry.value)
-                self._cache.log(CacheEvent(now, entry.key, "write", version, begun=flight.token_at))
+    async def invalidate(self, keys, forms=NO_FORMS):
+        self.process.check()
+        seen, task = self._world.seen, asyncio.current_task()
+        removal = self._removals[task] = Removal(tuple(keys))
+        seen.removals.append(removal)
+        try:
+            said = await self.redis.invalidate(keys, forms)
+        finally:
+            del self._removals[task]
+        self.process.check()
+        removal.acked = seen.clock()
+        for event in removal.events:
+            event.acked = True
         return said
 
-    def put(self, token, entry):
-        """One key, behind the fence."""
-        return self._inner.put(token, entry, form="json")
-
-    async def invalidate(self, keys, forms=NO_FORMS):
-        world = self._world
-        removal = Removal(tuple(keys))
-        world.seen.removals.append(removal)
-
-        def effect():
-            removal.at = world.seen.clock()
-            self._inner.server.invalidate(*keys, hold_off_ms=world.plan.hold_off_ms, forms=forms)
-            return [
-                self._cache.log(CacheEvent(removal.at, key, "invalidate", covers=removal.at)) for key in keys
-            ]
-
-        events, _ = await self._call(effect, kind="invalidate")
-        removal.acked = world.seen.clock()
-        for event in events:
-            event.acked = True
-        return [answers.WRITTEN] * len(events)
+    async def look(self, keys, *, values=False):
+        self.process.check()
+        found = await self.redis.look(keys, values=values)
+        self.process.check()
+        return found
 
     async def close(self):
-        """Nothing is open."""
+        await self.redis.close()

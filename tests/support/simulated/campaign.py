@@ -21,6 +21,8 @@ class Report:
     schedules: int = 0
     groups: int = 0  # of them, those whose queue was a consumer group
     priced: int = 0  # of them, those in which the policy `price` takes part
+    fleets: int = 0  # of them, those whose updaters share the budget by a record
+    files: int = 0  # of them, those whose updaters keep what they have learned
     seconds: float = 0.0
     virtual: float = 0.0
     fired: Counter = field(default_factory=Counter)
@@ -42,6 +44,8 @@ def run_block(seeds, plant="", *, most_failures=5):
         plan = draw(seed)
         report.groups += plan.group is not None
         report.priced += bool(plan.priced)
+        report.fleets += plan.fleet
+        report.files += plan.state
         report.virtual += outcome.seconds
         report.fired.update(outcome.fired)
         if outcome.violations:

@@ -1,7 +1,8 @@
 """The database: rows with every version that they ever had, so that a read can be asked what it should have seen.
 
 A load sees the snapshot of one moment: when its statement begins, or `lag` earlier if it reads a replica. `SimLoader`
-is one updater's `ports.Loader` for one namespace.
+is one updater's `ports.Loader` for one namespace: what a statement returns is ours, which row is whose says the real
+`Matching`. A row of the namespace a is one key's; of b a key has two, as with `rows: many`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import asyncio
 from bisect import bisect_right
 from math import inf
 
+from cacheupdater.adapters.loader_sql.matching import Matching
 from cacheupdater.errors import Faulty, TimedOut, Unavailable
 from simulated.history import RowCommit
 
 STATEMENT_S = 0.25  # the deadline of a statement, in the scale of these schedules
 SLOW_S = (0.02, 0.24)
+STAMPS = {"": None, "version": ("version", "version"), "age": ("changed", "age")}
+HALVES = 2  # rows of a key of b
+TORN = 0  # a version that no row ever has
 
 
 class Database:
@@ -25,6 +30,7 @@ class Database:
         self._versions = 0
         self.down = False
         self.poison = None  # the key whose rows make a statement fail
+        self.turned = False  # whether the table's columns stand the other way round
 
     def commit(self, key, *, absent=False):
         """One more version of a row, or its end."""
@@ -35,11 +41,16 @@ class Database:
         seen.note("database", key, "=", row.version)
         return row
 
-    def version_at(self, key, at):
-        """What a snapshot of this moment shows."""
+    def row_at(self, key, at):
+        """What a snapshot of this moment shows: the last commit before it, if there is a row."""
         commits = self._world.seen.rows[key]
         number = bisect_right(commits, at, key=lambda commit: commit.at)
-        return commits[number - 1].version if number else None
+        return commits[number - 1] if number and commits[number - 1].version is not None else None
+
+
+def is_of(commits, version):
+    """Whether this version ever was the row's."""
+    return any(commit.version == version for commit in commits)
 
 
 def superseded_at(commits, version):
@@ -50,6 +61,14 @@ def superseded_at(commits, version):
     raise AssertionError(f"version {version} never was this row's")
 
 
+def body_of(value):
+    """What is cached: the version, which all rows of a key share."""
+    if isinstance(value, dict):
+        return b"%d" % value["version"]
+    versions = {row["version"] for row in value}
+    return b"%d" % (versions.pop() if len(versions) == 1 and len(value) == HALVES else TORN)
+
+
 class SimLoader:
     """As slow and as unreliable as the schedule wants."""
 
@@ -58,25 +77,52 @@ class SimLoader:
         self._process = process
         self._world = world
         self._prefix = prefix
+        self._many = prefix == b"b:"
+        stamp = None if self._many else STAMPS[world.plan.stamp]
+        rows = "many" if self._many else "one"
+        self.matching = Matching(("id",), ("version",), rows=rows, stamp=stamp)
 
-    async def load(self, keys):
+    async def load(self, keys, leaves):
         self._process.check()
+        leaves()
         world, seen = self._world, self._world.seen
         flight = seen.flight()
         flight.keys = tuple(b"%s%d" % (self._prefix, number) for (number,) in keys)
         seen.note(self._process.name, "loads", *flight.keys)
         try:
             await self._fail_before(flight)
-            flight.read_at = seen.clock()
-            snapshot = flight.read_at - world.plan.lag
-            flight.found = {key: self._database.version_at(key, snapshot) for key in flight.keys}
+            asked = flight.read_at = seen.clock()
+            found = {key: self._database.row_at(key, asked - world.plan.lag) for key in flight.keys}
+            flight.found = {key: row and row.version for key, row in found.items()}
+            result = self._result(keys, found.values())
             await self._wait(after=True)
+            self._process.check()
+            return self.matching.match(keys, keys, result, asked=asked)
         except BaseException:
             flight.ended = seen.clock()
             raise
-        self._process.check()
-        found = zip(keys, flight.found.values(), strict=True)
-        return {key: version for key, version in found if version is not None}
+
+    def _result(self, keys, found):
+        """As the driver returns it: in any order, and with what goes wrong with results."""
+        faults, random = self._world.faults, self._world.random
+        rows = [(number, row) for (number,), row in zip(keys, found, strict=True) if row is not None]
+        if self._many:
+            rows *= HALVES
+        elif rows and faults("db_row_twice"):
+            rows.append(rows[0])
+        if rows and faults("db_row_of_nobody"):
+            rows.append((-1, rows[0][1]))
+        if len(rows) > 1:
+            random.shuffle(rows)
+        if faults("db_columns_turned"):
+            self._database.turned = not self._database.turned
+        names = ("id", "version", "changed")
+        rows = [(number, row.version, row.at) for number, row in rows]
+        if self._database.turned:
+            names, rows = names[::-1], [row[::-1] for row in rows]
+        if faults("db_column_lost"):
+            names = tuple(f"_{name}" for name in names)
+        return names, rows
 
     async def _fail_before(self, flight):
         world, faults = self._world, self._world.faults

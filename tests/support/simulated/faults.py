@@ -13,7 +13,9 @@ AT_PORTS = {  # per call
     "redis_error": 0.10,  # it fails and nothing has happened
     "redis_cut": 0.10,  # it has happened, and the answer is an error
     "redis_late": 0.05,  # it happens after its caller has given up
-    "redis_partial": 0.60,  # a write in two parts, the second of which fails
+    "redis_partial": 0.40,  # an exchange of two calls, of which the second never happens
+    "redis_refuses": 0.10,  # an error reply to the whole call: memory, a replica, a data set that is loaded
+    "redis_part_refused": 0.15,  # an error reply that does not say which of the call's keys is to blame
     "redis_key_failed": 0.20,  # one key's write is refused by the server
     "db_delay": 0.20,
     "db_error": 0.15,  # the connection is lost
@@ -21,6 +23,10 @@ AT_PORTS = {  # per call
     "db_faulty": 0.15,  # the statement itself fails
     "db_raises": 0.15,  # a loader raises what no port may raise
     "db_slow": 0.10,  # the answer takes longer than a head may run
+    "db_row_twice": 0.30,  # two rows where one is expected
+    "db_row_of_nobody": 0.10,  # a row that nobody asked for
+    "db_column_lost": 0.10,  # the result has other columns than the loader knows
+    "db_columns_turned": 0.20,  # from now on columns stand in another order
     "db_poison": 1.00,  # one key makes every statement fail that it is in
     "db_slow_row": 1.00,  # or run into its deadline
     "queue_fetch_delay": 0.10,
@@ -38,6 +44,12 @@ AT_PORTS = {  # per call
 AT_GROUPS = {  # likewise, where the queue is a group
     "group_slow_settle": 0.50,  # a member takes longer to give up its partitions than the others wait
     "queue_foreign": 0.30,  # a record of another producer: one key, in any partition
+}
+
+AT_FILES = {  # likewise, where learned state is kept
+    "state_torn": 0.40,  # what is on the disk is a part of what was saved
+    "state_full": 0.40,  # no room
+    "state_unreadable": 1.00,
 }
 
 FROM_OUTSIDE = {  # how often per schedule, at the most likely
@@ -64,14 +76,24 @@ TO_GROUPS = {  # likewise, where the queue is a group
     "group_anew": 0.5,  # the topic is deleted and made again
 }
 
+TO_FILES = {
+    "state_gone": 1.5,  # somebody removes the file
+    "state_alien": 2.0,  # or puts bytes of his own into its place
+}
+
+TO_FLEETS = {
+    "fleet_lost": 2.0,  # Redis forgets who claims what
+    "fleet_cut_off": 1.5,  # one member's exchanges fail for a while, though it reaches everything else
+}
+
 IN_PASSING = (  # what comes of other faults, counted where the queue is a group
     "thrown_out",  # a member was silent for too long, or did not join in time
     "static_return",  # a static member was back before its session had ended, and nobody noticed
     "static_late",  # or later
 )
 
-OUTSIDE = (*FROM_OUTSIDE, *TO_GROUPS)
-KINDS = (*AT_PORTS, *AT_GROUPS, *OUTSIDE, *IN_PASSING)
+OUTSIDE = (*FROM_OUTSIDE, *TO_GROUPS, *TO_FILES, *TO_FLEETS)
+KINDS = (*AT_PORTS, *AT_GROUPS, *AT_FILES, *OUTSIDE, *IN_PASSING, "app_foreign")
 
 
 class Faults:
@@ -100,6 +122,20 @@ def draw_rates(random):
 def draw_group_rates(random):
     """Those of a group."""
     return _draw(random, AT_GROUPS, TO_GROUPS)
+
+
+def draw_file_rates(random):
+    """Those of a file of learned state."""
+    return _draw(random, AT_FILES, TO_FILES)
+
+
+def draw_fleet_rates(random):
+    """Those of a fleet. A lost record and a member that cannot tell again what it holds do not come together: a share is
+    spent twice then (docs/explanation/state-and-fleet.md)."""
+    rates = {kind: most for kind, most in TO_FLEETS.items() if random.random() < 0.8}  # there are few fleets
+    if {"fleet_lost", "fleet_cut_off"} <= rates.keys():
+        del rates[random.choice(("fleet_lost", "fleet_cut_off"))]
+    return rates
 
 
 def _draw(random, at_ports, from_outside):

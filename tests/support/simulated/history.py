@@ -121,6 +121,7 @@ class Removal:
     keys: tuple
     at: float = inf  # it happened
     acked: float = inf
+    events: list = field(default_factory=list)  # what it did in Redis
 
     def is_acked(self, by=inf):
         """Whether Redis' answer had come by then."""
@@ -145,6 +146,23 @@ class CacheEvent:
     acked: bool = False
 
 
+class ForeignGone(NamedTuple):
+    """A value that an application had written by itself, and an updater has replaced or removed."""
+
+    at: float
+    key: bytes
+    process: str
+
+
+class Restart(NamedTuple):
+    """What a process has learned from the file of one before it, held against what that one had saved."""
+
+    at: float
+    process: str
+    saved: object  # a price, or the keys of a partition
+    known: object
+
+
 class Seen:
     """The history of one schedule."""
 
@@ -163,6 +181,8 @@ class Seen:
         self.removals = []
         self.rows = defaultdict(list)  # key -> commits
         self.cache = []
+        self.foreign_gone = []
+        self.restarts = []
         self.starts_of_processes = {}
         self.over_caps = []  # M1, sampled
         self.died = []  # processes that ended by an error of their own
@@ -179,6 +199,10 @@ class Seen:
         self.flights.append(flight)
         self._by_task[asyncio.current_task()] = flight
         return flight
+
+    def flight_if_any(self):
+        """As `flight`; None for who carries out none."""
+        return self._by_task.get(asyncio.current_task())
 
     def flight(self):
         """The refresh that the present task carries out."""

@@ -13,7 +13,8 @@ from math import inf
 from cacheupdater.core.answers import ENDING
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
 from cacheupdater_client.wire import CHANGE, MISS, TOUCH
-from simulated.database import superseded_at
+from simulated.cache import FOREIGN
+from simulated.database import is_of, superseded_at
 from simulated.served import BLINK, Served
 
 KIND = ("touch", "miss", "change")
@@ -33,6 +34,10 @@ def check(world, *, idle):
         *s1_nothing_older_than_an_invalidation(world.seen),
         *(s2_at_rest_empty_or_equal(world) if idle else ()),
         *s3_deletes_stay_deleted(world),
+        *v1_every_value_is_its_rows(world.seen),
+        *a1_a_reply_is_read_as_what_it_says(world.seen),
+        *w1_foreign_values_stay(world),
+        *r1_what_was_learned_survives(world.seen),
         *k1_done_passes_only_what_is_finished(world.seen, served),
         *q1_budget_hold_and_gap(world.seen, world.plan),
         *world.seen.over_caps,
@@ -101,7 +106,7 @@ def s1_nothing_older_than_an_invalidation(seen):
         key = event.key
         if event.what == "loss":
             losses[key] = event.at
-        if event.version is not None and not _is_excepted(event, losses[key], seen.lag):
+        if _is_known(seen, event) and not _is_excepted(event, losses[key], seen.lag):
             gone = superseded_at(seen.rows[key], event.version)
             if gone <= bounds[key]:
                 violations.append(
@@ -111,6 +116,11 @@ def s1_nothing_older_than_an_invalidation(seen):
         if event.acked:
             bounds[key] = max(bounds[key], event.covers)
     return violations
+
+
+def _is_known(seen, event):
+    """Whether a version was written that ever was the row's; what was none is V1's."""
+    return event.version is not None and is_of(seen.rows[event.key], event.version)
 
 
 def s2_at_rest_empty_or_equal(world):
@@ -125,7 +135,7 @@ def s2_at_rest_empty_or_equal(world):
     for key in world.keys:
         commits = seen.rows[key]
         value = world.cache.server.get(key)
-        if not commits or value is None or int(value) == commits[-1].version:
+        if not commits or value is None or value.startswith(FOREIGN) or int(value) == commits[-1].version:
             continue
         if _is_excepted(*last[key], seen.lag):
             continue
@@ -182,6 +192,54 @@ def _gone_for_good(world, key, at):
     fenced = [c.fenced for c in world.changes if c.key == key and c.at == at]
     seen = [f.finished(key) for f in world.seen.flights if f.token_at >= at + world.plan.lag]
     return min([*fenced, *seen], default=inf)
+
+
+# --- V1, A1, W1, R1 --------------------------------------------------------------------------------------
+
+
+def v1_every_value_is_its_rows(seen):
+    """What is written for a key was once in a row of this key."""
+    return [
+        f"V1: {event.what} of {event.key!r} at {event.at:.4f} set version {event.version}, which its row never had"
+        for event in seen.cache
+        if event.version is not None and not is_of(seen.rows[event.key], event.version)
+    ]
+
+
+def a1_a_reply_is_read_as_what_it_says(seen):
+    """What an updater was answered for a key is what Redis has done with it."""
+    return [
+        f"A1: {flight.owner} read {said} for {key!r} at {flight.ended:.4f}, Redis had said {flight.landed[key][1]}"
+        for flight in seen.flights
+        for key, said in flight.answers.items()
+        if key in flight.landed and flight.landed[key][1] is not said
+    ]
+
+
+def w1_foreign_values_stay(world):
+    """What an application has written in a form of its own is replaced or removed by applications only; unless the
+    configuration says so: then by each refresh that finishes."""
+    if not world.plan.replace:
+        return [
+            f"W1: {each.process} did away with the foreign value of {each.key!r} at {each.at:.4f}"
+            for each in world.seen.foreign_gone
+        ]
+    last = {event.key: event.at for event in world.seen.cache if event.what == "foreign"}
+    return [
+        f"W1: {key!r} holds a foreign value since {at:.4f}, and was refreshed since"
+        for key, at in last.items()
+        if (world.cache.server.get(key) or b"").startswith(FOREIGN)
+        and any(at < flight.finished(key) < inf for flight in world.seen.flights)
+    ]
+
+
+def r1_what_was_learned_survives(seen):
+    """Who begins with a file knows the price and the keys that are in it."""
+    return [
+        f"R1: {each.process} knew {each.known} at {each.at:.4f}, its file held {each.saved}"
+        for each in seen.restarts
+        if each.known != each.saved
+    ]
 
 
 # --- K1 -------------------------------------------------------------------------------------------------
@@ -251,9 +309,9 @@ def _within_rates(seen, plan):
     violations = []
     for process, started in seen.starts_of_processes.items():
         flights = [f for f in seen.flights if f.owner.process == process and f.keys]
-        for name, rate in (("budget", plan.budget), ("quota", plan.quota)):
+        for name, rate, burst in _rates(plan):
             mine = [f for f in flights if name == "budget" or f.keys[0][:1] == b"b"]
-            if rate and (at := overspent(mine, rate, started)) is not None:
+            if rate and (at := overspent(mine, rate, burst, since=started)) is not None:
                 violations.append(f"Q1: {process} has spent more than its {name} of {rate}/s at {at:.4f}")
     return violations
 
@@ -264,19 +322,25 @@ def _group_within_rates(seen, plan):
     Excepted is who was thrown out of the group and has not heard of it: for so long there are two owners.
     """
     violations = []
-    flights = [f for f in seen.flights if f.keys and not f.lost]
-    for name, rate in (("budget", plan.budget), ("quota", plan.quota)):
+    for name, rate, burst in _rates(plan):
+        shared = plan.fleet and name == "budget"  # by a record that knows of the lost ones too
+        flights = [f for f in seen.flights if f.keys and (shared or not f.lost)]
         mine = [f for f in flights if name == "budget" or f.keys[0][:1] == b"b"]
-        if rate and (at := overspent(mine, rate, 0.0)) is not None:
+        if rate and (at := overspent(mine, rate, burst, since=0.0)) is not None:
             violations.append(f"Q1: the group has spent more than its {name} of {rate}/s at {at:.4f}")
     return violations
 
 
-def overspent(flights, rate, started):
-    """When a bucket that begins empty, with a burst of one second, could not have paid; None if it always could."""
-    level, last = 0.0, started
+def _rates(plan):
+    """Names, rows a second, and what may be saved up."""
+    return ("budget", plan.budget, plan.burst), ("quota", plan.quota, plan.quota)
+
+
+def overspent(flights, rate, burst, *, since):
+    """When a bucket that begins empty could not have paid; None if it always could."""
+    level, last = 0.0, since
     for flight in sorted(flights, key=lambda f: f.began):
-        level = min(max(rate, 1.0), level + (flight.began - last) * rate) - len(flight.keys)
+        level = min(max(burst, 1.0), level + (flight.began - last) * rate) - len(flight.keys)
         last = flight.began
         if level < -BLINK * rate:
             return flight.began

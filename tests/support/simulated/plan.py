@@ -6,13 +6,15 @@ keys reach every corner.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from cacheupdater.core.limits import Limits
-from simulated.faults import draw_group_rates, draw_rates
+from simulated.faults import draw_file_rates, draw_fleet_rates, draw_group_rates, draw_rates
 
 BUDGETS = (30.0, 100.0, 1000.0)  # rows a second; the burst is a second's worth, at least
+FLEET_BUDGET = 20.0  # of a fleet: so little that shares matter
+FLEET_BURST = 5.0  # rows: one for each owner, and little beside that would hide what is spent too much
 KEEP_MS = 60_000
 
 
@@ -44,6 +46,7 @@ class Plan:
     missing_ttl: float
     ttl: float
     budget: float
+    burst: float
     quota: float  # of the namespace b; 0 for none
     concurrency: int
     max_backlog: int
@@ -56,6 +59,13 @@ class Plan:
     worth: float  # of a stale read
     max_age: float | None
     group: GroupPlan | None
+    fleet: bool  # whether updaters share the budget by a record in Redis
+    state: bool  # whether they keep what they have learned in a file
+    stamp: str  # what a row of the namespace a tells of its last change
+    script_keys: int  # that one call of a script may carry
+    window: int  # calls of one exchange
+    foreign: float  # share of an application's deeds that write a value of its own
+    replace: bool  # whether such values give way
 
     def hold(self, key):
         """Seconds in which touches of this key are declined."""
@@ -80,10 +90,12 @@ def draw(seed):
     rates = draw_rates(random)
     prices = Random(f"prices {seed}")
     group = _draw_group(Random(f"group {seed}"), rates)
-    if lags:
-        # a hold-off is counted by Redis' clock: a jump would end it early
+    beyond = Random(f"beyond {seed}")
+    fleet = beyond.random() < 0.04
+    if lags or fleet:
+        # a hold-off is counted by Redis' clock, and so is a claim: a jump would end them early
         rates.pop("redis_clock_ahead", None)
-    return Plan(
+    plan = Plan(
         seed=seed,
         rates=rates,
         partitions=pick((1, 1, 2)),
@@ -98,7 +110,8 @@ def draw(seed):
         every=pick((0.15, 0.4)),
         missing_ttl=pick((0.2, 0.5)),
         ttl=pick((0.5, 60.0, 60.0)),
-        budget=pick(BUDGETS),
+        budget=(budget := pick(BUDGETS)),
+        burst=budget,
         quota=pick((0.0, 20.0)),
         concurrency=pick((1, 2, 5)),
         max_backlog=pick((1, 3)) if tight else 100,
@@ -125,7 +138,42 @@ def draw(seed):
         worth=prices.choice((1.0, 1.0, 1.0, 100.0)),
         max_age=prices.choice((*[None] * 7, 1.0)),
         group=group,
+        fleet=fleet,
+        state=False,
+        stamp=beyond.choice(("", "", "version", "age")),
+        script_keys=beyond.choice((1, 2, 100)),
+        window=beyond.choice((1, 4)),
+        foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
+        replace=beyond.random() < 0.3,
     )
+    return _with_file(_with_fleet(plan, beyond), beyond)
+
+
+def _with_fleet(plan, random):
+    """It needs several members, much to do, little to share, and time to find its shares."""
+    if not plan.fleet:
+        return plan
+    return replace(
+        plan,
+        rates=plan.rates | draw_fleet_rates(random),
+        updaters=random.choice((2, 2, 3)),
+        partitions=4,
+        applications=2,
+        pause=0.03,
+        keys=8,
+        every=0.15,
+        concurrency=5,
+        budget=FLEET_BUDGET,
+        burst=FLEET_BURST,
+        busy=random.uniform(1.5, 2.5),
+    )
+
+
+def _with_file(plan, random):
+    """Where something is learned, mostly."""
+    if not plan.priced or random.random() < 0.3:
+        return plan
+    return replace(plan, rates=plan.rates | draw_file_rates(random), state=True)
 
 
 def _draw_group(random, rates):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import struct
 from dataclasses import replace
+from math import inf
+from zlib import crc32
 
 from cacheupdater.adapters.queue_kafka.commits import Done
 from cacheupdater.adapters.queue_kafka.lanes import Lane
-from cacheupdater.core.answers import UNCHANGED, WRITTEN, Result
+from cacheupdater.core.answers import UNCHANGED, Result
+from cacheupdater.testing import memory_fleet
+from cacheupdater_client import fence
 from simulated.cache import SimWriter
 from simulated.history import OWNED
 from simulated.updater import SimEngine
@@ -17,19 +23,20 @@ from simulated.world import Plant
 class NaiveWriter(SimWriter):
     """SET and DEL, as everybody does it without a fence."""
 
-    def put(self, token, entry):
-        if entry.value is None:
-            self._cache.server.delete(entry.key)
+    def put(self, stamp, entry, life, *, form):
+        key, value, ttl_ms = entry
+        if value is None:
+            self._cache.server.delete(key)
         else:
-            self._cache.server.set(entry.key, entry.value, entry.ttl_ms)
-        return WRITTEN
+            self._cache.server.set(key, value, ttl_ms)
+        return fence.WRITTEN
 
 
 class LateTokenWriter(SimWriter):
     """The token is taken when the write arrives: after the database was read."""
 
-    def put(self, token, entry):
-        return super().put(self._inner.server.token(), entry)
+    def put(self, stamp, entry, life, *, form):
+        return super().put(fence.stamp_of(self._cache.server.token(), "json"), entry, life, form=form)
 
 
 class ContentWriter(SimWriter):
@@ -127,6 +134,114 @@ class _NeverFull(SimEngine):
     full = False
 
 
+# --- of the loader, the writer, the fleet and the file ---------------------------------------------------
+
+
+class ByPlace(Plant):
+    name = "rows are matched by their place"
+
+    def loader(self, loader):
+        shapes = {False: dict, True: lambda row: [row, row]}
+
+        def by_place(keys, bound, result, *, asked):
+            names, rows = result
+            shape, at = shapes[loader._many], names.index("version")
+            return {key: shape({"version": row[at]}) for key, row in zip(keys, rows, strict=False)}
+
+        loader.matching.match = by_place
+
+
+class Crossed(Plant):
+    name = "replies of an exchange are crossed"
+
+    def writer(self, cache, process, world):
+        writer = SimWriter(cache, process, world)
+        exchange = writer.redis._exchange
+
+        async def crossed(calls, parts):
+            return (await exchange(calls, parts))[::-1]
+
+        writer.redis._exchange = crossed
+        return writer
+
+
+class Overwriter(SimWriter):
+    """Knows no foreign values."""
+
+    async def write(self, token, entries, *, form="type", replace=False):
+        return await super().write(token, entries, form=form, replace=True)
+
+
+class Overwrites(Plant):
+    name = "overwrites foreign"
+
+    def writer(self, cache, process, world):
+        return Overwriter(cache, process, world)
+
+
+class Removes(Plant):
+    name = "dropped changes remove foreign values"
+
+    def writer(self, cache, process, world):
+        writer = SimWriter(cache, process, world)
+        invalidate = writer.invalidate
+        writer.invalidate = lambda keys, forms: invalidate(keys)
+        return writer
+
+
+class Undying(Plant):
+    name = "a claim is believed for ever"
+
+    def pricing(self, pricing):
+        for sharing in pricing._sharings.values():
+            take = sharing._take
+            sharing._take = lambda grant, share, until, take=take: take(grant, share, inf)
+
+
+class Unshared(Plant):
+    name = "each member of a fleet spends the whole budget"
+
+    def pricing(self, pricing):
+        for sharing in pricing._sharings.values():
+            take, whole = sharing._take, sharing._budget.rate
+            sharing._take = lambda grant, share, until, take=take, whole=whole: take(grant, whole, until)
+
+
+class Credulous(Plant):
+    name = "a new record is believed at once"
+
+    def pricing(self, pricing):
+        memory_fleet.YOUTH = 0.0  # until the schedule ends
+
+
+class Strayed(Plant):
+    name = "learned keys go to another partition"
+
+    def pricing(self, pricing):
+        remembering = pricing._remembering
+        if remembering is not None:
+            parts = remembering._parts
+            remembering._parts = {number + 1: part for number, part in parts.items()}
+
+
+class Forgetful(Plant):
+    name = "learned prices are forgotten"
+
+    def state(self, state):
+        read = state.read
+
+        def read_without_prices():
+            data = read()
+            if state.found:  # whole, and ours: the same keys, and no price
+                header = json.loads(state.found[2]) | {"prices": {}}
+                text = json.dumps(header).encode()
+                pieces = [struct.pack("<I", len(text)), text, *state.found[3:]]
+                data = data[:10] + struct.pack("<I", crc32(b"".join(pieces))) + b"".join(pieces)
+            return data
+
+        state.read = read_without_prices
+
+
 # --- of a group -----------------------------------------------------------------------------------------
 
 
@@ -150,8 +265,11 @@ class AdaptersAnyEpoch(Plant):
 class Whole(Plant):
     name = "each member spends the whole budget"
 
-    def part(self, part):
-        return 1.0 if part else 0.0
+    def pricing(self, pricing):
+        own = pricing._portions.own
+        pricing._portions.own = lambda partitions, now, *, of, sources: own(
+            range(of) if partitions else (), now, of=of, sources=sources
+        )
 
 
 class KeptEngine(Plant):
@@ -277,6 +395,15 @@ PLANTS = {
         Careless,
         Greedy,
         Insatiable,
+        ByPlace,
+        Crossed,
+        Overwrites,
+        Removes,
+        Undying,
+        Unshared,
+        Credulous,
+        Strayed,
+        Forgetful,
         AnyEpoch,
         AdaptersAnyEpoch,
         Whole,

@@ -12,19 +12,20 @@ from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.policy import Fixed
-from cacheupdater.core.price import Market, Price
+from cacheupdater.core.price import Price
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
-from cacheupdater.pipeline.portions import Portions
+from cacheupdater.pipeline.pricing import Aim, Pricing
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.testing.recording_observer import RecordingObserver
 from simulated.adapter import AdapterConsumer
 from simulated.broker import Consumer
-from simulated.database import SimLoader
+from simulated.database import SimLoader, body_of
+from simulated.disk import SimState, keys_in, price_in
+from simulated.fleet import SimFleet
 from simulated.group import GroupConsumer
-from simulated.history import OWNED, Drop
+from simulated.history import OWNED, Drop, Restart
 from simulated.process import Process
 from simulated.topic import own
 
@@ -74,8 +75,9 @@ class SimPrice(Price):
 class Updater:
     """One updater process, from its start to its end."""
 
-    def __init__(self, name, world, instance=None):
+    def __init__(self, name, world, instance, disk):
         self.process = Process(name)
+        self.disk = disk
         if world.plan.group and world.plan.group.adapter:
             self.consumer = AdapterConsumer(world.broker, self.process, world, instance)
             world.plant.adapter(self.consumer.queue)
@@ -85,15 +87,18 @@ class Updater:
         else:
             self.consumer = Consumer(world.broker, self.process, world)
         self._world = world
+        self.fleet = SimFleet(world.cache, self.process)
+        self._beside = []
+        self._learned = {}  # by partition: the keys that the file held
         self._build()
         self.leaving = False
-        self.main = self.process.start(self._run())
+        self.main = self.process.start(self._told(self._run()))
         world.seen.starts_of_processes[name] = world.seen.clock()
 
     def _build(self):
         world, plan = self._world, self._world.plan
         now = world.seen.clock()
-        self.source = Source("main", Bucket(plan.budget, plan.budget, now=now), concurrency=plan.concurrency)
+        self.source = Source("main", Bucket(plan.budget, plan.burst, now=now), concurrency=plan.concurrency)
         writer = world.plant.writer(world.cache, self.process, world)
         quota = Bucket(plan.quota, plan.quota, now=now) if plan.quota else None
         self.namespaces = [
@@ -105,42 +110,61 @@ class Updater:
                 missing_ttl=plan.missing_ttl,
                 max_backlog=plan.max_backlog,
                 quota=quota if prefix == b"b:" else None,
-                terms=Terms(worth=plan.worth, max_age=plan.max_age) if prefix[:1] in plan.priced else None,
+                terms=self._terms(prefix[:1]),
             )
             for prefix, pattern in PATTERNS.items()
         ]
         recipes = {
             each: Recipe(
-                loader=SimLoader(world.database, self.process, world, prefix=each.pattern.prefix),
+                loader=self._loader(each.pattern.prefix),
                 writer=writer,
-                encode=lambda version: b"%d" % version,
+                encode=body_of,
                 ttl=plan.ttl,
                 form="json",
+                replace=plan.replace,
             )
             for each in self.namespaces
         }
         self.observer = RecordingObserver()
+        notices = Notices(world.seen.clock)
         self.around = Surroundings(
-            self.consumer, recipes, writer, self.observer, world.random.random, Notices(lambda: 0.0)
+            self.consumer, recipes, writer, self.observer, world.random.random, notices
         )
-        self._portions = Portions(self.namespaces)
         self.supervisor = Supervisor(self.consumer, self._make, owns=self._own)
         world.plant.supervisor(self.supervisor)
         self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
-        priced = [each for each in self.namespaces if each.terms]
-        self._market = Market(self.source, priced, random=world.random.random, now=now, least=plan.least_gain)
-        self._market.price = plan.price  # to begin with; the market moves on from there
+        self.pricing = Pricing(
+            self.namespaces,
+            {"main": Aim(least=plan.least_gain)},
+            limits=plan.limits,
+            random=world.random.random,
+            observer=self.observer,
+            notices=notices,
+        )
+        if plan.group:
+            self.pricing.divide(asyncio.get_running_loop().time)  # all machines' clocks agree
+        for market in self.pricing.markets.values():
+            market.price = plan.price  # to begin with; the market moves on from there
+
+    def _terms(self, letter):
+        plan = self._world.plan
+        stamp = "" if letter == b"b" else plan.stamp
+        return Terms(plan.worth, plan.max_age, stamp) if letter in plan.priced else None
+
+    def _loader(self, prefix):
+        loader = SimLoader(self._world.database, self.process, self._world, prefix=prefix)
+        self._world.plant.loader(loader)
+        return loader
 
     def _own(self, partitions):
         """The part of every rate that goes with these."""
-        now, part = self._world.seen.clock(), len(partitions) / self._world.broker.partitions
-        self._portions.own(self._world.plant.part(part), now, sources=True)
+        self.pricing.own(partitions, of=self._world.broker.partitions)
 
     def _make(self, gained, stir_all):
         own(gained, self.process)
         engine = SimEngine(
             self._keyspace,
-            self._policy(),
+            self._policy(gained.partition),
             limits=self._world.plan.limits,
             random=self._world.random.random,
             offset=gained.offset,
@@ -159,23 +183,52 @@ class Updater:
         partition.execute = execute_as_owner
         return partition
 
-    def _policy(self):
-        world = self._world
-        if not world.plan.priced:
-            return Fixed()
-        markets = {self.source: self._market}
-        policy = SimPrice(
-            self._keyspace, self.namespaces, markets, limits=world.plan.limits, now=world.seen.clock()
-        )
-        policy.seen = world.seen
+    def _policy(self, partition):
+        seen = self._world.seen
+        policy = self.pricing.policy(self._keyspace, partition, seen.clock())
+        if isinstance(policy, Price):
+            policy.__class__, policy.seen = SimPrice, seen
+            saved = self._learned.pop(partition, None)
+            if saved is not None:
+                known = saved & set(policy.table.keys)
+                seen.restarts.append(Restart(seen.clock(), self.process.name, saved, known))
         return policy
 
     async def _run(self):
+        await self._begin_beyond()
+        await self.supervisor.run()
+
+    async def _begin_beyond(self):
+        """As the service does it before its first partition is gained: the file, then the fleet."""
+        world, pricing = self._world, self.pricing
+        if world.plan.state:
+            state = SimState(self.disk, self.process, world)
+            world.plant.state(state)
+            await pricing.remember(state, world.wall, partitions=world.broker.partitions)
+            self._compare(state.found)
+        if world.plan.fleet:
+            pricing.share(self.fleet, self.supervisor.stir_all)
+        world.plant.pricing(pricing)
+        works = [each.run() for each in pricing._sharings.values()]  # what says how it goes takes no part
+        if world.plan.state:
+            works.append(pricing._remembering.run(pricing.policies))
+        self._beside = [self.process.start(self._told(each)) for each in works]
+
+    def _compare(self, found):
+        """What was saved, with what is known now; the keys when their partitions come."""
+        seen, price = self._world.seen, price_in(found)
+        if price is not None:
+            known = self.pricing.markets[self.source].price
+            seen.restarts.append(Restart(seen.clock(), self.process.name, price, known))
+        self._learned = keys_in(found, self._world.broker.partitions, wall=self._world.wall())
+
+    async def _told(self, work):
+        """Whatever ends it but the end of its process is a finding."""
         try:
-            await self.supervisor.run()
+            await work
         except asyncio.CancelledError:
             raise
-        except BaseException as e:  # noqa: BLE001  whatever it is, it is a finding
+        except BaseException as e:  # noqa: BLE001
             if not self.process.dead:
                 self._world.seen.died.append((self._world.seen.clock(), self.process.name, _flat(e)))
 
@@ -183,6 +236,9 @@ class Updater:
         """As the service does at SIGTERM."""
         self.leaving = True
         await self.supervisor.drain(within)
+        for each in self._beside:
+            each.cancel()
+        await self.pricing.end()
         await self.consumer.close()
 
     @property

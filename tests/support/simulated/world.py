@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
 from cacheupdater.testing.virtual_loop import VirtualLoop
-from simulated import invariants
-from simulated.adapter import hurried
+from simulated import adapter, cache, disk, fleet, invariants
 from simulated.application import Application
 from simulated.broker import Broker
-from simulated.cache import Cache, SimWriter
+from simulated.cache import EPOCH, Cache, SimWriter
 from simulated.database import Database
+from simulated.disk import ALIENS, Disk
 from simulated.faults import OUTSIDE, Faults
 from simulated.group import Group
 from simulated.history import Seen
@@ -38,8 +39,11 @@ class Plant:
     def writer(self, cache, process, world):
         return SimWriter(cache, process, world)
 
-    def engine(self, engine):
+    def loader(self, loader):
         """Change it before it begins."""
+
+    def engine(self, engine):
+        """As above."""
 
     def partition(self, partition):
         """As above."""
@@ -50,12 +54,14 @@ class Plant:
     def adapter(self, queue):
         """As above, where they are the adapter."""
 
+    def state(self, state):
+        """As above: one process' door to the file."""
+
     def supervisor(self, supervisor):
         """As above."""
 
-    def part(self, part):
-        """Of all rates, that an updater takes for the partitions that it owns."""
-        return part
+    def pricing(self, pricing):
+        """As above: the parts of rates, the fleet and the file of what was learned."""
 
     def plan(self, plan):
         return plan
@@ -122,11 +128,19 @@ class World:
         self._born += 1
         return f"{kind}{self._born}"
 
-    def _updater(self, instance=None):
-        """A static member without an instance id is a new one."""
+    def wall(self):
+        """The time of day."""
+        return EPOCH + self.seen.clock()
+
+    def _updater(self, instance=None, disk=None):
+        """A static member without an instance id is a new one; so is a place without a file."""
         if self.plan.group and self.plan.group.static and instance is None:
             instance = self._name("instance")
-        return Updater(self._name("updater"), self, instance)
+        return Updater(self._name("updater"), self, instance, disk or Disk())
+
+    def _successor(self, updater):
+        """At the same place, under the same name."""
+        return self._updater(updater.consumer.instance, updater.disk)
 
     def _application(self):
         return Application(Process(self._name("app")), self)
@@ -167,12 +181,12 @@ class World:
         updater.process.kill()
         await asyncio.sleep(self.random.uniform(0.0, 2 * SESSION_S))
         if self.random.random() < 0.5:  # the queue notices late
-            self.updaters.append(self._updater(updater.consumer.instance))
+            self.updaters.append(self._successor(updater))
             await asyncio.sleep(SESSION_S)
             self.broker.leave(updater.consumer)
         else:
             self.broker.leave(updater.consumer)
-            self.updaters.append(self._updater(updater.consumer.instance))
+            self.updaters.append(self._successor(updater))
 
     async def _updater_pause(self):
         updater = self._some_updater()
@@ -213,11 +227,11 @@ class World:
         updater.process.kill()
         if updater in self.updaters:
             self.updaters.remove(updater)
-        if (instance := updater.consumer.instance) is not None:
+        if updater.consumer.instance is not None:
             await asyncio.sleep(self.random.uniform(0.0, 2 * SESSION_S))
-            self.updaters.append(self._updater(instance))
+            self.updaters.append(self._successor(updater))
         elif not self.updaters:
-            self.updaters.append(self._updater())
+            self.updaters.append(self._successor(updater))
 
     async def _queue_move(self):
         self.broker.move()
@@ -230,7 +244,7 @@ class World:
         updater.process.kill()
         away = self.random.uniform(0.0, 0.8 * SESSION_S)
         await asyncio.sleep(away)
-        self.updaters.append(self._updater(updater.consumer.instance))
+        self.updaters.append(self._successor(updater))
         await asyncio.sleep(SESSION_S - away)
         self.broker.leave(updater.consumer)
 
@@ -275,6 +289,24 @@ class World:
 
     async def _redis_clock_ahead(self):
         self.cache.jump_ahead(CLOCK_JUMP_S)
+
+    async def _fleet_lost(self):
+        self.cache.records.lose()
+
+    async def _fleet_cut_off(self):
+        updater = self._some_updater()
+        if updater is not None:
+            updater.fleet.cut_off = True
+            await asyncio.sleep(self.random.choice((0.3, 1.0, 1.5)))
+            updater.fleet.cut_off = False
+
+    async def _state_gone(self):
+        if self.updaters:
+            self.random.choice(self.updaters).disk.put(None)
+
+    async def _state_alien(self):
+        if self.updaters:
+            self.random.choice(self.updaters).disk.put(self.random.choice(ALIENS))
 
     async def _db_outage(self):
         self.database.down = True
@@ -332,10 +364,17 @@ def simulate(plan, plant=None, trace=None):
     loop = VirtualLoop()
     loop.set_task_factory(task_factory)
     try:
-        with hurried(plan), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        with _hurried(plan), asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(_judged(plant.plan(plan), plant, trace))
     finally:
         logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def _hurried(plan):
+    """All that has times of its own, in the scale of the schedule."""
+    with adapter.hurried(plan), cache.hurried(plan), fleet.hurried(), disk.hurried():
+        yield
 
 
 async def _judged(plan, plant, trace):

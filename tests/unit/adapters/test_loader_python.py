@@ -63,9 +63,9 @@ async def test_function_that_is_not_async_leaves_the_loop_free(shop):
     [
         (None, "returned NoneType; a mapping"),
         ([7], "returned list; a mapping"),
-        ({"7": 1}, "1 keys that it was not asked for: str instead of int"),
-        ({9: 1, 7: 1}, "1 keys that it was not asked for"),
-        ({7: None}, "None for 1 keys; leave out"),
+        ({"7": 1}, "1 key that it was not asked for: str instead of int"),
+        ({9: 1, 7: 1}, "1 key that it was not asked for"),
+        ({7: None}, "None for 1 key; leave out"),
     ],
 )
 async def test_nonsense_from_the_function_is_refused_with_the_reason(shop, answer, why):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 
 import asyncpg
@@ -9,7 +10,9 @@ import pytest
 from sqlalchemy import exc as sqlalchemy_errors
 from sqlalchemy.exc import DBAPIError
 
+from cacheupdater.adapters.loader_sql import SqlSource
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
+from cacheupdater.errors import Unreached
 
 CANARY = "c4n4ry"
 STATEMENT = "SELECT id, nonesuch FROM products WHERE id = ANY($1)"
@@ -171,3 +174,34 @@ def test_no_error_of_sqlalchemy_or_of_an_unknown_driver_quotes_anything():
             assert CANARY not in str(driver.translated(kind(STATEMENT, {}, ValueError(1146, CANARY))))
         for plain in (ValueError, TypeError, OverflowError, UnicodeError, RuntimeError, OSError, EOFError):
             assert CANARY not in str(driver.translated(plain(CANARY)))
+
+
+async def _refusal(monkeypatch, error):
+    """What a load says where connecting ends so."""
+
+    async def failing(*_args, **_named):
+        raise error
+
+    monkeypatch.setattr(asyncpg, "connect", failing)
+    source = SqlSource(f"postgresql+asyncpg://shop:{CANARY}@db.internal:6543/shop")
+    asked = source.statement("SELECT 1 AS id WHERE 1 IN :id", ("id",), (int,))
+    try:
+        with pytest.raises(Unreached) as told:
+            await source.fetch(asked, [(1,)])
+    finally:
+        await source.close()
+    return str(told.value)
+
+
+async def test_a_host_that_nobody_knows_is_named_with_what_to_do(monkeypatch):
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    told = await _refusal(monkeypatch, unknown)
+    assert "host 'db.internal' has no address: compare it with the source's url" in told
+    assert CANARY not in told
+
+
+async def test_a_server_that_does_not_listen_is_named(monkeypatch):
+    told = await _refusal(monkeypatch, ConnectionRefusedError(111, "Connect call failed"))
+    assert told.startswith("cannot connect to db.internal:6543: ")
+    assert "ConnectionRefusedError" in told
+    assert CANARY not in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
@@ -85,3 +86,35 @@ def test_a_successor_that_starts_takes_nothing_from_a_save_under_way(file, tmp_p
 
     file.write(pieces())
     assert file.read() == b"the last words"
+
+
+def test_two_that_save_at_once_both_write_a_whole_file(file, tmp_path):
+    other = StateFile(str(tmp_path / "learned"), most=100)
+
+    def pieces():
+        yield b"the first "
+        other.write([b"another's"])
+        assert file.read() == b"another's"
+        yield b"words"
+
+    file.write(pieces())
+    assert file.read() == b"the first words"
+    assert [each.name for each in tmp_path.iterdir()] == ["learned"]
+
+
+def test_half_a_file_of_one_that_crashed_is_gone_after_the_next_start(file, tmp_path):
+    file.write([b"good"])
+
+    def pieces():
+        yield b"ba"
+        os._exit(9)
+
+    child = os.fork()
+    if not child:
+        file.write(pieces())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert len(list(tmp_path.iterdir())) == 2
+
+    again = StateFile(str(tmp_path / "learned"), most=100)
+    assert again.read() == b"good"
+    assert [each.name for each in tmp_path.iterdir()] == ["learned"]

@@ -101,7 +101,7 @@ def called(connect, tmp_path, monkeypatch, request):
     [
         ("return {}", "ok", "shop_{}:banners answers an empty list"),
         ("return 1 / len(slots)", "wrong", SAID + "raised ZeroDivisionError at"),
-        ("return {'a': 1}", "wrong", SAID + "returned 1 keys that it was not asked for"),
+        ("return {'a': 1}", "wrong", SAID + "returned 1 key that it was not asked for"),
         ("return None", "wrong", SAID + "returned NoneType; a mapping"),
         ("raise ConnectionError", "away", SAID + "raised ConnectionError"),
         ("import no_such_thing", "wrong", SAID + "raised ModuleNotFoundError"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,9 @@ sources: {main: {url: "postgresql+asyncpg://u:c4n4ry@127.0.0.1:1/x", budget: 500
 namespaces:
   product: {key: "product:{id:int}", load: {source: main, table: products}, quota: {rate: 5/s}}
   banner: {key: "banner:{slot}", load: {source: main, python: "json:loads"}}
+listen: ["memory://shop"]
 """
+_WITH_KAFKA = _CONFIG.replace('listen: ["memory://shop"]\n', "")
 
 
 def python(*args):
@@ -190,13 +193,73 @@ REFUSED = [
 @pytest.mark.parametrize(("good", "bad", "message"), REFUSED)
 def test_check_refuses_at_its_line_what_run_would_refuse(config, capsys, good, bad, message):
     assert good in _CONFIG
-    config.write_text(_CONFIG.replace(good, bad, 1))
+    config.write_text((_WITH_KAFKA if "kafka" in bad else _CONFIG).replace(good, bad, 1))
     assert main(["check", "-c", str(config)]) == 78
     printed = capsys.readouterr()
     assert printed.err.startswith(f"{config}:{message}")
     assert printed.err.count(f"{config}:") == 1, "nothing that follows from it"
     assert "c4n4ry" not in printed.err
     assert not printed.out
+
+
+@pytest.fixture
+def taken():
+    """A port of this machine that somebody has."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+PLACES = [
+    (
+        "state: {}/nowhere/learned\n",
+        "8:8: state: {}/nowhere/learned cannot be used: No such file or directory",
+    ),
+    ("state: {}\n", "8:8: state: {} is a directory; it must be the path of a file"),
+    (
+        "admin: {{listen: '127.0.0.1:{port}'}}\n",
+        "8:17: admin.listen: cannot listen on 127.0.0.1:{port}: Address alr",
+    ),
+    (
+        "listen: ['unix:///proc/nowhere/hints.sock']\n",
+        "7:10: listen[0]: cannot listen on unix:///proc/nowhere/hints.s",
+    ),
+    (
+        "listen: ['unix://{}/shop.yaml']\n",
+        "7:10: listen[0]: cannot listen on unix://{}/shop.yaml: {}/shop.yaml is th",
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "message"), PLACES)
+def test_check_refuses_places_that_run_could_not_have(config, taken, capsys, more, message):
+    more, message = (each.format(*[config.parent] * 2, port=taken) for each in (more, message))
+    text = _CONFIG.replace('listen: ["memory://shop"]\n', "") if more.startswith("listen") else _CONFIG
+    config.write_text(text + more)
+    before = sorted(config.parent.iterdir())
+    assert main(["check", "-c", str(config)]) == 78
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"{config}:{message}")
+    assert not printed.out
+    assert sorted(config.parent.iterdir()) == before
+
+
+def test_check_leaves_no_trace_of_a_folder_that_run_will_make(config, capsys):
+    config.write_text(_CONFIG.replace("memory://shop", f"unix://{config.parent}/a/b/hints.sock"))
+    assert main(["check", "-c", str(config)]) == 0
+    assert not (config.parent / "a").exists()
+
+
+def test_check_of_a_configuration_whose_updater_runs_does_not_mind_its_port(config, taken, capsys):
+    text = (
+        _CONFIG.replace("memory://shop", f"unix://{config.parent}/s")
+        + f"admin: {{listen: '127.0.0.1:{taken}'}}\n"
+    )
+    config.write_text(text)
+    assert main(["check", "-c", str(config)]) == 78
+    with socket.socket(socket.AF_UNIX) as running:
+        running.bind(f"{config.parent}/s")
+        running.listen()
+        assert main(["check", "-c", str(config)]) == 0
 
 
 def test_check_warns_of_settings_that_do_nothing(config, capsys):
@@ -212,7 +275,7 @@ def test_check_names_the_extra_of_a_queue_that_is_not_installed(config, capsys, 
     from cacheupdater.service import refusals
 
     monkeypatch.setattr(refusals, "find_spec", lambda name: None)
-    config.write_text(_CONFIG + 'queue: {url: "kafka://h:1/t"}\n')
+    config.write_text(_WITH_KAFKA + 'queue: {url: "kafka://h:1/t"}\n')
     assert main(["check", "-c", str(config)]) == 78
     assert "queue.url: needs aiokafka: pip install 'cacheupdater[kafka]'" in capsys.readouterr().err
 

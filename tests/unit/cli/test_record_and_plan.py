@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheupdater.cli import main
-from cacheupdater.core.price.recording import Recording, Space, Watched, encode
+from cacheupdater.core.price.recording import Recording, Space, Watched, decode, encode
 
 SAMPLE = [Watched(1 + n % 50, float(n % 2), 40.0, False) for n in range(100)]
 RECORDING = Recording(
@@ -21,7 +21,7 @@ _CONFIG = """\
 version: 1
 listen: [%s]
 cache: {url: "redis://127.0.0.1:1/0"}
-sources: {main: {budget: 500/s}}
+sources: {main: {budget: 500/s, least_gain: 0.25}}
 namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "cacheupdater_no_such_module:banners"}}}
 """
 
@@ -108,6 +108,8 @@ def test_a_second_without_a_read_is_recorded_as_such(record, tmp_path, capsys):
     assert record(f'"unix://{tmp_path}/s"', tmp_path / "x.rec") == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0] == f"ready unix://{tmp_path}/s"
+    [space] = decode((tmp_path / "x.rec").read_bytes()).spaces
+    assert space.least_gain == 0.25
     assert out.splitlines()[1].endswith("x.rec: 0 reads of 0 keys in 1s, and 0 keys watched for changes")
     assert not (tmp_path / "s").exists()
     assert not (tmp_path / "x.rec.part").exists()

@@ -67,7 +67,7 @@ def test_first_signal_drains_and_ends_with_0(number, without_uvloop, loop):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("without_uvloop", [False, True])
 def test_second_signal_aborts_at_once_even_when_the_loop_is_stuck(number, code, without_uvloop):
-    with service(_STUCK, without_uvloop=without_uvloop) as process:
+    with service(f"serve.__globals__['ECHO_S'] = 0; {_STUCK}", without_uvloop=without_uvloop) as process:
         process.stdout.readline()
         process.send_signal(number)
         assert process.stdout.readline() == "stuck\n"
@@ -77,6 +77,18 @@ def test_second_signal_aborts_at_once_even_when_the_loop_is_stuck(number, code, 
         assert process.returncode == code
         assert time.monotonic() - start < 5
         assert "aborted by a second signal" in err
+
+
+def test_a_sigterm_that_reaches_the_process_twice_at_once_drains():
+    """systemd tells each process of a service, and the parent of workers passes it on; `timeout` tells its group too."""
+    body = (
+        "serve.__globals__['ECHO_S'] = 600; await stop.wait(); signal.raise_signal(signal.SIGTERM); return 0"
+    )
+    with service(f"import signal; {body}") as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, "")
 
 
 @pytest.mark.parametrize("body", [_STUCK, _RESISTS])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import sys
+import types
 from pathlib import Path
 from types import ModuleType
+from typing import Generic, Protocol, TypeVar
 from unittest import mock
 
 import pytest
@@ -217,6 +220,39 @@ async def test_patch_of_execute_command_on_an_object_sees_every_command(kind, na
     assert (await reply if kind is AsyncRedis else reply) == REPLIES[name.upper()]
     assert seen == [name.upper()]
     assert sum(sum(counts.values()) for _, counts in client._hints.drain()) == 1
+
+
+@pytest.mark.parametrize("name", ["get", "hgetall"])
+@pytest.mark.parametrize("derived", [False, True])
+@pytest.mark.parametrize("kind", [Redis, AsyncRedis])
+async def test_patch_of_execute_command_on_a_class_sees_every_command(
+    kind, derived, name, stubbed, monkeypatch
+):
+    for short in ("get", "hgetall"):  # put back afterwards
+        monkeypatch.setattr(kind, short, vars(kind)[short])
+    cls = type("Named", (kind,), {}) if derived else kind
+    client, seen = cls(emit="memory://nobody"), []
+    client._hints.drain()
+    plain = cls.execute_command
+
+    def traced(self, *words, **options):
+        seen.append(words[0])
+        return plain(self, *words, **options)
+
+    monkeypatch.setattr(cls, "execute_command", traced)
+    reply = getattr(client, name)("k")
+    assert (await reply if kind is AsyncRedis else reply) == REPLIES[name.upper()]
+    assert seen == [name.upper()]
+    assert sum(sum(counts.values()) for _, counts in client._hints.drain()) == 1
+
+
+def test_classes_mix_with_all_that_redis_pys_mix_with():
+    class Named(Protocol):
+        name: str
+
+    for mixed in (abc.ABC, Named, Generic[TypeVar("T")]):
+        for kind in (Redis, AsyncRedis):
+            assert issubclass(types.new_class("Mixed", (kind, mixed)), kind)
 
 
 def test_patch_of_a_mock_on_an_object_is_asked_and_can_be_taken_off(stubbed):

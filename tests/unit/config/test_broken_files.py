@@ -60,8 +60,8 @@ CASES = [
     ),
     (
         "encoding: json, columns",
-        "encoding: string, numbers: plain, columns",
-        "14:40: namespaces.product.value.numbers: is for json and msgpack; string has no numbers apart from text",
+        "encoding: raw, numbers: plain, columns",
+        "14:37: namespaces.product.value.numbers: is for encodings that spell numbers; raw takes bytes as they are",
     ),
     (
         "columns: [name]",

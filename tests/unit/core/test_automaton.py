@@ -96,7 +96,7 @@ def test_hint_that_the_table_does_not_know_changes_nothing(monkeypatch):
     monkeypatch.setattr(dedup, "_event", lambda *_: Event.MISS_ABSENT)
 
     with pytest.raises(KeyError):
-        dedup.hint(A, Kind.MISS, None, 0.1)
+        dedup.hint(A, Kind.MISS, None, 0.1, urgency=0)
 
     assert (dedup.seats, dedup.tails, unit.gone) == ({A: unit}, {}, 0)
 

@@ -240,6 +240,89 @@ def test_only_the_patient_keys_of_a_pack_wait():
     assert story.engine.pending == 2
 
 
+def one_that_waits(*, at_first=True):
+    """A story of one key whose first change can wait, beside a database that is never quiet."""
+    db = source(10.0)
+    policy = Listening(patient=[A] if at_first else [])
+    story = Story(priced(at=db), policy=policy)
+    db.bucket.take(8.0)
+    return story, policy
+
+
+def test_change_that_can_wait_still_can_when_another_like_it_merges():
+    story, _ = one_that_waits()
+    story.change(A, at=0.0)
+    story.change(A, at=0.0)
+
+    assert story.starts(0.0) == []
+
+
+def test_change_that_can_wait_does_not_any_more_when_one_that_cannot_merges():
+    story, policy = one_that_waits()
+    story.change(A, at=0.0)
+    policy.patient = set()
+    story.change(A, at=0.0)
+
+    assert story.starts(0.0) == [[A]]
+
+
+def test_change_that_cannot_wait_is_not_held_up_by_one_that_can():
+    story, policy = one_that_waits(at_first=False)
+    story.change(A, at=0.0)
+    policy.patient = {A}
+    story.change(A, at=0.0)
+
+    assert story.starts(0.0) == [[A]]
+
+
+def test_touch_worth_its_row_hurries_a_change_that_waits():
+    story, _ = one_that_waits()
+    story.change(A, at=0.0)
+    assert story.starts(0.0) == []
+    story.touch(A, at=0.0)
+
+    assert story.starts(0.0) == [[A]]
+    assert (story.count("decisions", "merge"), story.count("decisions", "hold")) == (1, 0)
+
+
+def test_change_that_can_wait_is_as_patient_after_the_gap_of_the_last():
+    story, policy = one_that_waits(at_first=False)
+    story.change(A, at=0.0)
+    story.end(story.start(0.0), 0.01)
+    policy.patient = {A}
+    story.change(A, at=0.05)
+
+    assert story.starts(0.11) == []
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_change_that_can_wait_is_as_patient_behind_a_head_that_runs(failed):
+    story, policy = one_that_waits(at_first=False)
+    story.touch(A, at=0.0)
+    unit = story.start(0.0)
+    policy.patient = {A}
+    story.change(A, at=0.01)
+    story.change(A, at=0.02)
+    (story.fail(unit, 0.03, own=False) if failed else story.end(unit, 0.03))
+
+    # a failed head takes its tail with it, and is as urgent as it was: a touch
+    assert story.starts(0.11) == []
+    assert bool(story.starts(5.0 if failed else 0.2)) is failed
+
+
+def test_reads_of_a_key_whose_change_waits_are_served_as_soon_as_they_are_worth_a_row():
+    story = waiting(level=2.0)
+    story.touch(A, at=10.01)
+    assert story.starts(10.01) == []
+    story.at_price(1e-3)
+    story.touch(A, at=10.02)
+
+    assert story.starts(10.02) == [[A]]
+    story.touch(A, at=10.3)  # the load takes its time, which is no reason for another
+    story.touch(A, at=10.4)
+    assert story.engine.pending == 1
+
+
 def test_loads_that_failed_teach_nothing():
     policy = Listening()
     story = Story(policy=policy)

@@ -190,6 +190,23 @@ def test_keyspace_tells_siblings_apart_by_the_whole_key():
     assert space.resolve(b"user:ann:cart") is None
 
 
+@pytest.mark.parametrize("number", [0, 10**17, 2**63 - 1, -(2**63), 2**63, 10**18 + 2**63, -(2**63) - 1])
+def test_siblings_take_a_number_that_a_column_holds_and_no_larger_one(number):
+    space = _space("shop:{id:int}:basket", "shop:{id:int}:cart")
+    holds = -(2**63) <= number < 2**63
+    key = b"shop:%d:cart" % number
+    assert space.resolve(key) == ("shop:{id:int}:cart" if holds else None)
+    assert Pattern.compile("shop:{id:int}:cart").takes(key) is holds
+    assert (Pattern.compile("shop:{id:int}:cart").parse_many([key]) is not None) is holds
+
+
+def test_keyspace_gathers_a_namespace_of_several_patterns_in_the_order_of_its_keys():
+    texts = ("a:{x}", "b:{x}", "c:{x}:y", "c:{x}:z")
+    space = Keyspace([(Pattern.compile(text), "one") for text in texts])
+    keys = [b"b:1", b"c:1:z", b"a:1", b"c:1:y", b"b:2", b"a:2"]
+    assert space.resolve_many([*keys, b"d:1"]) == ({"one": keys}, [b"d:1"])
+
+
 def test_keyspace_prefers_the_sibling_with_more_literal_text():
     for texts in (("i:{n}", "i:{n}.png"), ("i:{n}.png", "i:{n}")):
         assert _space(*texts).resolve(b"i:a.png") == "i:{n}.png"

@@ -7,7 +7,7 @@ import pickle
 import msgspec
 import pytest
 
-from cacheupdater.core.kinds import decoded, differences, reads
+from cacheupdater.core.kinds import compared, decoded, reads
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,8 @@ from cacheupdater.core.kinds import decoded, differences, reads
         ({"at": "2024-01-01 00:00:00"}, {"at": "2024-01-01T00:00:00"}, 1),
         ({"at": "2024-01-01T00:00:00"}, {"at": "2024-01-01T00:00:00Z"}, 1),
         ({"at": 1704067200}, {"at": "2024-01-01T00:00:00Z"}, 1),
+        ({"for": "1:00:00"}, {"for": "PT1H"}, ['for: "1:00:00" -> "PT1H"']),
+        ({"for": "P1DT2H3M4.5S"}, {"for": "PT1H"}, []),
         ({"a": {"b": [{"c": 1}]}}, {"a": {"b": [{"c": "1"}]}}, ['a.b[].c: 1 -> "1"']),
         ([{"price": 8.9}, {}], [{"price": "8.9"}], ['[].price: 8.9 -> "8.9"']),
         ([], [{"price": "8.9"}], []),
@@ -37,13 +39,21 @@ from cacheupdater.core.kinds import decoded, differences, reads
     ],
 )
 def test_difference_is_told_field_by_field(theirs, ours, told):
-    found = list(map(str, differences(theirs, ours)))
+    found = [str(each) for each in compared(theirs, ours) if each.what]
     assert found == told if isinstance(told, list) else len(found) == told
 
 
 def test_what_differs_is_told_without_any_value():
-    [one] = differences({"price": 8.9}, {"price": "canary"})
+    [one] = compared({"price": 8.9}, {"price": "canary"})
     assert one.what == "price is a number and would become text"
+
+
+def test_what_is_alike_is_told_too_but_null_tells_nothing():
+    both = (
+        {"id": 7, "at": None, "on": True, "lines": []},
+        {"id": 8, "at": "2024-01-01", "on": None, "lines": [1]},
+    )
+    assert [(each.field, each.what) for each in compared(*both)] == [("id", "")]
 
 
 def test_value_reads_in_its_own_form_alone():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -46,6 +48,21 @@ def test_what_is_no_finite_number_is_null_wherever_it_stands(odd):
     assert json.loads(encoder("json")(value)) == plain
     assert msgspec.msgpack.decode(encoder("msgpack")(value)) == plain
     assert encoder("json")(odd) == b"null"
+
+
+@pytest.mark.parametrize(
+    "bits", ["7ff0000000000001", "7ffc000000000000", "fff4000000000000", "ffffffffffffffff"]
+)
+def test_a_float_that_is_none_is_null_in_msgpack_whatever_its_bits(bits):
+    (odd,) = struct.unpack(">d", bytes.fromhex(bits))
+    assert math.isnan(odd)
+    assert msgspec.msgpack.decode(encoder("msgpack")({"a": odd, "b": 1.5})) == {"a": None, "b": 1.5}
+
+
+@pytest.mark.parametrize("number", [1.5, -1.5, 0.1, 2.0**1023, -(2.0**1023), 5e-324])
+def test_a_float_that_is_one_stays_in_msgpack(number):
+    value = {"a": number, "b": b"\xcb\x7f\xf0", "c": -1, "d": 127}
+    assert msgspec.msgpack.decode(encoder("msgpack")(value)) == value
 
 
 @pytest.mark.parametrize("odd", ODD)

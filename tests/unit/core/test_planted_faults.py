@@ -23,7 +23,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.schedule import Schedule
-from cacheupdater.core.unit import URGENCY, Claim, Phase, Tail
+from cacheupdater.core.unit import URGENCY, Claim, Phase
 from cacheupdater.core.witnesses import Witnesses
 
 ENOUGH = 2_000  # seeds; the worst of them needs a tenth, and a change of the stories moves where it is found
@@ -167,12 +167,12 @@ def misses_are_declined_for_two_gaps(patch):
 
 
 def merged_hint_keeps_the_weaker_kind(patch):
-    patch(Claim, "covering", lambda self, kind: self)
+    patch(Claim, "covering", lambda self, kind, urgency: self)
 
 
 def merged_head_queues_where_it_was(patch):
     covering = Claim.covering
-    patch(Claim, "covering", lambda self, kind: covering(self, kind)._replace(urgency=self.urgency))
+    patch(Claim, "covering", lambda self, kind, urgency: covering(self, kind, self.urgency))
 
 
 def head_starts_within_the_gap(patch):
@@ -209,7 +209,7 @@ def refused_head_is_due_as_it_was(patch):
 
 def refused_head_becomes_a_change(patch):
     refused = Claim.refused
-    patch(Claim, "refused", lambda self, until: refused(self.covering(Kind.CHANGE), until))
+    patch(Claim, "refused", lambda self, until: refused(self.covering(Kind.CHANGE, 1), until))
 
 
 def own_errors_never_count(patch):
@@ -279,7 +279,7 @@ def promoted_tail_stays_a_tail(patch):
     def keep(self, unit, key, now):
         tail = self.tails[key]
         promote(self, unit, key, now)
-        self.tails[key] = Tail(tail.kind, tail.origin, tail.since)
+        self.tails[key] = tail
 
     patch(Dedup, "_promote", keep)
 
@@ -287,11 +287,11 @@ def promoted_tail_stays_a_tail(patch):
 def change_while_the_head_runs_is_declined(patch):
     hint = Dedup.hint
 
-    def decline(self, key, kind, origin, now):
+    def decline(self, key, kind, origin, now, *, urgency):
         unit = self.seats.get(key)
         if kind is Kind.CHANGE and unit is not None and unit.phase is Phase.RUNNING:
-            return hint(self, key, Kind.MISS, origin, now)
-        return hint(self, key, kind, origin, now)
+            return hint(self, key, Kind.MISS, origin, now, urgency=urgency)
+        return hint(self, key, kind, origin, now, urgency=urgency)
 
     patch(Dedup, "hint", decline)
 

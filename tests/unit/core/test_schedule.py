@@ -156,6 +156,17 @@ def test_short_bucket_saves_up_for_a_statement_worth_making():
 
 
 @pytest.mark.campaign
+def test_who_saves_up_for_more_than_its_bucket_can_hold_by_now_takes_less():
+    """An updater's share of a budget shrinks while its keys stand in line: a member joins, or a fleet grants less."""
+    database = source(100.0, 10.0)
+    story = Story(namespace(source=database))
+    story.touch(*keys(20), at=0.0)
+    assert not story.step(0.01).units
+    database.bucket.change(20.0, 2.0, now=0.01)
+
+    assert [len(unit.keys) for unit in story.step(1.0).units] == [2]
+
+
 def test_no_window_sees_more_rows_than_rate_times_time_plus_burst():
     for seed in range(60):
         rng = Random(seed)

@@ -49,6 +49,17 @@ def test_iso_times_are_what_pythons_isoformat_writes():
     assert encoder("string", times="iso")(ROW["at"]) == ISO["at"].encode()
 
 
+def test_str_times_are_what_pythons_str_writes():
+    value = json.loads(encoder("json", times="str")(ROW))
+    assert value == json.loads(json.dumps(ROW, default=str)) | {"odd": None, "parts": [{"price": "1"}]}
+
+
+def test_plain_numbers_are_spelled_as_floats_where_everything_is_text():
+    row = {"price": Decimal("8.90"), "whole": Decimal(8), "odd": Decimal("NaN"), "id": 7}
+    assert encoder("hash", "plain")(row) == {b"price": b"8.9", b"whole": b"8.0", b"id": b"7"}
+    assert encoder("string", "plain")({"price": Decimal("8.90")}) == b"8.9"
+
+
 @pytest.mark.parametrize("kind", ["json", "msgpack", "hash", "string", "raw"])
 def test_usual_spelling_costs_no_call_more(kind):
     assert encoder(kind) is encoder(kind, "text", "rfc3339")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine_story import Story, namespace, plenty
 
+from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.hints import Hints, Kind
 
@@ -62,6 +63,19 @@ def test_aged_key_that_leaves_its_unit_for_a_miss_meanwhile_is_counted_once():
     assert story.engine.tracked == story.engine.pending == 0
     assert story.count("dropped", "aged") == 4
     assert story.done == 3
+
+
+def test_keys_that_nothing_was_decided_about_come_back_together():
+    """One by one they would stand in the backlog as a unit each, and to order thousands of those takes a turn of 80 ms."""
+    story = Story(namespace())
+    story.touch(*keys(200), at=0.0)
+    unit = story.start(0.0)
+    story.engine.on_unasked(unit, [Answer(Result.UNDECIDED, 0.5)] * 200, 0.1)
+    assert story.step(0.5).units == []
+    again = story.start(0.7)
+
+    assert again.keys == keys(200)
+    assert len(again.parts) == 1
 
 
 def test_holds_that_end_together_are_forgotten_some_at_a_time():

@@ -10,8 +10,10 @@ from zlib import crc32
 import pytest
 from engine_story import Story, namespace
 
+from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.turns import BEHIND
 
 TICK = 0.05  # seconds between the hints of a namespace
 TOOK = 0.004  # seconds of a load and its write
@@ -40,6 +42,11 @@ class Market:
             heappush(
                 self._events, (at * every + shift, next(self._order), (engine, name, rate * every, kind))
             )
+
+    def offer_now(self, keys: list[bytes], *, kind: Kind, engine: int = 0) -> None:
+        """All of these at once, before anything else."""
+        self._since.update(dict.fromkeys(keys, 0.0))
+        self.engines[engine].engine.on_hints([Hints(next(self._order), kind, keys, ())], 0.0)
 
     def run(self, seconds: float) -> None:
         now = 0.0
@@ -78,6 +85,24 @@ class Market:
             longest = now - min(self._since[key] for key in unit.keys)
             self.waited[name] = max(self.waited.get(name, 0.0), longest)
             heappush(self._events, (now + TOOK, next(self._order), (story, unit)))
+
+
+class Undecided(Market):
+    """The first units of each namespace cost the source nothing."""
+
+    def __init__(self, *engines: Story, first: int) -> None:
+        super().__init__(*engines)
+        self._left = Counter({each.name: first for story in engines for each in story.namespaces})
+
+    def _happen(self, what, now: float) -> None:
+        if len(what) != 2 or not self._left[what[1].namespace.name]:
+            super()._happen(what, now)
+            return
+        story, unit = what
+        self._left[unit.namespace.name] -= 1
+        self.rows[unit.namespace.name] -= len(unit.keys)
+        story.engine.on_unasked(unit, [Answer(Result.UNDECIDED, 0.1)] * len(unit.keys), now)
+        self._wakes = [now] * len(self.engines)
 
 
 class Looked(Bucket):
@@ -124,6 +149,57 @@ def test_busy_namespace_gets_its_fair_share_beside_a_thousand_small_neighbours()
     market.run(10.0)
 
     assert market.rows["busy"] >= 0.95 * 500.0 * 10.0 / 1_001
+
+
+def test_namespace_that_was_served_while_nobody_else_wanted_anything_owes_nobody_anything():
+    """It spends what the bucket has saved up, and then a hundred neighbours come."""
+    shared = Source("db", Bucket(500.0, 200.0, now=-1.0), concurrency=5)
+    small = [f"n{number}" for number in range(100)]
+    story = Story(*(namespace(name, source=shared) for name in ["busy", *small]))
+    market = Market(story)
+    market.offer_now([b"busy:%d" % (1_000_000 + each) for each in range(190)], kind=Kind.MISS)
+    market.run(0.0001)
+    alone = market.rows["busy"]
+    assert alone == 190
+    market.offer("busy", 200.0, 20.0, kind=Kind.MISS)
+    for name in small:
+        market.offer(name, 12.0, 20.0, kind=Kind.TOUCH)
+    market.run(20.0)
+
+    owed = 2.0 * BEHIND
+    assert market.rows["busy"] - alone >= 0.95 * 500.0 * (20.0 - owed) / 101
+
+
+def test_what_a_stall_has_saved_up_is_for_all_in_line():
+    """The loop stood still for most of a second, and now everybody wants something."""
+    shared = Source("db", Bucket(500.0, 500.0, now=-0.8), concurrency=50)
+    small = [f"n{number}" for number in range(20)]
+    market = Market(Story(*(namespace(name, source=shared) for name in ["busy", *small])))
+    market.offer_now([b"busy:%d" % (1_000_000 + each) for each in range(1_000)], kind=Kind.MISS)
+    for name in small:
+        market.offer_now([b"%s:%d" % (name.encode(), 1_000_000 + each) for each in range(50)], kind=Kind.MISS)
+    market.run(0.01)
+
+    assert market.rows["busy"] <= 2 * 400.0 / 21
+    assert sum(market.rows[name] > 0 for name in small) >= 15, "a turn is some 24 rows"
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_units_that_were_answered_without_a_load_take_nothing_of_a_share(engines):
+    """The first of each namespace, until it is known whose values it holds; the busy one's first are long."""
+    shared = source(500.0)
+    small = [f"n{number}" for number in range(20)]
+    spaces = [namespace(name, source=shared) for name in ["busy", *small]]
+    market = Undecided(*(Story(*spaces) for _ in range(engines)), first=3)
+    for number in range(engines):
+        keys = [b"busy:%d" % (1_000_000 + 1_000 * number + each) for each in range(600)]
+        market.offer_now(keys, kind=Kind.MISS, engine=number)
+        market.offer("busy", 200.0 / engines, 10.0, kind=Kind.MISS, engine=number)
+        for name in small:
+            market.offer(name, 30.0 / engines, 10.0, kind=Kind.TOUCH, engine=number)
+    market.run(10.0)
+
+    assert market.rows["busy"] >= 0.95 * 500.0 * 10.0 / 21
 
 
 def test_key_of_a_quiet_namespace_does_not_wait_for_the_long_units_of_busy_ones():

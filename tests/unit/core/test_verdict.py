@@ -62,3 +62,25 @@ def test_it_is_given_once():
     verdict.saw(seen(OWN), 0.0)
     verdict.saw(seen(*[FOREIGN] * ENOUGH), 10.0)
     assert verdict.says == "ours"
+
+
+def told(**fields):
+    different = ", ".join(filter(None, fields.values()))
+    return Seen(Sight.FOREIGN if different else Sight.LIKE, different, fields)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ([told(id="", discount="discount would be text")] * 2 + [told(id="")] * 18, "foreign"),
+        ([told(id="", discount="discount would be text")] + [told(id="", discount="")] * 19, "ours"),
+        ([told(id="", discount="discount would be text")] * 2 + [OWN] * 21, "ours"),
+        ([told(id="id would be text")] * 9 + [told(id="")] * 11, "ours"),
+    ],
+)
+def test_field_that_few_values_have_is_judged_by_those_few(values, says):
+    verdict = Verdict()
+    verdict.saw(seen(*values), 0.0)
+    assert verdict.says == says
+    if says == "foreign":
+        assert verdict.why == "2 of the 2 first values that tell are not ours: discount would be text"

@@ -20,7 +20,7 @@ GOOD = {
 }
 
 
-def outcome(accounts=GOOD, *, seconds=10.0, outage=None, hints_again: float | None = 0.1, steered=False):
+def outcome(accounts=GOOD, *, seconds=18.0, outage=None, hints_again: float | None = 0.1, steered=False):
     """A budget of 50 rows a second."""
     return Outcome(Part(dict(accounts), seconds, 500.0), None, outage, hints_again, 50, steered)
 
@@ -85,7 +85,7 @@ def test_the_budget_is_kept_in_each_part_and_not_only_on_the_whole():
     assert "in each part" in said
 
 
-@pytest.mark.parametrize("unlike", [{"seconds": 5.0}, {"steered": True}])
+@pytest.mark.parametrize("unlike", [{"seconds": 5.0}, {"seconds": 9.0}, {"steered": True}])
 def test_shares_are_not_compared_where_that_would_mean_nothing(unlike):
     accounts = {**GOOD, PRICE: replace(GOOD[PRICE], stale=2000), TTL: replace(GOOD[TTL], rows=300)}
     assert failed(accounts)

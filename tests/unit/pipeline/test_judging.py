@@ -31,11 +31,17 @@ FOREIGN = {
     "numbers": b'{"id":7,"price":8.9}',
     "a field more": b'{"id":7,"price":"8.9","colour":"red"}',
 }
+SAID = {
+    "pickles": ("they read as pickle, where json would be written", "`value.foreign: replace`"),
+    "numbers": ("price is a number and would become text", "`value.numbers`"),
+    "a field more": ("colour would be gone", "let the statement load that field"),
+}
 
 
 @in_virtual_time
-@pytest.mark.parametrize("value", FOREIGN.values(), ids=FOREIGN)
-async def test_nothing_is_written_where_the_first_values_are_foreign(value, caplog):
+@pytest.mark.parametrize("case", FOREIGN)
+async def test_nothing_is_written_where_the_first_values_are_foreign(case, caplog):
+    value = FOREIGN[case]
     caplog.set_level(logging.WARNING)
     shell = shop()
     for key in KEYS[:25]:
@@ -56,6 +62,7 @@ async def test_nothing_is_written_where_the_first_values_are_foreign(value, capl
     assert len(set(rows)) == 1  # no row is loaded for nothing
     said = [each.message for each in caplog.records if each.event == "foreign"]
     assert "are not ours" in said[0]
+    assert all(words in said[0] for words in SAID[case])  # what they are, and what to do
     assert "8.9" not in " ".join(said)
     [standing] = shell.notices.standing()
     assert (standing.event, standing.subject) == ("foreign", "p")
@@ -114,6 +121,39 @@ async def test_values_like_ours_are_taken_over_and_one_stranger_among_them_stays
         await asyncio.sleep(1.0)
         assert written(shell) == [key for key in KEYS if key != KEYS[7]]
         assert shell.redis.get(KEYS[7]) == FOREIGN["pickles"]
+
+
+SPARSE = "discount is a number and would become text"
+
+
+@in_virtual_time
+async def test_field_that_is_mostly_null_is_judged_by_the_values_that_have_it(caplog):
+    shell = shop()
+    rows = {n: {"id": n, "discount": Decimal("1.50") if n == 3 else None} for n in range(30)}
+    shell.tables["p"].rows = {(n,): row for n, row in rows.items()}
+    theirs = {KEYS[n]: b'{"id":%d,"discount":%s}' % (n, b"1.5" if n == 3 else b"null") for n in rows}
+    for key, value in theirs.items():
+        shell.redis.set(key, value)
+    async with shell.partition():
+        shell.queue.touch(*KEYS)
+        await asyncio.sleep(5.0)
+        assert {key: shell.redis.get(key) for key in KEYS} == theirs
+    assert SPARSE in next(each.message for each in caplog.records if each.event == "foreign")
+
+
+@in_virtual_time
+async def test_rows_that_do_not_exist_give_no_verdict():
+    shell = shop()
+    del shell.tables["p"].rows[7,]
+    async with shell.partition():
+        shell.queue.send(Kind.MISS, KEYS[7])
+        await asyncio.sleep(5.0)
+        shell.queue.send(Kind.MISS, KEYS[8])  # the application's first value comes now
+        shell.redis.set(KEYS[8], FOREIGN["pickles"])
+        await asyncio.sleep(0.5)
+        shell.queue.send(Kind.MISS, KEYS[9])
+        await asyncio.sleep(5.0)
+        assert shell.redis.get(KEYS[9]) is None
 
 
 @in_virtual_time

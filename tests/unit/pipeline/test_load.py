@@ -51,7 +51,7 @@ async def test_a_load_that_fails_has_cost_a_statement_and_is_not_measured_as_a_l
 @in_virtual_time
 async def test_a_load_that_fails_has_taken_its_time_all_the_same():
     class Slow(Rows):
-        async def load(self, keys):
+        async def load(self, keys, leaves):
             await asyncio.sleep(0.25)
             raise Unavailable("no connection")
 
@@ -64,8 +64,8 @@ async def test_a_load_that_fails_has_taken_its_time_all_the_same():
 @in_virtual_time
 async def test_what_rows_say_about_their_last_change_is_parallel_to_the_keys():
     class Dated(Rows):
-        async def load(self, keys):
-            return Stamped(await super().load(keys), {(2,): 7.0})
+        async def load(self, keys, leaves):
+            return Stamped(await super().load(keys, leaves), {(2,): 7.0})
 
     seen = Seen()
     table = Dated({(1,): "one", (2,): "two"})

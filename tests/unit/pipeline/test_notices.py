@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from cacheupdater.core.events import EVENTS, OurEvent, QueueEvent
-from cacheupdater.pipeline.notices import QUIET_S, REPEAT_S, STANDING_MAX, Notices
+from cacheupdater.pipeline.notices import QUIET_S, REPEAT_S, SHORT_S, STANDING_MAX, Notices
 
 
 @pytest.fixture
@@ -64,16 +64,39 @@ def test_a_trouble_that_comes_and_goes_has_one_line_at_each_end(notices, clock, 
     clock[0] += QUIET_S
     notices.tick()
     assert notices.standing() == []
-    begins, first_end, end = caplog.messages
+    begins, end = caplog.messages
     assert begins == "load_failed shop: no answer in time"
-    assert first_end == "load_failed shop: over after 0.0 s (once, 3 keys tried in vain)"
     assert end == "load_failed shop: over after 19.9 s (200 times, 600 keys tried in vain)"
-    assert [each.state for each in caplog.records] == ["begins", "over", "over"]
+    assert [each.state for each in caplog.records] == ["begins", "over"]
+
+
+def test_a_trouble_of_a_moment_does_not_stand_and_its_end_is_said_once_it_has_kept_quiet(
+    notices, clock, caplog
+):
+    notices.trouble("load_failed", "shop", "no answer in time", keys=1)
+    notices.over("load_failed", "shop")
+    assert notices.standing() == []
+    notices.tick()
+    assert len(caplog.messages) == 1
+    clock[0] += QUIET_S
+    notices.tick()
+    notices.tick()
+    assert caplog.messages[1:] == ["load_failed shop: over at once (once, 1 key tried in vain)"]
+
+
+def test_a_trouble_of_a_moment_that_is_met_again_after_a_quiet_time_has_ended_before(notices, clock, caplog):
+    for _ in range(2):
+        notices.trouble("redis_down", "", "connection refused")
+        notices.over("redis_down", "")
+        clock[0] += QUIET_S
+    notices.tick()
+    assert [each.state for each in caplog.records] == ["begins", "over", "begins", "over"]
 
 
 def test_a_trouble_after_a_quiet_time_is_a_new_one(notices, clock, caplog):
     for _ in range(2):
         notices.trouble("redis_down", "", "connection refused")
+        clock[0] += SHORT_S
         notices.over("redis_down", "")
         clock[0] += QUIET_S
     assert len(caplog.messages) == 4

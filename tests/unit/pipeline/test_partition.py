@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from engine_story import namespace, plenty
 from shell_story import GARBAGE, Rows, Shell, Turns, in_virtual_time
 
 from cacheupdater.core.budget import Source
+from cacheupdater.core.hints import Kind
 from cacheupdater.core.removals import AGAIN, REFUSALS_MAX
-from cacheupdater.errors import Faulty, Unavailable
-from cacheupdater.pipeline.partition import FETCH_PACKS
+from cacheupdater.errors import Faulty, Forbidden, Unavailable
+from cacheupdater.pipeline.partition import FETCH_PACKS, FETCH_PACKS_MOST
 from cacheupdater.testing import virtual_loop
+from cacheupdater_client import wire
 
 
 @in_virtual_time
@@ -228,6 +231,25 @@ async def test_a_removal_that_redis_refuses_for_ever_pins_no_cursor():
 
 
 @in_virtual_time
+async def test_removals_that_the_user_has_no_right_to_pin_no_cursor():
+    """It may not run the command, whatever the key."""
+    shell = Shell(max_attempts=1)
+    shell.redis.set(b"p:1", b'"old"')
+    shell.tables["p"].error = Faulty("division by zero")
+    refusal = Forbidden("Redis refuses for now: NOPERM this user has no permissions to run 'evalsha'")
+    shell.writer.invalidation_errors = [refusal] * 1_000
+    async with shell.partition():
+        shell.queue.change(b"p:1")
+        await asyncio.sleep((REFUSALS_MAX - 1) * AGAIN - 0.1)
+        assert shell.queue.commits == []
+        await asyncio.sleep(2.0)
+        assert shell.queue.commits == [(0, 1, 1)]
+        assert shell.observer.total("dropped", label="p", reason="removal_refused") == 1
+        [notice] = [each for each in shell.notices.standing() if each.event == "removal_refused"]
+        assert "NOPERM" in notice.text
+
+
+@in_virtual_time
 async def test_a_hint_that_stays_open_keeps_nobody_elses_packs_on_the_queue():
     """Its source is down. The packs behind it are finished and forgotten, so the listeners always find room."""
     stuck = namespace("q", source=Source("away", plenty(), concurrency=1))
@@ -267,6 +289,21 @@ async def test_reading_pauses_while_the_engine_is_full_and_goes_on_after_without
         await asyncio.sleep(2.0)
         assert shell.queue.backlog(0) == 0
         assert turns.count < 2000
+
+
+@pytest.mark.parametrize(
+    ("hints", "second"), [(1, FETCH_PACKS_MOST), (500, FETCH_PACKS + 3), (1000, FETCH_PACKS)]
+)
+@in_virtual_time
+async def test_a_turn_reads_more_packs_where_they_were_small_and_never_more_hints(hints, second):
+    shell = Shell(namespace(max_backlog=100_000), pending=FETCH_PACKS * hints + 1, head_timeout=60.0)
+    shell.tables["p"].took = 50.0
+    for n in range(50):
+        keys = [b"p:%d" % (10**9 + n * hints + k) for k in range(hints)]
+        assert shell.queue.offer(0, wire.encode_pack(Kind.TOUCH, 1, keys))
+    async with shell.partition() as partition:
+        await asyncio.sleep(1.0)
+        assert partition.engine.cursor.scan == FETCH_PACKS + second  # then the engine is full
 
 
 @in_virtual_time

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from engine_story import limits, namespace, plenty
 from shell_story import in_virtual_time, now
 
-from cacheupdater.core.budget import Source
+from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Terms
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.pricing import KEPT_S, Pricing
+from cacheupdater.pipeline.pricing import CLOCK_EVERY, KEPT_S, Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
 
 KEYS = [b"p:%d" % n for n in range(40)]
@@ -20,8 +21,8 @@ KEYS = [b"p:%d" % n for n in range(40)]
 class Shop:
     """One priced namespace; partitions as the supervisor would tell of them."""
 
-    def __init__(self):
-        source = Source("db", plenty(), concurrency=5)
+    def __init__(self, bucket=None):
+        source = Source("db", bucket or plenty(), concurrency=5)
         spaces = [namespace("p", source=source, terms=Terms())]
         self.keyspace = Keyspace([(each.pattern, each) for each in spaces])
         self.pricing = Pricing(
@@ -101,3 +102,41 @@ async def test_least_gain_may_change_while_it_runs():
     assert shop.market.price < 5.0
     shop.pricing.demand("db", 5.0)
     assert shop.market.price == 5.0
+
+
+@in_virtual_time
+async def test_partition_of_a_small_budget_is_served_at_its_moments_on_the_wall_clock_though_clocks_drift():
+    shop = Shop(Bucket(10.0, 10.0, now=now()))
+    ahead = 1_000_000.0
+    shop.pricing.divide(lambda: now() + ahead)
+    shop.pricing.own([7], of=48)
+    bucket = shop.market.source.bucket
+    running = asyncio.ensure_future(shop.pricing.run())
+
+    def moment():
+        """Of its next beat, within a round of the wall clock."""
+        bucket.rows(now())
+        return (bucket.when(1) + ahead) % 4.8
+
+    assert bucket.rows(now() + 100.0) in {0, 1}
+    await asyncio.sleep(200.0)
+    bucket.take(bucket.rows(now()))
+    assert moment() == pytest.approx(0.7, abs=1e-4)
+    ahead += 1.7
+    await asyncio.sleep(CLOCK_EVERY + 0.1)
+    bucket.take(bucket.rows(now()))
+    assert moment() == pytest.approx(0.7, abs=1e-4)
+    running.cancel()
+
+
+@in_virtual_time
+async def test_policy_asks_for_what_the_next_moment_of_its_partition_can_pay():
+    shop = Shop(Bucket(10.0, 10.0, now=now()))
+    shop.pricing.divide(lambda: now() + 1_000_000.0)
+    (policy,) = shop.gain(3)
+    shop.pricing.own([3], of=48)
+    asked = []
+    for _ in range(100):
+        await asyncio.sleep(0.5)
+        asked.append(len(policy.on_hints(KEYS, [50] * len(KEYS), now())))
+    assert max(asked) == 1

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from shell_story import in_virtual_time
+from spending import worst
 
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.price.shares import CLAIM_LIFE, EXCHANGE_EVERY, YOUTH, Owner
@@ -32,7 +33,11 @@ class Owned:
         self.stirred = 0
         self.market = None if price is None else Priced(price, self)
         self.sharing = Sharing(
-            self.source, self.market, self.fleet, stir=self.stir, notices=Notices(lambda: 0.0)
+            self.source,
+            self.market,
+            self.fleet,
+            stir=self.stir,
+            notices=Notices(asyncio.get_running_loop().time),
         )
         self.task = loop.create_task(self.sharing.run())
 
@@ -177,7 +182,7 @@ async def test_less_budget_is_obeyed_at_once_and_more_of_it_is_asked_for(story):
 
 @in_virtual_time
 async def test_a_share_that_cannot_save_up_a_row_is_not_used(story):
-    """Its bucket would round up to one row, beyond the burst of all."""
+    """Its bucket would round up to one row, beyond the burst of all. Nobody else goes without it either."""
     story = story()
     greedy = MemoryFleet(story.records)
     offer = Offer(4.0, 0.0, 0.0, Owner(1.0, 3.5))
@@ -186,11 +191,54 @@ async def test_a_share_that_cannot_save_up_a_row_is_not_used(story):
     assert (await greedy.exchange("main", offer._replace(wanted=3.5))).rate == 3.5
     other = story.join(rate=4.0, burst=4.0)
     await asyncio.sleep(3.0)
-    assert story.records.claimed("main") == 4.0
+    assert story.records.claimed("main") == 3.5
     assert other.rate == 0.0
     await greedy.exchange("main", offer._replace(wanted=2.5, held=2.5))
     await asyncio.sleep(3.0)
     assert other.rate == pytest.approx(1.5)
+    await story.end()
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "round_"), [(10.0, 10.0, 40.0), (10.0, 1.0, 100.0), (10.0, 3.5, 60.0)]
+)
+@in_virtual_time
+async def test_more_owners_than_rows_of_burst_take_turns(story, rate, burst, round_):
+    """The hole that was: 48 owners of a burst of 10 rows saved up a row each, and had 48 rows at once."""
+    story, draw, clock = story(), Random(48), asyncio.get_running_loop().time
+    owners, spent = [], []
+    for _ in range(48):
+        owners.append(story.join(rate=rate, burst=burst))
+        await asyncio.sleep(draw.random() / 10)
+    await asyncio.sleep(60.0)  # nobody has anything to do
+    began, last = clock(), dict.fromkeys(owners, clock())
+    while clock() < began + 4 * round_:
+        await asyncio.sleep(0.05)
+        now = clock()
+        for each in owners:
+            if rows := each.bucket.rows(now):
+                each.bucket.take(rows)
+                spent.append((now, rows))
+                assert now < last[each] + round_, "it waits for its turn for too long"
+                last[each] = now
+        assert sum(each.rate for each in owners) <= rate * (1.0 + 1e-6)
+    assert min(last.values()) > began + 3 * round_
+    assert worst(spent, rate) <= burst + 1e-6
+    assert sum(rows for _, rows in spent) > 0.6 * rate * 4 * round_
+    await story.end()
+
+
+@in_virtual_time
+async def test_owners_that_die_while_they_wait_hold_up_nobody_for_long(story):
+    story = story()
+    for _ in range(8):
+        story.join(rate=4.0, burst=2.0)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(30.0)
+    for each in [each for each in story.owners if not each.rate]:
+        await each.die()
+    await asyncio.sleep(CLAIM_LIFE + EXCHANGE_EVERY)
+    assert sum(each.rate for each in story.owners if not each.task.cancelled()) == pytest.approx(4.0)
     await story.end()
 
 

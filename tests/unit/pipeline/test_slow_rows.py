@@ -23,8 +23,8 @@ class SlowRows(Rows):
 
     hangs = False
 
-    async def load(self, keys):
-        values = await super().load(keys)
+    async def load(self, keys, leaves):
+        values = await super().load(keys, leaves)
         if (96,) in keys or self.hangs:
             await asyncio.sleep(DEADLINE_S)
             raise TimedOut("the database has ended the statement")

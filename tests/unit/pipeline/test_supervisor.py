@@ -123,7 +123,7 @@ async def test_draining_ends_even_if_a_load_ignores_its_cancellation():
     shell = shop()
     release = asyncio.Event()
 
-    async def load(keys):
+    async def load(keys, leaves):
         while not release.is_set():
             with suppress(asyncio.CancelledError):
                 await release.wait()

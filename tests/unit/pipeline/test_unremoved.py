@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
+from cacheupdater.pipeline.keyed import KEYS_MAX, STANDS_S
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.unremoved import KEYS_MAX, STANDS_S, Unremoved
+from cacheupdater.pipeline.unremoved import Unremoved
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 

@@ -122,6 +122,7 @@ async def test_the_share_of_hints_of_nobody_is_said_with_examples_as_the_configu
         assert shown in told.text
         assert ("lock:7" in told.text) == (log_keys == "full")
         assert ("such as" in told.text) == (log_keys != "off")
+        assert ("log_keys: full" in told.text) == (log_keys != "full")
         assert process.observer.levels["nobodys_share", ""] == 0.25
         process.live(61 + int(QUIET_S), hints=100)
         assert process.standing == set()

@@ -17,6 +17,7 @@ from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.recorder import Recorder
 from cacheupdater.pipeline.watch import Watch
+from cacheupdater.ports import at_once
 from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater_client import wire
 
@@ -26,9 +27,9 @@ KEYS = 50
 class Slow(DictLoader):
     """Takes two milliseconds a row."""
 
-    async def load(self, keys):
+    async def load(self, keys, leaves=at_once):
         await asyncio.sleep(0.002 * len(keys))
-        return await super().load(keys)
+        return await super().load(keys, leaves)
 
 
 class Story:
@@ -142,9 +143,9 @@ async def test_loads_are_spread_over_their_time():
     times = []
     load = story.loader.load
 
-    async def timed(keys):
+    async def timed(keys, leaves=at_once):
         times.append(asyncio.get_running_loop().time() - began)
-        return await load(keys)
+        return await load(keys, leaves)
 
     story.loader.load = timed
     await story.run()

@@ -15,6 +15,7 @@ async def troubles(*standing):
         keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
         notices=SimpleNamespace(plain=lambda: told),
         recent=SimpleNamespace(last=lambda _key: None),
+        judging=SimpleNamespace(is_foreign=lambda _namespace: False),
     )
 
     async def nobody(_partition):

@@ -24,6 +24,7 @@ UPDATER = {
     "full": False,
     "open": 0,
     "seat": None,
+    "last": None,
     "policy": {"name": "price", "known": KNOWN},
 }
 SEAT = {
@@ -89,6 +90,10 @@ def said(*, declared=(), redis=(), updater=(), row=None):
         ),
         ({"row": {"exists": False, "same": False}}, "Its source has no such row. It is old"),
         ({"row": {"exists": True, "same": True}}, "It is not old"),
+        (
+            {"row": {"exists": True, "same": False, "differs": ['on: "True" -> "true"']}},
+            'The application wrote it in another way than we would: on: "True" -> "true". A load',
+        ),
     ],
 )
 def test_each_cause_has_its_sentence(facts, sentence):
@@ -104,9 +109,34 @@ def test_a_value_that_is_left_alone_is_neither_called_old_nor_promised_a_refresh
     ]
 
 
+def test_a_key_of_a_namespace_that_is_left_alone_is_promised_no_refresh():
+    told = {"event": "foreign", "subject": "product", "text": "they are not ours", "seconds": 3.0}
+    assert because(DECLARED, REDIS, {**UPDATER, "troubles": [told], "left_alone": True}, None) == [
+        "Trouble for 3.0 s: foreign: they are not ours."
+    ]
+
+
 def test_a_sentence_has_one_full_stop():
     refused = {"event": "redis_down", "subject": "", "text": "Connection refused.", "seconds": 3.0}
     assert "Connection refused. " in said(updater={"troubles": [refused]})
+    asked = {
+        "event": "no_client",
+        "subject": "",
+        "text": "nobody is connected: is emit right?",
+        "seconds": 3.0,
+    }
+    assert "is emit right? " in said(updater={"troubles": [asked]})
+
+
+@pytest.mark.parametrize(
+    "barred",
+    [
+        {"quarantined": {"error": "bad row", "since": 5.0, "left": 40.0}},
+        {"last": {"result": "foreign", "why": "", "at": 2.0, "took": 0.1}},
+    ],
+)
+def test_a_key_that_is_barred_is_not_promised_a_refresh_at_the_next_hint(barred):
+    assert "worth its row" not in said(updater=barred)
 
 
 def test_a_healthy_key_that_waits_for_nothing_is_told_nothing_else():

@@ -41,6 +41,16 @@ def test_price_rises_while_more_is_spent_than_comes_in():
     assert it.price > 1.2 * before
 
 
+def test_nobody_reads_of_less_than_nothing_spent_where_loads_that_never_left_give_back():
+    it = market()
+    it.source.bucket.set_apart(5.0)
+    it.advance(1.0)
+    it.source.bucket.put_back(5.0, 0.5, 1.5)
+
+    for at in (2.0, 40.0):
+        assert it.spent_lately(at) >= 0.0
+
+
 def test_price_falls_while_the_bucket_overflows():
     it = market()
     before = it.price

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from cacheupdater.core.price.outlook import Keys, outlook
 from cacheupdater.core.price.plan import plan
@@ -102,6 +103,21 @@ def test_database_time_buys_what_rows_of_that_price_cost():
     world = World(6, number=500, sampled=100)
     [by_time], [by_rows] = world.planned([50.0], timed=True), world.planned([100.0])
     assert by_time.mean.stale == pytest.approx(by_rows.mean.stale)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_rows_that_would_prevent_less_than_the_sources_least_gain_are_not_planned(timed):
+    world = World(8, number=500, sampled=200)
+    [all_of_it] = world.planned([400.0], timed=timed)
+    [space] = world.recording.spaces
+    some = [structs.replace(space, least_gain=0.5)]
+    world.recording = Recording(SECONDS, some, 0)
+    [found] = world.planned([400.0], timed=timed)
+
+    assert found.mean.budget == 400.0
+    assert found.mean.spent < 0.8 * all_of_it.mean.spent
+    assert found.mean.stale > all_of_it.mean.stale
+    assert found.mean.price == pytest.approx(1.0 if timed else 0.5, rel=0.01)  # half a millisecond a row
 
 
 def test_a_namespace_with_a_tiny_sample_borrows_from_its_source():

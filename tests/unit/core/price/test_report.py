@@ -91,8 +91,15 @@ def test_reads_keys_and_budget_are_those_that_were(lived):
     assert report.whole.learned == 250
     assert {each.name: each.learned for each in report.namespaces} == {"product": 200, "basket": 50}
     assert report.whole.reads == pytest.approx(250.0, rel=0.05)
-    assert report.used == pytest.approx(shop.market.spending / 100.0)
+    assert report.used == pytest.approx(shop.market.spent_lately(61.0) / 100.0)
     assert report.price == shop.market.price
+
+
+def test_an_updater_whose_keys_nobody_reads_has_used_nothing_of_its_budget():
+    """No key is known, so nobody follows the market: its first guess is no figure."""
+    shop = Shop()
+
+    assert shop.report(60.0).used == pytest.approx(0.0, abs=1e-6)
 
 
 def test_useful_is_the_share_of_loads_that_found_a_change(lived):

@@ -100,8 +100,8 @@ def test_a_survivor_that_takes_over_and_a_new_one_that_gets_its_share(stage, per
     assert outcome.shares == {"B": 6, "C": 6}
     assert [part.title for part in outcome.parts] == [
         "as usual, two updaters",
-        "6 partitions without an owner",
-        "one does the work of two",
+        "6 partitions, no owner",
+        "one has all the work",
         "two again",
     ]
     assert any("A is dead, and 6 partitions have no owner" in line for line in said)

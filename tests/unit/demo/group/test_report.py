@@ -83,7 +83,8 @@ def test_the_table_has_a_line_per_part_and_fits():
     lines = table(outcome()).splitlines()
     assert [line.split("  ")[0] for line in lines[1:]] == ["as usual", "orphaned", "alone", "two again"]
     assert all(heading in lines[0] for heading in PARTS)
-    assert max(map(len, lines)) <= 100
+    widest = outcome(parts=parts(usual=part("as usual, two updaters", stale=1234, told=1000)))
+    assert max(map(len, table(widest).splitlines())) <= 80
 
 
 def test_a_curve_has_a_sign_per_second_the_highest_for_the_most():

@@ -1,0 +1,115 @@
+"""What an application's values read as where they are not ours, and which setting would make them equal: for one line.
+
+Asked when such values are met, by `pipeline/judging` and `pipeline/foreign`. Kinds are named and settings, never what a
+value says. Whether a value is foreign is decided elsewhere (`kinds`, `verdict`, the fence). Pure; keeps nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_GLANCE = 10_000  # bytes: an old pickle of this length is told from text within a millisecond
+_PICKLE = re.compile(
+    rb"\x80[\x02-\x05].*\.", re.DOTALL
+)  # protocol 2 on: it says its number, and ends with STOP
+_OTHER_TYPE = "a type that no namespace writes"
+
+# by what the values read as; of anything else no setting would make what is written equal to it
+_ENCODINGS = {"json": "json", "hash": "hash", "msgpack": "msgpack", "text": "string", "bytes": "raw"}
+_SETTINGS = (
+    ("of NULL would be gone", "let the statement say what stands for NULL, as `coalesce` does"),
+    ("would be gone", "let the statement load that field too"),
+    (
+        "(is|become) (true or false|True or False|TRUE or FALSE)",
+        "let the statement spell it, as by `initcap(x::text)` or `x::int`",
+    ),
+    (
+        "is a number( such as [0-9.]+)? and would become (text|a number)|is text and would become a number",
+        "say `value.numbers` as the application spells them (plain or text)",
+    ),
+    (
+        "(is|become) (a time|a date|an interval)",
+        "say `value.times` as the application spells them (rfc3339, iso or str)",
+    ),
+)
+_REPLACE = "say `value.foreign: replace` once the application can read what is written"
+
+
+def reads_as(value: bytes | Mapping[bytes, bytes] | None) -> str:
+    """What the bytes look like, whatever the configuration says. None: Redis has it in a type that the fence never writes."""
+    if value is None:
+        return _OTHER_TYPE
+    if not isinstance(value, bytes):
+        return "hash"
+    if _decodes(msgspec.json.decode, value):
+        return "json"
+    if _is_pickle(value):
+        return "pickle"
+    if value[:1] > b"\x80" and _decodes(msgspec.msgpack.decode, value):
+        return "msgpack"  # of several items: any small byte alone is a number
+    return "text" if _is_text(value) else "bytes"
+
+
+def unreadable(form: str, value: bytes | Mapping[bytes, bytes] | None) -> str:
+    """Why a value that does not read in its namespace's form is foreign."""
+    return f"they read as {reads_as(value)}, where {form} would be written"
+
+
+def advice(*whys: str) -> str:
+    """The settings that mend these, from the words of `unreadable` and of `kinds.kind_of`; each setting once."""
+    for why in whys:
+        if found := re.search(r"they read as (.+), where (\w+) would", why):
+            return _another_encoding(found[1], found[2])
+    settings = dict.fromkeys(filter(None, map(_setting, whys))) or ["make the statement's values equal"]
+    return f"{', '.join(settings)}, or {_REPLACE}"
+
+
+def _setting(why: str) -> str:
+    """Empty where none makes them equal."""
+    return next((setting for words, setting in _SETTINGS if re.search(words, why)), "")
+
+
+def _another_encoding(theirs: str, ours: str) -> str:
+    if theirs == _OTHER_TYPE:
+        return "narrow the namespace's key pattern, for these keys are somebody else's"
+    if theirs == "pickle":
+        return f"let a Python loader make the pickles, with `value.encoding: raw`, narrow the key pattern, or {_REPLACE}"
+    encoding = _ENCODINGS.get(theirs, ours)
+    if encoding == ours:
+        return f"narrow the key pattern if these keys are somebody else's, or {_REPLACE}"
+    return f"say `value.encoding: {encoding}` if the application reads that, narrow the key pattern, or {_REPLACE}"
+
+
+def _decodes(decode: Callable[[bytes], object], value: bytes) -> bool:
+    try:
+        decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_pickle(value: bytes) -> bool:
+    import pickletools  # noqa: PLC0415  only where something is wrong; it reads opcodes and runs nothing
+
+    if _PICKLE.fullmatch(value):
+        return True
+    if len(value) > _GLANCE:
+        return False
+    try:
+        list(pickletools.genops(value))
+    except (ValueError, IndexError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False

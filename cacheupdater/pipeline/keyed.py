@@ -1,0 +1,66 @@
+"""Troubles of single keys, told by namespace: one stands until the last of its keys was served, or none was met for long.
+
+One object per kind of trouble and process, for a namespace is one subject however many partitions it has. Partitions
+tell it the keys that are in trouble, and those that were removed or written after all. Keys are remembered to know when
+it is over; no sentence names them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cachetools import TTLCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cacheupdater.core.events import Event
+    from cacheupdater.pipeline.notices import Notices
+
+STANDS_S = 600.0  # seconds: twice the usual ttl, after which an old value has left Redis by itself
+KEYS_MAX = 1_000  # per namespace; of more, the one that was met longest ago is forgotten
+
+
+class KeyedTrouble:
+    """By namespace."""
+
+    def __init__(self, event: Event, notices: Notices) -> None:
+        self._event = event
+        self._notices = notices
+        self._now = 0.0
+        self._keys: dict[str, TTLCache[bytes, None]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._keys)
+
+    def met(self, name: str, keys: Sequence[bytes], text: str, now: float) -> None:
+        """These are in trouble."""
+        self._now = max(self._now, now)
+        known = self._keys.get(name)
+        if known is None:
+            known = self._keys[name] = TTLCache(KEYS_MAX, STANDS_S, timer=lambda: self._now)
+        known.update(dict.fromkeys(keys))
+        self._notices.trouble(self._event, name, text, keys=len(keys))
+
+    def served(self, name: str, keys: Iterable[bytes]) -> None:
+        """These were removed or written."""
+        known = self._keys.get(name)
+        if known is None:
+            return
+        for key in keys:
+            known.pop(key, None)
+        if not known:
+            self._over(name)
+
+    def tick(self, now: float) -> None:
+        """What was met long ago has expired."""
+        self._now = max(self._now, now)
+        for name, known in list(self._keys.items()):
+            known.expire()
+            if not known:
+                self._over(name)
+
+    def _over(self, name: str) -> None:
+        del self._keys[name]
+        self._notices.over(self._event, name)

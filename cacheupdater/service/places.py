@@ -1,0 +1,92 @@
+"""What an updater needs of the machine that it runs on: a folder for its socket, its admin port, its state file.
+
+`refusals` asks for `cacheupdater check`. All is tried as `run` will do it, and undone: folders that were made for it are
+removed, ports are given back. Where an updater of this configuration listens already its port is no trouble.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.state_file import refuse_unusable
+from cacheupdater.config.addresses import TcpAddress, UnixAddress
+from cacheupdater.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cacheupdater.config.problems import Path as Way
+    from cacheupdater.config.settings import Config
+
+_CONNECT_S = 0.2  # to a port of this machine
+
+
+def unusable(config: Config) -> Iterator[tuple[Way, str]]:
+    """The way to a setting, and why it cannot be run on this machine."""
+    for at, address in enumerate(config.listen):
+        if isinstance(address, UnixAddress) and (why := _no_socket(Path(address.path))):
+            yield ("listen", at), f"cannot listen on {address}: {why}"
+    if isinstance(config.admin, TcpAddress) and not _runs(config) and (why := _no_port(config.admin)):
+        yield ("admin", "listen"), f"cannot listen on {config.admin.host_port}: {why}"
+    if config.state is not None:
+        try:
+            refuse_unusable(Path(config.state))
+        except Misconfigured as e:
+            yield ("state",), str(e).removeprefix("state: ")
+
+
+def _no_socket(path: Path) -> str:
+    """Why no socket can stand there."""
+    if path.exists() and not path.is_socket():
+        return f"{path} is there and is no socket; remove it or choose another path"
+    made: list[Path] = []
+    try:
+        for folder in reversed([path.parent, *path.parent.parents]):
+            if not folder.exists():
+                folder.mkdir(mode=0o750)
+                made.append(folder)
+        with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.probe-"):
+            return ""
+    except OSError as e:
+        return f"{path.parent}: {e.strerror or e}; make this folder for the updater's user, or choose another"
+    finally:
+        for folder in reversed(made):
+            folder.rmdir()
+
+
+def _runs(config: Config) -> bool:
+    """Whether somebody listens where this configuration would: a restart takes the place of its own updater."""
+    return any(_answers(each) for each in config.listen if isinstance(each, UnixAddress | TcpAddress))
+
+
+def _answers(address: UnixAddress | TcpAddress) -> bool:
+    try:
+        if isinstance(address, TcpAddress):
+            socket.create_connection((address.host, address.port), _CONNECT_S).close()
+            return True
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+            peer.settimeout(_CONNECT_S)
+            peer.connect(address.path)
+    except OSError:
+        return False
+    return True
+
+
+def _no_port(address: TcpAddress) -> str:
+    """Why it cannot be had."""
+    try:
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, where in found:
+            with socket.socket(family, kind, protocol) as server:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the updater's
+                if family == socket.AF_INET6:
+                    server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                server.bind(where)
+    except OSError as e:
+        return f"{e.strerror or e}; choose another port, or stop who has it"
+    return ""

@@ -1,0 +1,51 @@
+"""What of a configuration that is read again while its updater runs has to wait for the next start, by name.
+
+`Service.reload` says it in the log: who edits a pattern and sends SIGHUP would else take silence for a yes. Pure; of
+values nothing is said, for a URL may hold a password.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
+
+_BY_NAME = ("sources", "namespaces")
+
+
+def waiting(running: Config, read: Config) -> Iterator[str]:
+    """Such as `cache`, `sources.shop` and `namespaces.product`."""
+    for field in fields(running):
+        own = field.compare and field.name not in _BY_NAME
+        if own and getattr(running, field.name) != getattr(read, field.name):
+            yield field.name
+    yield from _named("sources", running.sources, _with_budgets_of(running.sources, read.sources))
+    yield from _named("namespaces", running.namespaces, read.namespaces)
+
+
+def _with_budgets_of(
+    running: Mapping[str, SourceConfig], read: Mapping[str, SourceConfig]
+) -> Mapping[str, SourceConfig]:
+    """What SIGHUP takes over is no difference."""
+    return {
+        name: replace(
+            each, budget=known.budget, db_time=known.db_time, burst=known.burst, least_gain=known.least_gain
+        )
+        if (known := running.get(name))
+        else each
+        for name, each in read.items()
+    }
+
+
+def _named(
+    section: str,
+    running: Mapping[str, SourceConfig] | Mapping[str, NamespaceConfig],
+    read: Mapping[str, SourceConfig] | Mapping[str, NamespaceConfig],
+) -> Iterator[str]:
+    for name in dict.fromkeys([*running, *read]):
+        if running.get(name) != read.get(name):
+            yield f"{section}.{name}"

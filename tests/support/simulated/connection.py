@@ -1,0 +1,179 @@
+"""What redis-py's connection is to the real writer: commands as bytes go in, the scripts' raw replies come out.
+
+Everything above it is the writer as it is: its sessions, its cuts, what it makes of replies, of errors and of silence.
+Here the scripts' arguments are read again and carried out on `MemoryRedis`, one `_reply` per command; `writer` says what
+becomes of a single key, so that a planted fault may do something else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+from redis import exceptions as redis_errors
+
+from cacheupdater.core.answers import Result
+from cacheupdater_client import fence
+from cacheupdater_client.fence import Failed, Refused
+from simulated.history import CacheEvent
+from simulated.lost import Lost
+
+NAMES = {form[0]: form for form in ("type", "json", "msgpack", "string", "hash")}
+SECOND = 1_000_000_000  # of a token
+FLOOR = b"__crs:{"
+FLOOR_BYTES = len(FLOOR) + len(b"abcd}:")
+
+RESULTS = {
+    fence.WRITTEN: Result.WRITTEN,
+    fence.UNCHANGED: Result.UNCHANGED,
+    fence.DUPLICATE: Result.DUPLICATE,
+    fence.TOO_OLD: Result.TOO_OLD,
+    fence.FOREIGN: Result.FOREIGN,
+}
+REFUSALS = (  # of a whole call, for now
+    partial(redis_errors.OutOfMemoryError, "command not allowed when used memory > 'maxmemory'."),
+    partial(redis_errors.ReadOnlyError, "You can't write against a read only replica."),
+    partial(redis_errors.BusyLoadingError, "Redis is loading the dataset in memory"),
+)
+KEY_REFUSED = "The user executing the script can't access at least one of the keys mentioned in the script"
+
+
+class SimConnection:
+    """One socket, as far as the writer uses it."""
+
+    def __init__(self, cache, writer, world):
+        self._cache = cache
+        self._writer = writer
+        self._world = world
+        self._sent = None
+        self._replies = deque()
+
+    async def connect(self):
+        self._writer.process.check()
+        if self._cache.down:
+            raise redis_errors.ConnectionError("connection refused")
+
+    async def disconnect(self, *, nowait=False):
+        """Whatever is under way goes on."""
+
+    def pack_command(self, *args):
+        """As hiredis does it, where there is no hiredis."""
+        texts = [each if isinstance(each, bytes) else str(each).encode() for each in args]
+        return [b"".join([b"*%d\r\n" % len(texts), *(b"$%d\r\n%s\r\n" % (len(t), t) for t in texts)])]
+
+    async def send_packed_command(self, packed, *, check_health):
+        self._writer.process.check()
+        self._sent = [piece.split(b"\r\n")[2::2] for piece in packed]
+
+    async def read_response(self):
+        if not self._replies:
+            serve = partial(self._serve, self._sent, self._writer.task_of_now())
+            try:
+                self._replies.extend(await self._cache.call(serve, kind="writer"))
+            except Lost as e:
+                raise redis_errors.ConnectionError(str(e)) from e
+            self._writer.process.check()
+        reply = self._replies.popleft()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    # --- at the server ----------------------------------------------------------------------------------
+
+    def _serve(self, commands, task):
+        """Raises Lost between two commands of one exchange."""
+        replies = []
+        for command in commands:
+            if replies and self._world.faults("redis_partial"):
+                raise Lost("the connection was lost between two calls")
+            replies.append(self._reply(command, task))
+        return replies
+
+    def _reply(self, command, task):
+        name, *args = command
+        if name == b"TIME":
+            if len(self._sent) == 1:  # else it dates what is looked at
+                task.timed(self._world.seen.clock())
+            seconds, rest = divmod(self._cache.server.token(), SECOND)
+            return [b"%d" % seconds, b"%d" % (rest // 1000)]
+        if name == b"SCRIPT":
+            script = next(each for each in (fence.COMMIT, fence.INVALIDATE) if each.text.encode() == args[1])
+            self._cache.scripts.add(script.sha.encode())
+            return script.sha.encode()
+        if name == b"EVALSHA":
+            return self._evaluate(args, task)
+        return self._look(name, args[0])
+
+    def _look(self, name, key):
+        """What the writer reads beside the scripts; a floor has its key behind a prefix of one length."""
+        server = self._cache.server
+        if key.startswith(FLOOR):
+            floor = server.floor(key[FLOOR_BYTES:])
+            return None if floor is None else b"%d" % floor
+        value = server.get(key)
+        if name == b"TYPE":
+            return b"none" if value is None else b"string"
+        if name == b"HGETALL" and value is not None:
+            return redis_errors.ResponseError(
+                "WRONGTYPE Operation against a key holding the wrong kind of value"
+            )
+        return [] if name == b"HGETALL" else value
+
+    def _evaluate(self, args, task):
+        sha, count, *rest = args
+        faults, names = self._world.faults, rest[: int(count)]
+        if sha not in self._cache.scripts:
+            return redis_errors.NoScriptError("No matching script. Please use EVAL.")
+        if faults("redis_refuses"):
+            return self._world.random.choice(REFUSALS)()
+        commits = sha == fence.COMMIT.sha.encode()
+        if (commits or len(names) > 2) and faults("redis_part_refused"):  # a key alone goes in the end
+            return redis_errors.NoPermissionError(KEY_REFUSED)
+        script = self._commit if commits else self._invalidate
+        return script(names[::2], rest[len(names) :], task)
+
+    def _commit(self, keys, args, task):
+        stamp, _, _, life, form, kinds, *data = args
+        data, now, replies = iter(data), self._world.seen.clock(), []
+        for key, kind in zip(keys, kinds.decode(), strict=True):
+            ttl, value = int(next(data)), next(data) if kind == "s" else None
+            if self._world.faults("redis_key_failed"):
+                replies.append(self._world.random.choice((b"-ERR refused", b"-OOM command not allowed")))
+                task.land(key, now, Result.FAILED)
+                continue
+            before = self._cache.server.get(key)
+            outcome = self._writer.put(
+                int(stamp), (key, value, ttl), int(life), form=NAMES.get(form.decode())
+            )
+            replies.append(_raw(outcome))
+            task.land(key, now, _result(outcome))
+            self._cache.look_after(key, before, self._writer.process.name)
+            if outcome in {fence.WRITTEN, fence.UNCHANGED}:
+                version = None if value is None else int(value)
+                self._cache.log(CacheEvent(now, key, "write", version, begun=task.token_at))
+        return replies
+
+    def _invalidate(self, keys, args, task):
+        hold_off_us, _, _, letters = args
+        forms = {key: NAMES[form] for key, form in zip(keys, letters.decode(), strict=False) if form != "-"}
+        now, server = self._world.seen.clock(), self._cache.server
+        before = [server.get(key) for key in keys]
+        outcomes = server.invalidate(*keys, hold_off_ms=int(hold_off_us) // 1000, forms=forms)
+        for key, value in zip(keys, before, strict=True):
+            self._cache.look_after(key, value, self._writer.process.name)
+        task.remove([self._cache.log(CacheEvent(now, key, "invalidate", covers=now)) for key in keys], now)
+        return outcomes
+
+
+def _raw(outcome):
+    """As the script says it."""
+    if isinstance(outcome, Refused):
+        return b"%d" % outcome.floor
+    return b"-" + outcome.text.encode() if isinstance(outcome, Failed) else outcome
+
+
+def _result(outcome):
+    """What has become of the key at the server, whatever the writer makes of the reply."""
+    if isinstance(outcome, Refused):
+        return Result.REFUSED
+    return Result.FAILED if isinstance(outcome, Failed) else RESULTS[outcome]

@@ -1,0 +1,67 @@
+"""What foreign values read as, in words, and which setting makes them equal to ours."""
+
+import json
+import pickle
+
+import msgspec
+import pytest
+
+from cacheupdater.core.mending import advice, reads_as, unreadable
+
+SECRET = "4711"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (json.dumps({"id": SECRET}).encode(), "json"),
+        (pickle.dumps({"id": SECRET}), "pickle"),
+        (pickle.dumps([SECRET], protocol=0), "pickle"),
+        (msgspec.msgpack.encode({"id": SECRET}), "msgpack"),
+        ({b"id": SECRET.encode()}, "hash"),
+        (b"about " + SECRET.encode(), "text"),
+        (b"\xff\xfe\x00" + SECRET.encode(), "bytes"),
+        (b"[" * 100_000, "text"),
+        (None, "a type that no namespace writes"),
+    ],
+)
+def test_a_value_is_named_by_its_kind_and_never_by_what_it_says(value, said):
+    assert reads_as(value) == said
+    assert unreadable("msgpack" if said == "json" else "json", value).startswith(f"they read as {said}")
+    assert SECRET not in unreadable("json", value)
+
+
+@pytest.mark.parametrize(
+    ("why", "setting"),
+    [
+        (unreadable("json", {b"a": b"1"}), "`value.encoding: hash`"),
+        (unreadable("json", msgspec.msgpack.encode([1, 2])), "`value.encoding: msgpack`"),
+        (unreadable("json", b"plain words"), "`value.encoding: string`"),
+        (unreadable("hash", b"{}"), "`value.encoding: json`"),
+        (unreadable("json", pickle.dumps([1])), "`value.encoding: raw`"),
+        (unreadable("json", b"\xff\xfe\x00"), "`value.encoding: raw`"),
+        (unreadable("json", None), "pattern"),
+        ("price is a number and would become text", "`value.numbers`"),
+        ("at is a time without a zone and would become a time with zone Z", "`value.times`"),
+        ("day is a date and would become a time with zone Z", "`value.times`"),
+        ("colour would be gone", "statement load"),
+        ("note of NULL would be gone", "`coalesce`"),
+        ("on is True or False and would become true or false", "`initcap(x::text)`"),
+        ("on is a whole number and would become true or false", "`x::int`"),
+        ("price is a number such as 1.5 and would become a number such as 1.50", "`value.numbers`"),
+        ("tags is a list and would become text", "`value.foreign: replace`"),
+    ],
+)
+def test_the_advice_names_the_setting_that_mends_it(why, setting):
+    assert setting in advice(why)
+    assert len(advice(why).split()) <= 35
+
+
+def test_several_fields_name_each_setting_once():
+    said = advice(
+        "price is a number and would become text",
+        "weight is a number and would become text",
+        "at is a time without a zone and would become a time with zone Z",
+    )
+    assert said.count("`value.numbers`") == said.count("`value.times`") == 1
+    assert said.count("`value.foreign: replace`") == 1

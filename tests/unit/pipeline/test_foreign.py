@@ -1,0 +1,83 @@
+"""Values of somebody else among ours: one line says what they are, and one that they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+
+import pytest
+from shell_story import Shell, in_virtual_time
+
+from cacheupdater.errors import Unavailable
+from cacheupdater.pipeline.keyed import STANDS_S
+from cacheupdater.pipeline.notices import QUIET_S
+
+A, B = b"p:1", b"p:2"
+PICKLED = pickle.dumps({"secret": "4711"})
+
+
+def standing(shell):
+    return [(each.event, each.subject) for each in shell.notices.standing()]
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.INFO, logger="cacheupdater")
+    return lambda: [each.message for each in caplog.records if getattr(each, "event", "") == "foreign"]
+
+
+@in_virtual_time
+async def test_the_trouble_names_what_the_values_read_as_and_is_over_once_the_last_is_written(said):
+    shell = Shell()
+    shell.redis.set(A, PICKLED)
+    shell.redis.set(B, PICKLED)
+    async with shell.partition():
+        shell.queue.touch(A, B)
+        await asyncio.sleep(1.0)
+        assert standing(shell) == [("foreign", "p")]
+        shell.redis.delete(A)
+        shell.queue.change(A, B)
+        await asyncio.sleep(1.0)
+        assert standing(shell) == [("foreign", "p")]
+        shell.redis.delete(B)
+        shell.queue.change(B)
+        await asyncio.sleep(1.0)
+        assert standing(shell) == []
+    first, last = said()
+    assert "2 keys left alone, for we did not write their values: they read as pickle" in first
+    assert "`value.foreign: replace`" in first
+    assert "over after" in last
+    assert "4711" not in first
+
+
+@in_virtual_time
+async def test_the_trouble_is_over_when_none_of_its_keys_was_met_for_long(said):
+    shell = Shell()
+    shell.redis.set(A, PICKLED)
+    async with shell.partition():
+        shell.queue.touch(A)
+        await asyncio.sleep(STANDS_S / 2)
+        assert standing(shell) == [("foreign", "p")]
+        await asyncio.sleep(STANDS_S / 2 + QUIET_S)
+        assert standing(shell) == []
+    assert len(said()) == 2
+
+
+@in_virtual_time
+async def test_a_redis_that_does_not_show_the_value_costs_the_line_its_kind_and_nothing_else(
+    said, monkeypatch
+):
+    shell = Shell()
+    shell.redis.set(A, PICKLED)
+
+    async def blind(keys, *, values=False):
+        raise Unavailable("no right to read")
+
+    monkeypatch.setattr(shell.writer, "look", blind)
+    async with shell.partition() as partition:
+        shell.queue.touch(A, B)
+        await asyncio.sleep(1.0)
+        assert partition.engine.pending == 0
+        assert shell.redis.floor(B) is not None
+    assert said() == ["foreign p: 1 key left alone, for we did not write their values"]
