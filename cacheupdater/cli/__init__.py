@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     Command = Callable[[argparse.Namespace, Mapping[str, str]], int]
 
 _EXTRAS = {
-    **dict.fromkeys(["aiosqlite", "numpy", "prometheus_client", "pydantic", "pydantic_core"], "updater"),
+    **dict.fromkeys(
+        ["aiosqlite", "cachetools", "numpy", "prometheus_client", "pydantic", "pydantic_core"], "updater"
+    ),
     **dict.fromkeys(["ruamel", "sqlalchemy"], "updater"),
     "aiokafka": "kafka",
     "asyncpg": "postgres",
