@@ -35,13 +35,19 @@ class KeyedTrouble:
         return bool(self._keys)
 
     def met(self, name: str, keys: Sequence[bytes], text: str, now: float) -> None:
-        """These are in trouble."""
+        """These are in trouble, and a sentence says so."""
+        self._note(name, keys, now)
+        self._tell(name, text, len(keys))
+
+    def _note(self, name: str, keys: Sequence[bytes], now: float) -> None:
         self._now = max(self._now, now)
         known = self._keys.get(name)
         if known is None:
             known = self._keys[name] = TTLCache(KEYS_MAX, STANDS_S, timer=lambda: self._now)
         known.update(dict.fromkeys(keys))
-        self._notices.trouble(self._event, name, text, keys=len(keys))
+
+    def _tell(self, name: str, text: str, keys: int) -> None:
+        self._notices.trouble(self._event, name, text, keys=keys)
 
     def served(self, name: str, keys: Iterable[bytes]) -> None:
         """These were removed or written."""

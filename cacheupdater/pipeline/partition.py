@@ -303,9 +303,8 @@ class Partition:
         around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=Load(seen.seconds, seen.stamps))
         if barred is None and not plain(answers):
-            self._to_tell.append(
-                (keys, answers)
-            )  # in its own time: a look at Redis must not hold up what is finished
+            # a task of its own tells it: a look at a slow Redis must not hold up what is finished
+            self._to_tell.append((keys, answers))
 
     def _leave(self, unit: Unit) -> None:
         """Its statement goes now, or not at all."""

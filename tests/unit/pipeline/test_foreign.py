@@ -9,6 +9,7 @@ import pickle
 import pytest
 from shell_story import Shell, in_virtual_time
 
+from cacheupdater.core.hints import Kind
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.keyed import STANDS_S
 from cacheupdater.pipeline.notices import QUIET_S
@@ -81,3 +82,57 @@ async def test_a_redis_that_does_not_show_the_value_costs_the_line_its_kind_and_
         assert partition.engine.pending == 0
         assert shell.redis.floor(B) is not None
     assert said() == ["foreign p: 1 key left alone, for we did not write their values"]
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Looks at Redis hang until it is opened."""
+
+    def closed(shell):
+        opened, look = asyncio.Event(), shell.writer.look
+
+        async def slow(keys, *, values=False):
+            await opened.wait()
+            return await look(keys, values=values)
+
+        monkeypatch.setattr(shell.writer, "look", slow)
+        return opened
+
+    return closed
+
+
+@in_virtual_time
+async def test_a_look_that_hangs_holds_up_neither_its_key_nor_the_end_of_its_trouble(said, gate):
+    shell = Shell()
+    shell.redis.set(A, PICKLED)
+    opened = gate(shell)
+    async with shell.partition() as partition:
+        shell.queue.touch(A)
+        await asyncio.sleep(1.0)
+        assert partition.engine.pending == 0
+        shell.redis.delete(A)
+        shell.queue.send(Kind.MISS, A)
+        await asyncio.sleep(1.0)
+        assert shell.redis.floor(A) is not None  # the miss was refreshed while the look hung
+        opened.set()
+        await asyncio.sleep(1.0)
+    assert said() == []
+    assert standing(shell) == []
+
+
+@in_virtual_time
+async def test_what_is_found_during_a_look_waits_for_the_sentence_with_the_kind(said, gate):
+    shell = Shell()
+    shell.redis.set(A, PICKLED)
+    shell.redis.set(B, PICKLED)
+    opened = gate(shell)
+    async with shell.partition():
+        shell.queue.touch(A)
+        await asyncio.sleep(1.0)
+        shell.queue.touch(B)
+        await asyncio.sleep(1.0)
+        assert said() == []
+        opened.set()
+        await asyncio.sleep(1.0)
+    (only,) = said()
+    assert "2 keys left alone, for we did not write their values: they read as pickle" in only
