@@ -135,7 +135,8 @@ class Engine:
                 self._others(hints, origin, now)
 
     def skip(self, offset: int, now: float) -> None:
-        self.cursor.read(offset, now)  # a message that is no pack has nothing to wait for
+        """A message that is no pack has nothing to wait for."""
+        self.cursor.read(offset, now)
 
     def step(self, now: float) -> Work:
         """Whatever time has brought about: evictions, drops, and the units that can be paid for now."""
