@@ -18,6 +18,7 @@ import redis.asyncio
 import cacheupdater_client
 from cacheupdater_client import Redis, wrap
 from cacheupdater_client.asyncio import Redis as AsyncRedis
+from cacheupdater_client.buffer import Buffer
 from cacheupdater_client.guard import faults
 from cacheupdater_client.sender import Sender
 
@@ -173,6 +174,14 @@ def test_first_hint_bears_a_multiprocessing_that_another_thread_is_importing(stu
     sender.close(1)
 
 
+def kept_by(client):
+    """A buffer of this client's hints that no sender's thread drains."""
+    attendant = types.SimpleNamespace(attend=lambda _: True, hurry=lambda: None)
+    buffer = Buffer(client.get_encoder(), attendant)
+    client.emit_to(buffer)
+    return buffer
+
+
 def test_pipeline_of_a_users_class_that_keeps_its_replies_announces_what_it_may_have_written(stubbed):
     class Silent(redis.client.Pipeline):
         def execute(self, raise_on_error=True):
@@ -182,15 +191,13 @@ def test_pipeline_of_a_users_class_that_keeps_its_replies_announces_what_it_may_
         def pipeline(self, transaction=True, shard_hint=None):
             return Silent(self.connection_pool, self.response_callbacks, transaction, shard_hint)
 
-    client, sender = wrap(Quiet(), emit="none"), Sender()
-    buffer = sender.target("memory://nobody", ()).buffer(client.get_encoder())
-    client.emit_to(buffer)
+    client = wrap(Quiet(), emit="none")
+    buffer = kept_by(client)
     pipe = client.pipeline()
     pipe.get("r")
     pipe.set("w", 1)
     assert pipe.execute() is None
     assert [dict(counts) for _, counts in buffer.drain()] == [{b"w": 1}]
-    sender.close(1)
 
 
 @pytest.mark.parametrize("kind", [Redis, AsyncRedis])
@@ -207,8 +214,8 @@ async def test_pipeline_that_is_reset_keeps_no_arguments(kind):
 @pytest.mark.parametrize("name", ["get", "hgetall"])
 @pytest.mark.parametrize("kind", [Redis, AsyncRedis])
 async def test_patch_of_execute_command_on_an_object_sees_every_command(kind, name, stubbed):
-    client, seen = kind(emit="memory://nobody"), []
-    client._hints.drain()
+    client, seen = kind(emit="none"), []
+    buffer = kept_by(client)
     plain = client.execute_command
 
     def traced(*words, **options):
@@ -219,7 +226,7 @@ async def test_patch_of_execute_command_on_an_object_sees_every_command(kind, na
     reply = getattr(client, name)("k")
     assert (await reply if kind is AsyncRedis else reply) == REPLIES[name.upper()]
     assert seen == [name.upper()]
-    assert sum(sum(counts.values()) for _, counts in client._hints.drain()) == 1
+    assert sum(sum(counts.values()) for _, counts in buffer.drain()) == 1
 
 
 @pytest.mark.parametrize("name", ["get", "hgetall"])
@@ -231,8 +238,8 @@ async def test_patch_of_execute_command_on_a_class_sees_every_command(
     for short in ("get", "hgetall"):  # put back afterwards
         monkeypatch.setattr(kind, short, vars(kind)[short])
     cls = type("Named", (kind,), {}) if derived else kind
-    client, seen = cls(emit="memory://nobody"), []
-    client._hints.drain()
+    client, seen = cls(emit="none"), []
+    buffer = kept_by(client)
     plain = cls.execute_command
 
     def traced(self, *words, **options):
@@ -243,7 +250,7 @@ async def test_patch_of_execute_command_on_a_class_sees_every_command(
     reply = getattr(client, name)("k")
     assert (await reply if kind is AsyncRedis else reply) == REPLIES[name.upper()]
     assert seen == [name.upper()]
-    assert sum(sum(counts.values()) for _, counts in client._hints.drain()) == 1
+    assert sum(sum(counts.values()) for _, counts in buffer.drain()) == 1
 
 
 def test_classes_mix_with_all_that_redis_pys_mix_with():

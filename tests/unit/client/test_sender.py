@@ -427,8 +427,9 @@ def test_uwsgi_without_threads_is_told_once_and_sends_at_exit(sender, request, m
     buffer = sender.target(choice.url, ()).buffer(ENCODER)
     telling.tell(choice)
     telling.tell(choice)
-    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
-    assert "--enable-threads" in caplog.records[1].message
+    said = [record for record in caplog.records if "hints wait" not in record.message]  # of other senders
+    assert [record.levelname for record in said] == ["INFO", "WARNING"]
+    assert "--enable-threads" in said[1].message
     buffer.touch("p:1")
     assert not sender._running
     sender.close_at_exit()
@@ -454,7 +455,9 @@ def test_sockets_of_clients_that_are_gone_are_closed_and_their_hints_still_count
             sender.target(server.url, (b"p:%d:" % number,)).buffer(ENCODER).touch(f"p:{number}:1")
         assert server.wait_until(lambda it: len(it.hints()) == 30)
         assert eventually(lambda: sender.stats()["targets"] == {})
-        assert not sender._known
+        assert eventually(
+            lambda: not sender._known
+        )  # the thread's own turn holds the last of them to its end
         assert sender.stats()["emitted"] == sender.stats()["delivered"] == 30
 
 
@@ -496,7 +499,8 @@ def test_updater_that_starts_second_gets_the_hints_from_then_on(sender, tmp_path
         assert eventually(lambda: not target._asleep)
         buffer.touch("p:late")
         assert server.wait_until(lambda it: it.hints() == {b"p:late": 1})
-    assert [record.message for record in caplog.records] == [f"hints go to unix://{tmp_path}/s from now on"]
+    said = [record.message for record in caplog.records if str(tmp_path) in record.message]
+    assert said == [f"hints go to unix://{tmp_path}/s from now on"]
 
 
 def test_hint_for_a_socket_that_is_not_there_costs_one_step_and_one_append(sender, tmp_path, often):
@@ -568,7 +572,8 @@ def test_first_client_says_where_hints_go_and_the_second_nothing(
         monkeypatch.setattr(module, "CONVENTIONAL_SOCKET", tmp_path / "s")
     for _ in range(2):
         calls.hints_for(ENCODER, emit, None)
-    assert [(record.levelname, record.message[: len(says)]) for record in caplog.records] == [(level, says)]
+    said = [record for record in caplog.records if "hints wait" not in record.message]  # of other senders
+    assert [(record.levelname, record.message[: len(says)]) for record in said] == [(level, says)]
 
 
 def test_hints_that_wait_for_long_have_a_line_and_one_when_they_go_again(
@@ -576,11 +581,16 @@ def test_hints_that_wait_for_long_have_a_line_and_one_when_they_go_again(
 ):
     caplog.set_level(logging.INFO, "cacheupdater_client")
     monkeypatch.setattr(target_module, "TROUBLE_S", 0.0)
-    buffer_to(f"unix://{tmp_path}/s").touch("p:1")
-    assert eventually(lambda: caplog.records)
+    url = f"unix://{tmp_path}/s"
+
+    def said():  # of this target: the process has other senders, whose hints may wait as well
+        return [record for record in caplog.records if url in record.message]
+
+    buffer_to(url).touch("p:1")
+    assert eventually(said)
     with HintServer(tmp_path / "s") as server:
         assert server.wait_until(lambda it: it.hints() == {b"p:1": 1})
-        assert eventually(lambda: len(caplog.records) == 2)
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "does not take them" in caplog.records[0].message
-    assert "hints go to" in caplog.records[1].message
+        assert eventually(lambda: len(said()) == 2)
+    assert [record.levelname for record in said()] == ["WARNING", "INFO"]
+    assert "does not take them" in said()[0].message
+    assert "hints go to" in said()[1].message
