@@ -53,7 +53,7 @@ BRAKED = Answer(Result.BRAKED)
 
 
 def plain(answers: Sequence[Answer]) -> bool:
-    """Whether each of them is WRITTEN or UNCHANGED: so are those of almost every unit, and it is told without a look at each."""
+    """Whether each of them is WRITTEN or UNCHANGED, as in almost every unit. Counting in C spares a look at each."""
     usual, other = (WRITTEN, UNCHANGED) if answers and answers[0] is WRITTEN else (UNCHANGED, WRITTEN)
     alike = answers.count(usual)
     return alike == len(answers) or alike + answers.count(other) == len(answers)
