@@ -1,12 +1,16 @@
 """What an updater needs of the machine that it runs on: a folder for its socket, its admin port, its state file.
 
 `refusals` asks for `cacheupdater check`. All is tried as `run` will do it, and undone: folders that were made for it are
-removed, ports are given back. Where an updater of this configuration listens already its port is no trouble.
+removed, ports are given back. Where an updater of this configuration runs already its port is no trouble: an operator
+asks beside it.
 """
 
 from __future__ import annotations
 
+import http.client
+import json
 import socket
+from contextlib import closing
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
 
 _CONNECT_S = 0.2  # to a port of this machine
+_ANSWER_S = 2.0  # of an updater whose loop is busy
+_ANSWER_BYTES_MAX = 1 << 20  # whoever has the port may send without end
 
 
 def unusable(config: Config) -> Iterator[tuple[Way, str]]:
@@ -58,8 +64,22 @@ def _no_socket(path: Path) -> str:
 
 
 def _runs(config: Config) -> bool:
-    """Whether somebody listens where this configuration would: a restart takes the place of its own updater."""
-    return any(_answers(each) for each in config.listen if isinstance(each, UnixAddress | TcpAddress))
+    """Whether an updater stands where this configuration would: a restart takes the place of its own one."""
+    doors = (each for each in config.listen if isinstance(each, UnixAddress | TcpAddress))
+    return any(map(_answers, doors)) or _is_updater(config.admin)
+
+
+def _is_updater(admin: object) -> bool:
+    """Whether an updater's admin pages are there: one that reads Kafka has no other door."""
+    if not isinstance(admin, TcpAddress):
+        return False
+    with closing(http.client.HTTPConnection(admin.host, admin.port, timeout=_ANSWER_S)) as connection:
+        try:
+            connection.request("GET", "/readyz")
+            said = json.loads(connection.getresponse().read(_ANSWER_BYTES_MAX))
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+    return isinstance(said, dict) and {"ready", "conditions"} <= said.keys()
 
 
 def _answers(address: UnixAddress | TcpAddress) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cacheupdater import __version__
+from cacheupdater.adapters.admin_http import AdminServer
 from cacheupdater.cli import main
 
 _HELP_BUDGET = 3.0  # times an interpreter that does nothing but parse and log; 1.8 measured: 0.07 s
@@ -260,6 +262,18 @@ def test_check_of_a_configuration_whose_updater_runs_does_not_mind_its_port(conf
         running.bind(f"{config.parent}/s")
         running.listen()
         assert main(["check", "-c", str(config)]) == 0
+
+
+async def test_check_beside_a_running_updater_that_reads_kafka_does_not_mind_its_port(config, capsys):
+    server = AdminServer(
+        "127.0.0.1:0", metrics=lambda _: (b"", ""), ready=lambda: {"redis": False}, warnings=list
+    )
+    await server.start()
+    config.write_text(
+        _WITH_KAFKA + f'queue: {{url: "kafka://h:1/t"}}\nadmin: {{listen: "127.0.0.1:{server.port}"}}\n'
+    )
+    assert await asyncio.to_thread(main, ["check", "-c", str(config)]) == 0, capsys.readouterr().err
+    await server.close()
 
 
 def test_check_warns_of_settings_that_do_nothing(config, capsys):
