@@ -71,6 +71,7 @@ class Surroundings:
     log_keys: LogKeys = "hash"
     judged: bool = False  # whether the first values of a namespace decide whether it may be written
     wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
+    listens: Sequence[str] = ()  # where clients may come, for the line that none does
 
     @cached_property
     def vitals(self) -> Vitals:
@@ -81,6 +82,7 @@ class Surroundings:
             notices=self.notices,
             random=self.random,
             log_keys=self.log_keys,
+            listens=self.listens,
         )
 
     @cached_property

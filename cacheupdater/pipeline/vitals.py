@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ALONE_S = 30.0  # seconds without a client: longer than a restart of the application takes
 NOBODYS_MOST = 0.01  # of the hints; some keys of nobody are usual where a pattern's prefix is shared
+NAMES_MOST = 5  # of patterns' beginnings in a sentence
 HINTS_LEAST = 100  # within the minute, before a share of them is worth a line
 
 
@@ -42,12 +43,16 @@ class Vitals:
         notices: Notices,
         random: Callable[[], float],
         log_keys: LogKeys = "hash",
+        listens: Sequence[str] = (),
     ) -> None:
+        """`listens` at these addresses, for the line that says that nobody comes."""
         self.looking = Looking(keyspace, observer=observer, random=random, log_keys=log_keys)
         self.whereabouts = Whereabouts(keyspace)
         self._observer = observer
         self._notices = notices
         self._log_keys = log_keys
+        self._listens = " ".join(listens) or "here"
+        self._begin = _some([each.decode(errors="backslashreplace") for each in keyspace.prefixes])
         self._heard = self._nobodys = 0  # since the last tick
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
         self._succeeded: dict[str, float] = {}  # sources, and when
@@ -123,7 +128,7 @@ class Vitals:
         if self._alone_since is None:
             self._alone_since = now
         if now - self._alone_since >= ALONE_S:
-            text = "no client is connected: does the application send its hints here?"
+            text = f"no client is connected: does the application send its hints to {self._listens}?"
             self._notices.trouble("no_client", "", text)
 
     def _tick_hints(self, now: float, clients: int | None) -> None:
@@ -135,9 +140,7 @@ class Vitals:
         if self._told_nothing_since is None:
             self._told_nothing_since = now
         if now - self._told_nothing_since >= ALONE_S:
-            text = (
-                "clients are connected, and none has ever sent a hint: do their keys begin like our patterns?"
-            )
+            text = f"clients are connected, and none has ever sent a hint: do their keys begin with {self._begin}?"
             self._notices.trouble("no_hint", "", text)
 
     def _tick_nobodys(self, now: float) -> None:
@@ -181,3 +184,9 @@ class Vitals:
 def _at(ages: Sequence[float], share: float) -> float:
     """In seconds; so many of the sorted ages are at most this."""
     return round(ages[min(len(ages) - 1, int(share * len(ages)))], 3)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of them; a log line is no place for thousands."""
+    more = len(names) - NAMES_MOST
+    return ", ".join(names[:NAMES_MOST]) + (f" or one of {more} others" if more > 0 else "")

@@ -91,6 +91,7 @@ class Service:
                 notices=notices,
                 log_keys=self._config.log_keys,
                 judged=True,
+                listens=[str(each) for each in self._config.listen],
                 wall=time.time,  # noqa: TID251  what hints are dated by
             )
             pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)

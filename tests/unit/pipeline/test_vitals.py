@@ -45,6 +45,7 @@ class Process:
             notices=self.notices,
             random=draws,
             log_keys=log_keys,
+            listens=("unix:///run/hints.sock",),
         )
 
     def live(self, seconds, *, clients=1, hints=0, nobodys=0):
@@ -80,14 +81,17 @@ def test_nobody_connected_for_half_a_minute_is_said_until_somebody_is(caplog):
     process.live(int(QUIET_S) + 1, clients=1)
     assert process.standing == set()
     assert len(caplog.messages) == 2
+    assert "send its hints to unix:///run/hints.sock?" in caplog.messages[0]
 
 
-def test_clients_that_never_send_a_hint_are_said_until_one_comes():
+def test_clients_that_never_send_a_hint_are_said_until_one_comes(caplog):
+    caplog.set_level(logging.INFO, logger="cacheupdater")
     process = Process()
     process.live(int(ALONE_S))
     assert process.standing == set()
     process.live(5)
     assert process.standing == {"no_hint"}
+    assert "do their keys begin with product:?" in caplog.messages[0]
     process.vitals.hear(Kind.TOUCH, [b"product:1"], ())
     process.live(int(QUIET_S) + 1)
     assert process.standing == set()
