@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -29,16 +28,17 @@ def add_to(
         "--workers",
         type=_count,
         metavar="N|auto",
-        help="so many processes that share the partitions of a kafka:// queue; auto: one per core",
+        help="so many processes that share the partitions of a kafka:// queue; auto: one per core that this container may use",
     )
     parser.add_argument("--worker", help=argparse.SUPPRESS)  # NUMBER:SOCKET, from the parent of several
     parser.set_defaults(command=run)
 
 
 def _count(text: str) -> int:
+    from cacheupdater.service.allowance import usable_cores
     from cacheupdater.service.workers import WORKERS_MAX
 
-    count = len(os.sched_getaffinity(0)) if text == "auto" else int(text)
+    count = min(usable_cores(), WORKERS_MAX) if text == "auto" else int(text)
     if not 1 <= count <= WORKERS_MAX:
         raise argparse.ArgumentTypeError(f"from 1 to {WORKERS_MAX}, or auto")
     return count
@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
     config = read()
     logs.configure(args.log_level, sys.stderr)
-    if args.workers:
+    if args.workers and not args.worker:
         return serve(_parent(args, config))
     # Python loaders are looked for in the working directory, as gunicorn and uvicorn do
     sys.path.insert(0, "")
@@ -72,14 +72,20 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         from cacheupdater.service.workers import lifeline
 
         threading.Thread(target=lifeline, name="lifeline", daemon=True).start()
-    return serve(Service(config, reread=read))
+    return serve(Service(config, reread=read, processes=_processes(args)))
+
+
+def _processes(args: argparse.Namespace) -> int:
+    """How many share this container: the parent of several is one too."""
+    return 1 + args.workers if args.workers else 1
 
 
 def _parent(args: argparse.Namespace, config: Config) -> Workers:
     from cacheupdater.service.workers import Workers
 
     again = [sys.executable, "-m", "cacheupdater", "run", "--config", args.config]
-    return Workers(config, args.workers, [*again, "--log-level", args.log_level, "--worker"])
+    again += ["--log-level", args.log_level, "--workers", str(args.workers)]  # they share the memory
+    return Workers(config, args.workers, [*again, "--worker"])
 
 
 def _as_worker(said: str, config: Config) -> Config:

@@ -1,11 +1,23 @@
 """Every bound of the core, with its unit and reason. Built once by the service, shared by all engines.
 
-Tests shrink them; nothing in the core has a limit that does not stand here.
+Tests shrink them, and so does a container's memory; nothing in the core has a limit that does not stand here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+PROCESS_BYTES = 96 << 20
+"""What an updater takes before its first hint: 89 MB measured, and a driver more than that one had."""
+
+TABLES_PART = 0.5
+"""Of the memory beyond that: tables that may forget. The rest is for hints under way, rows and Redis' commands."""
+
+LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES = 200, 250, 130
+"""Per entry, its key of some 14 bytes included: 153 to 200, 245 and 128 measured."""
+
+LEAST_PART = 0.01
+"""Of the usual tables stays, whatever the memory: smaller ones would forget each key before it is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +79,23 @@ class Limits:
 
     prune: float = 1.0
     """Seconds between two looks for hints that have waited too long."""
+
+    @property
+    def tables(self) -> int:
+        """Bytes of one partition's tables when they are full."""
+        return self.learned * LEARNED_BYTES + self.absent * ABSENT_BYTES + self.strangers * STRANGER_BYTES
+
+    def within(self, memory: int | None, *, partitions: int, processes: int = 1) -> Limits:
+        """The same with tables that fit into so many bytes, even if all partitions come to these processes of ours."""
+        if memory is None:
+            return self
+        room = max(0.0, memory - processes * PROCESS_BYTES) * TABLES_PART
+        part = max(LEAST_PART, room / (partitions * self.tables))
+        if part >= 1.0:
+            return self
+        return replace(
+            self,
+            learned=int(self.learned * part),
+            absent=int(self.absent * part),
+            strangers=int(self.strangers * part),
+        )

@@ -27,6 +27,7 @@ from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.service.allowance import allowed
 from cacheupdater.service.doors import door_for
 from cacheupdater.service.explain import Explainer
 from cacheupdater.service.parts import Parts, rate_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from cacheupdater.config.settings import Config
+    from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.pricing import Pricing
     from cacheupdater.pipeline.vitals import Vitals
@@ -54,9 +56,12 @@ WATCH_EVERY = 1.0  # seconds between two looks at which troubles stand
 class Service:
     """The updater of one process."""
 
-    def __init__(self, config: Config, reread: Callable[[], Config] | None = None) -> None:
-        """`reread` gives the configuration as it stands by now, for `reload`."""
+    def __init__(
+        self, config: Config, reread: Callable[[], Config] | None = None, *, processes: int = 1
+    ) -> None:
+        """`reread` gives the configuration as it stands by now, for `reload`; so many `processes` share the memory."""
         self._config = config
+        self._processes = processes
         self._reread = reread
         queue = config.queue
         self._observer = PrometheusObserver(
@@ -108,9 +113,24 @@ class Service:
             explainer = Explainer(door, around, pricing, partitions=supervisor.partitions)
             await self._answer(stack, lambda: self._conditions(door, stop), explainer)
             if await _unless(stop, door.find()):
+                pricing.limits = self._fitting(pricing.limits, door.partitions)
                 await parts.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
                 await self._work(door, supervisor, around, ready=ready, stop=stop)
         return 0
+
+    def _fitting(self, usual: Limits, partitions: int) -> Limits:
+        """Tables that this container's memory can hold."""
+        memory = allowed().memory
+        limits = usual.within(memory, partitions=partitions, processes=self._processes)
+        if memory is not None and limits != usual:
+            log.info(
+                "the container has %d MiB of memory: each partition may learn about %d keys, not %d; partitions: %d",
+                memory >> 20,
+                limits.learned,
+                usual.learned,
+                partitions,
+            )
+        return limits
 
     def reload(self) -> None:
         """Take over the budgets that the configuration names by now; everything else waits for the next start."""
