@@ -10,6 +10,7 @@ TIMES ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
+IMAGE_TOOLS := build/image-tools
 # what is installed for development is enough for the demonstration
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
 # Many tests wait for servers, so one worker more than cores; beyond eight they only wait for each other. They start
@@ -19,7 +20,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test prove coverage lint bench freshness freshness-live group diagram clean
+.PHONY: help demo demo-kafka test prove coverage lint bench freshness freshness-live group image lock diagram clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -63,12 +64,25 @@ freshness-live: $(DEV) ## price, fixed and TTL on real servers, side by side; an
 group: $(DEV) ## real updaters on a real Kafka, killed every ten seconds; SECONDS=300 is the long form
 	$(BIN)/pytest -n 0 -s -p no:xdist tests/integration -k "group or cluster_live or sentinel_live" --prove --group-seconds $(SECONDS)
 
+image: $(DEV) $(IMAGE_TOOLS) ## the container image, built without Docker and tried as its user with a read-only root; as root on Debian, three minutes
+	$(IMAGE_TOOLS)/bin/python image/build.py
+	$(BIN)/pytest -n 0 -s tests/image/built_image.py
+
+lock: $(IMAGE_TOOLS) ## renew what the image installs, by hash; UPGRADE=1 takes newer versions
+	@UV=$(IMAGE_TOOLS)/bin/uv UPGRADE=$(UPGRADE) image/lock.sh
+
 diagram: $(DEV) ## draw docs/automaton.md from the automaton's table
 	$(BIN)/python -m cacheupdater.core.automaton > docs/automaton.md
 
 clean: ## remove .venv and whatever was built
 	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find cacheupdater client tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(IMAGE_TOOLS): image/tools.txt
+	@echo "Installing what makes and checks the image into $@ (once) ..."
+	@$(PYTHON) -m venv --clear $@
+	@$@/bin/pip install --quiet --requirement image/tools.txt
+	@touch $@
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@echo "Installing what the demonstration needs into $(VENV) (once) ..."
