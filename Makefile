@@ -20,7 +20,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test prove coverage lint bench freshness freshness-live group image lock diagram clean
+.PHONY: help demo demo-kafka test prove coverage lint bench freshness freshness-live group image package lock diagram clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -67,6 +67,9 @@ group: $(DEV) ## real updaters on a real Kafka, killed every ten seconds; SECOND
 image: $(DEV) $(IMAGE_TOOLS) ## the container image, built without Docker and tried as its user with a read-only root; as root on Debian, three minutes
 	$(IMAGE_TOOLS)/bin/python image/build.py
 	$(BIN)/pytest -n 0 -s tests/image/built_image.py
+
+package: $(DEV) $(IMAGE_TOOLS) ## the wheel: its content, and the demonstration by uvx and pip from a local index, for every Python here; five minutes
+	$(BIN)/pytest -n 0 -s tests/image/built_wheel.py
 
 lock: $(IMAGE_TOOLS) ## renew what the image installs, by hash; UPGRADE=1 takes newer versions
 	@UV=$(IMAGE_TOOLS)/bin/uv UPGRADE=$(UPGRADE) image/lock.sh

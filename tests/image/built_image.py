@@ -198,6 +198,17 @@ def test_the_dockerfile_has_nothing_that_hadolint_finds():
     assert done.returncode == 0, done.stdout
 
 
+def test_the_workflows_have_nothing_that_their_schema_and_zizmor_find():
+    files = sorted((ROOT / ".github/workflows").glob("*.yml"))
+    for command in (
+        ["check-jsonschema", "--builtin-schema", "vendor.github-workflows"],
+        ["zizmor", "--offline"],
+    ):
+        tool = ROOT / "build/image-tools/bin" / command[0]
+        done = subprocess.run([tool, *command[1:], *files], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_its_size_is_known(box):
     print(f"image {box.sizes['image']:.0f} MB with its Debian base, packages {box.sizes['packages']:.0f} MB")
     assert box.sizes["packages"] <= SIZE_MB
