@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cacheupdater.config import Config, NamespaceConfig, SourceConfig
+    from cacheupdater.config.problems import Path
     from cacheupdater.service.contact import Finding
 
 
@@ -35,15 +36,27 @@ def add_to(
         action="store_true",
         help="contact queue, cache and sources once, call Python loaders with an empty list, and say what is wrong",
     )
+    parser.add_argument(
+        "--sidecar",
+        action="store_true",
+        help="hold the file to what `run --sidecar` asks: a fleet",
+    )
     parser.set_defaults(command=check)
 
 
 def check(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.config import load_config
     from cacheupdater.service.refusals import refusals
+    from cacheupdater.service.sidecar import unfit_beside_an_application
 
     sys.path.insert(0, "")  # for Python loaders, as in `run`
-    config = load_config(args.config, environ, further=refusals)
+
+    def further(config: Config) -> Iterable[tuple[Path, str]]:
+        yield from refusals(config)
+        if args.sidecar:
+            yield from unfit_beside_an_application(config)
+
+    config = load_config(args.config, environ, further=further)
     print(f"{args.config}: OK\n")
     print("\n".join(_report(config)), flush=True)
     for warning in config.warnings:

@@ -30,6 +30,11 @@ def add_to(
         metavar="N|auto",
         help="so many processes that share the partitions of a kafka:// queue; auto: one per core that this container may use",
     )
+    parser.add_argument(
+        "--sidecar",
+        action="store_true",
+        help="one of many, each beside an application: refuses a configuration without fleet, or every copy would spend the budgets whole",
+    )
     parser.add_argument("--worker", help=argparse.SUPPRESS)  # NUMBER:SOCKET, from the parent of several
     parser.set_defaults(command=run)
 
@@ -55,9 +60,11 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
     from cacheupdater.cli.serve import serve
     from cacheupdater.config import load_config
+    from cacheupdater.service.sidecar import unfit_beside_an_application
 
     def read() -> Config:
-        config = load_config(args.config, environ)
+        further = unfit_beside_an_application if args.sidecar else None
+        config = load_config(args.config, environ, further=further)
         return _as_worker(args.worker, config) if args.worker else config
 
     config = read()

@@ -50,7 +50,7 @@ EVENTS: Mapping[str, str] = {
     "foreign": "values of this namespace are not what we would write, and are left alone",
     "unexpected": "a fault of ours, or of a loader of this namespace",
     "redis_down": "Redis does not answer",
-    "fleet_down": "no exchange with the fleet; without one nothing of this source is loaded",
+    "fleet_down": "no exchange with the fleet; without one nothing of this source (of this namespace, where it is about a quota) is loaded",
     "state_not_saved": "the file of what was learned cannot be written",
     "worker_down": "this worker has ended and is started again",
     "no_client": "no client has been connected for 30 s",

@@ -17,10 +17,10 @@ from cacheupdater.core.price import Market, Price
 from cacheupdater.pipeline.freshness import Freshness
 from cacheupdater.pipeline.portions import Portions
 from cacheupdater.pipeline.remembering import Remembering
-from cacheupdater.pipeline.sharing import Sharing
+from cacheupdater.pipeline.sharing import Purse, Sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from cacheupdater.core.budget import Source
     from cacheupdater.core.keyspace import Keyspace
@@ -78,7 +78,8 @@ class Pricing:
         self._portions = Portions(namespaces)
         self._without = -inf  # since when nothing has been ours
         self._notices = notices
-        self._sharings: dict[str, Sharing] = {}
+        self._sharings: dict[str, Sharing] = {}  # by source
+        self._quotas: list[Sharing] | None = None  # None: they go with the partitions
         self._remembering: Remembering | None = None
         self._wall: Callable[[], float] | None = None
 
@@ -88,12 +89,24 @@ class Pricing:
         self._remembering = Remembering(state, self.markets, most=most, wall=wall, notices=self._notices)
         await self._remembering.begin(partitions)
 
-    def share(self, fleet: Fleet, stir: Callable[[], None]) -> None:
-        """Spend a part of each budget only. Before the first partition is gained."""
+    def share(self, fleet: Fleet, stir: Callable[[], None], *, quotas: bool) -> None:
+        """Spend a part of each budget only. Before the first partition is gained. `quotas`: a part of each quota too, for
+        each updater of the fleet owns all partitions, of a queue of its own."""
+
+        def sharing(purse: Purse, market: Market | None) -> Sharing:
+            return Sharing(purse, market, fleet, stir=stir, notices=self._notices)
+
         self._sharings = {
-            name: Sharing(source, self.markets.get(source), fleet, stir=stir, notices=self._notices)
+            name: sharing(Purse(f"source {name}", name, source.bucket), self.markets.get(source))
             for name, source in self._sources.items()
         }
+        if quotas:
+            self._quotas = [
+                # no source is called so: names hold no colon
+                sharing(Purse(f"quota of namespace {each.name}", f"quota:{each.name}", each.quota), None)
+                for each in self.namespaces
+                if each.quota is not None
+            ]
 
     def divide(self, wall: Callable[[], float]) -> None:
         """Others may own partitions of the same queue. Before the first one is gained; `wall` is the time of day."""
@@ -104,7 +117,8 @@ class Pricing:
         """These are ours from now on, of so many. A rebalance takes all and gives most of them back in a moment: only
         then is clear what can be forgotten."""
         now = asyncio.get_running_loop().time()
-        self._portions.own(partitions, now, of=of, sources=not self._sharings)
+        if self._quotas is None:
+            self._portions.own(partitions, now, of=of, sources=not self._sharings)
         if not partitions:
             self._without = now
         for gone in self.policies.keys() - set(partitions) if partitions else ():
@@ -143,10 +157,14 @@ class Pricing:
             group.create_task(self.freshness.run())
             if self._wall is not None:
                 group.create_task(self._keep_time())
-            for sharing in self._sharings.values():
+            for sharing in self._shared():
                 group.create_task(sharing.run())
             if self._remembering is not None:
                 group.create_task(self._remembering.run(self.policies))
+
+    def _shared(self) -> Iterator[Sharing]:
+        yield from self._sharings.values()
+        yield from self._quotas or ()
 
     async def _keep_time(self) -> None:
         while True:
@@ -159,6 +177,6 @@ class Pricing:
 
     async def end(self) -> None:
         """Everything is drained, and `run` is over."""
-        await asyncio.gather(*(each.leave() for each in self._sharings.values()))
+        await asyncio.gather(*(each.leave() for each in self._shared()))
         if self._remembering is not None:
             await self._remembering.save(self.policies)

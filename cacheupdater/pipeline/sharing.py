@@ -1,6 +1,7 @@
 """One source's budget, shared with the other updaters of a fleet: how its bucket follows its claim.
 
 `pipeline.pricing` makes one per source where the configuration names a fleet, and runs it as long as the process lives.
+Where no partitions divide the quotas of namespaces, it makes one per quota too: a quota is a budget without a price.
 What share to want says `core.price.shares`; what it gets is decided where all owners meet (`ports.Fleet`).
 
 Why the budget B holds. A bucket's rate is never above its owner's claim: it is lowered before a lower claim is told,
@@ -44,7 +45,7 @@ from cacheupdater.ports import Offer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cacheupdater.core.budget import Source
+    from cacheupdater.core.budget import Bucket
     from cacheupdater.core.price import Market
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Fleet, Grant
@@ -63,32 +64,40 @@ class Budget(NamedTuple):
     burst: float
 
 
+class Purse(NamedTuple):
+    """What is shared: the bucket of a source or of a quota."""
+
+    what: str  # in words
+    name: str  # the fleet's record of it
+    bucket: Bucket
+
+
 class Sharing:
-    """One owner's part in one source."""
+    """One owner's part in one purse."""
 
     def __init__(
         self,
-        source: Source,
+        purse: Purse,
         market: Market | None,
         fleet: Fleet,
         *,
         stir: Callable[[], None],
         notices: Notices,
     ) -> None:
-        """The source's bucket holds the whole budget; until something is granted it is closed. `stir` says that there
+        """The purse's bucket holds the whole budget; until something is granted it is closed. `stir` says that there
         may be more to spend."""
-        self._source = source
+        self._purse = purse
         self._market = market
         self._fleet = fleet
         self._stir = stir
         self._notices = notices
-        self._budget = Budget(source.bucket.rate, source.bucket.burst)
+        self._budget = Budget(purse.bucket.rate, purse.bucket.burst)
         self._changed = asyncio.Event()
         self._others: tuple[Owner, ...] | None = None  # None: we have just come
         self._aim = 0.0
         self._since = -inf  # when what it has was granted
         self._told = 0.0  # the share that was logged last
-        source.bucket.until = asyncio.get_running_loop().time()
+        purse.bucket.until = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -102,18 +111,18 @@ class Sharing:
     def change(self, rate: float, burst: float, *, now: float) -> None:
         """Another budget for the fleet. Less of it is obeyed at once, more is asked for."""
         old, self._budget = self._budget, Budget(rate, max(burst, 1.0))
-        share = self._source.bucket.rate * min(1.0, rate / old.rate)
-        self._source.bucket.change(share, self._burst(share), now=now)
+        share = self._purse.bucket.rate * min(1.0, rate / old.rate)
+        self._purse.bucket.change(share, self._burst(share), now=now)
         self._aim *= rate / old.rate
         self._changed.set()
 
     async def leave(self) -> None:
         """Nothing is spent from now on; the others need not wait for our claim's end."""
-        self._source.bucket.until = asyncio.get_running_loop().time()
+        self._purse.bucket.until = asyncio.get_running_loop().time()
         try:
-            await self._fleet.leave(self._source.name)
+            await self._fleet.leave(self._purse.name)
         except CacheUpdaterError as e:
-            log.warning("source %s: the fleet waits until our claim has run out: %s", self._source.name, e)
+            log.warning("%s: the fleet waits until our claim has run out: %s", self._purse.what, e)
 
     async def _exchange(self) -> float:
         """One exchange; how long to wait for the next."""
@@ -122,11 +131,11 @@ class Sharing:
         offer = Offer(self._budget.rate, wanted, held, Owner(self._price(), self._aim), self._least)
         asked = clock()
         try:
-            grant = await self._fleet.exchange(self._source.name, offer)
+            grant = await self._fleet.exchange(self._purse.name, offer)
         except CacheUpdaterError as e:
             self._say_trouble(e)
             return ASK_AGAIN
-        self._notices.over("fleet_down", self._source.name)
+        self._notices.over("fleet_down", self._purse.name)
         known, self._others = self._others, grant.others
         if known is None:
             return 0.0  # now we know among how many we are
@@ -140,7 +149,7 @@ class Sharing:
 
     def _prepare(self, now: float) -> tuple[float, float]:
         """(wanted, held). A smaller share is obeyed before it is told."""
-        bucket = self._source.bucket
+        bucket = self._purse.bucket
         if self._others is None:
             return 0.0, 0.0
         mine = Owner(self._price(), self._aim)
@@ -156,7 +165,7 @@ class Sharing:
         return wanted, bucket.rate
 
     def _take(self, grant: Grant, share: float, until: float) -> None:
-        bucket, now = self._source.bucket, asyncio.get_running_loop().time()
+        bucket, now = self._purse.bucket, asyncio.get_running_loop().time()
         if not share or share < self._least * (1.0 - ROUNDING):  # the budget may have changed meanwhile
             bucket.until = now
             return
@@ -167,8 +176,8 @@ class Sharing:
         self._stir()
         if not self._told / NOTABLE < share < self._told * NOTABLE:
             self._told = share
-            what = "source %s: our share of the fleet's %g a second is %.3g, among %d updaters"
-            log.info(what, self._source.name, self._budget.rate, share, 1 + len(grant.others))
+            what = "%s: our share of the fleet's %g a second is %.3g, among %d updaters"
+            log.info(what, self._purse.what, self._budget.rate, share, 1 + len(grant.others))
 
     def _price(self) -> float:
         return 0.0 if self._market is None else self._market.scarcity
@@ -194,4 +203,4 @@ class Sharing:
     def _say_trouble(self, error: CacheUpdaterError) -> None:
         within = CLAIM_LIFE - CLAIM_MARGIN
         text = f"no exchange with the fleet; unless one succeeds within {within:g} s, nothing is loaded until then: {error}"
-        self._notices.trouble("fleet_down", self._source.name, text)
+        self._notices.trouble("fleet_down", self._purse.name, text)

@@ -15,7 +15,7 @@ from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.state_file import StateFile
 from cacheupdater.adapters.writer_redis import writer_for
-from cacheupdater.config.settings import PythonLoad, SqlLoad
+from cacheupdater.config.settings import MemoryQueueConfig, PythonLoad, SqlLoad
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.encoding import encoder, form_of
 from cacheupdater.core.limits import Limits
@@ -85,7 +85,8 @@ class Parts:
         if config.fleet is not None:
             fleet = RedisFleet(config.cache.reveal(), config.fleet)
             self._stack.push_async_callback(fleet.close)
-            pricing.share(fleet, stir)
+            # a topic's partitions divide quotas already; who has a queue of its own owns all of its partitions
+            pricing.share(fleet, stir, quotas=isinstance(config.queue, MemoryQueueConfig))
 
     def recipe(self, name: str) -> Recipe:
         """How keys of this namespace become values."""

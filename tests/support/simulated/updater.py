@@ -207,7 +207,7 @@ class Updater:
             await pricing.remember(state, world.wall, partitions=world.broker.partitions)
             self._compare(state.found)
         if world.plan.fleet:
-            pricing.share(self.fleet, self.supervisor.stir_all)
+            pricing.share(self.fleet, self.supervisor.stir_all, quotas=False)
         world.plant.pricing(pricing)
         works = [each.run() for each in pricing._sharings.values()]  # what says how it goes takes no part
         if world.plan.state:

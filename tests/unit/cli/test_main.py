@@ -148,6 +148,30 @@ def test_bad_configuration_ends_with_78_and_names_the_line_on_stderr(config, com
     assert "c4n4ry" not in printed.err
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_sidecar_without_a_fleet_ends_with_78_and_the_sentence_that_mends_it(config, command, capsys):
+    assert main([command, "--sidecar", "-c", str(config)]) == 78
+    printed = capsys.readouterr()
+    assert "fleet: is missing, and each of N sidecars would spend every budget and quota whole" in printed.err
+    assert "write `fleet: shop`" in printed.err
+    assert not printed.out
+
+
+def test_sidecar_with_a_fleet_passes_check(config, capsys):
+    config.write_text(_CONFIG + "fleet: shop\n")
+    assert main(["check", "--sidecar", "-c", str(config)]) == 0
+    assert "fleet   shop\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_sidecar_of_a_topic_ends_with_78_for_it_would_hear_nothing_of_its_application(
+    config, command, capsys
+):
+    config.write_text(_WITH_KAFKA + "fleet: shop\nqueue: {url: kafka://127.0.0.1:1/hints}\n")
+    assert main([command, "--sidecar", "-c", str(config)]) == 78
+    assert "queue.url: a sidecar takes hints from the socket" in capsys.readouterr().err
+
+
 REFUSED = [
     (
         "redis://:c4n4ry@127.0.0.1:1/0",

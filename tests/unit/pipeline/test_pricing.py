@@ -7,12 +7,15 @@ import asyncio
 import pytest
 from engine_story import limits, namespace, plenty
 from shell_story import in_virtual_time, now
+from spending import worst
 
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Terms
+from cacheupdater.core.price.shares import EXCHANGE_EVERY, YOUTH
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.pricing import CLOCK_EVERY, KEPT_S, Pricing
+from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
 from cacheupdater.testing.recording_observer import RecordingObserver
 
 KEYS = [b"p:%d" % n for n in range(40)]
@@ -21,9 +24,9 @@ KEYS = [b"p:%d" % n for n in range(40)]
 class Shop:
     """One priced namespace; partitions as the supervisor would tell of them."""
 
-    def __init__(self, bucket=None):
+    def __init__(self, bucket=None, quota=None):
         source = Source("db", bucket or plenty(), concurrency=5)
-        spaces = [namespace("p", source=source, terms=Terms())]
+        spaces = [namespace("p", source=source, terms=Terms(), quota=quota)]
         self.keyspace = Keyspace([(each.pattern, each) for each in spaces])
         self.pricing = Pricing(
             spaces,
@@ -140,3 +143,68 @@ async def test_policy_asks_for_what_the_next_moment_of_its_partition_can_pay():
         await asyncio.sleep(0.5)
         asked.append(len(policy.on_hints(KEYS, [50] * len(KEYS), now())))
     assert max(asked) == 1
+
+
+class Sidecars:
+    """Updaters of one fleet, each with a queue of its own, that spend all that their quota allows."""
+
+    RATE, BURST = 30.0, 60.0
+
+    def __init__(self, number):
+        records = MemoryRecords(now)
+        self.spent = []  # (when, rows)
+        self.shops = [Shop(quota=Bucket(self.RATE, self.BURST, now=now())) for _ in range(number)]
+        self.running = []
+        for each in self.shops:
+            each.pricing.share(MemoryFleet(records), lambda: None, quotas=True)
+            each.pricing.own([0], of=1)
+            self.running.append(asyncio.ensure_future(each.pricing.run()))
+
+    def quota(self, number):
+        return self.shops[number].pricing.namespaces[0].quota
+
+    async def spend(self, seconds):
+        for _ in range(int(seconds * 10)):
+            await asyncio.sleep(0.1)
+            for number in range(len(self.shops)):
+                rows = self.quota(number).rows(now())
+                self.quota(number).take(rows)
+                self.spent.append((now(), rows))
+
+    async def end(self):
+        for each in self.running:
+            each.cancel()
+        await asyncio.gather(*(each.pricing.end() for each in self.shops))
+
+
+@in_virtual_time
+@pytest.mark.parametrize("number", [1, 3, 40])
+async def test_updaters_with_queues_of_their_own_spend_one_quota_together_and_all_of_it(number):
+    sidecars = Sidecars(number)
+    await asyncio.sleep(YOUTH + 4 * EXCHANGE_EVERY)
+    await sidecars.spend(60.0)
+    rows = sum(rows for _, rows in sidecars.spent)
+    assert worst(sidecars.spent, sidecars.RATE) <= sidecars.BURST + 1e-6
+    assert rows > 0.9 * sidecars.RATE * 60.0
+    await sidecars.end()
+
+
+@in_virtual_time
+async def test_quota_of_an_updater_that_leaves_is_spent_by_the_other():
+    sidecars = Sidecars(2)
+    await asyncio.sleep(YOUTH + 4 * EXCHANGE_EVERY)
+    assert [sidecars.quota(each).rate for each in (0, 1)] == [15.0, 15.0]
+    sidecars.running[0].cancel()
+    await sidecars.shops[0].pricing.end()
+    assert sidecars.quota(0).rows(now()) == 0
+    await asyncio.sleep(2 * EXCHANGE_EVERY)
+    assert sidecars.quota(1).rate == 30.0
+    await sidecars.end()
+
+
+@in_virtual_time
+async def test_quota_goes_with_the_partitions_where_a_queue_is_shared():
+    shop = Shop(quota=Bucket(30.0, 60.0, now=now()))
+    shop.pricing.share(MemoryFleet(MemoryRecords(now)), lambda: None, quotas=False)
+    shop.gain(1)
+    assert shop.pricing.namespaces[0].quota.rate == 7.5

@@ -14,7 +14,7 @@ from spending import worst
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.price.shares import CLAIM_LIFE, EXCHANGE_EVERY, YOUTH, Owner
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.sharing import Sharing
+from cacheupdater.pipeline.sharing import Purse, Sharing
 from cacheupdater.ports import Offer
 from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
 
@@ -33,7 +33,7 @@ class Owned:
         self.stirred = 0
         self.market = None if price is None else Priced(price, self)
         self.sharing = Sharing(
-            self.source,
+            Purse("source main", "main", self.source.bucket),
             self.market,
             self.fleet,
             stir=self.stir,
