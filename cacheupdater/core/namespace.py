@@ -40,3 +40,7 @@ class Namespace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", Cost(self.source))
+
+    def quota_open(self, now: float) -> bool:
+        """Whether its quota has not come to its end; one that it does not have never does."""
+        return self.quota is None or now < self.quota.until

@@ -59,6 +59,7 @@ class Schedule:
         self._resting: list[tuple[float, int, Lane]] = []
         self._lines: dict[Source, Line] = {}
         self._busy: dict[Source, Line] = {}  # those of them where somebody stands
+        self._shut: dict[Lane, None] = {}  # whose quotas pay nothing until a fleet grants them more time
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
         self._over = False
@@ -171,6 +172,10 @@ class Schedule:
 
     def _rouse(self, now: float) -> None:
         """Look at the lanes to which something has come, and at those that have rested."""
+        if self._shut:  # whoever opens a quota asks all engines for a step
+            for lane in [each for each in self._shut if each.namespace.quota_open(now)]:
+                del self._shut[lane]
+                self._news[lane] = None
         resting = self._resting
         while resting and (resting[0][0] <= now or resting[0][0] != resting[0][2].rests):
             until, _, lane = heappop(resting)
@@ -195,6 +200,8 @@ class Schedule:
             if until < lane.rests - _MOMENT:  # else it is looked at before, and rests again
                 lane.rests = until
                 heappush(self._resting, (until, next(self._order), lane))
+            elif until == inf:
+                self._shut[lane] = None
             return
         lane.rests = inf
         line = self._lines.get(source)

@@ -145,6 +145,18 @@ def test_quota_binds_its_namespace_alone():
     assert sorted(map(len, story.starts(1.0))) == [1, 5]
 
 
+def test_key_that_came_while_a_fleet_had_granted_nothing_of_its_quota_starts_once_it_does():
+    quota = Bucket(10.0, 10.0, now=0.0)
+    quota.until = 0.0
+    story = Story(namespace(quota=quota))
+    story.miss(*keys(3), at=1.0)
+    assert story.starts(1.0) == story.starts(5.0) == []
+
+    quota.change(10.0, 10.0, now=6.0)
+    quota.until = 20.0
+    assert sum(map(len, story.starts(6.5))) == 3
+
+
 def test_short_bucket_saves_up_for_a_statement_worth_making():
     story = Story(namespace(source=source(rate=1_000.0, burst=1_000.0)), pace=0.1)
     story.touch(*keys(150), at=0.0)

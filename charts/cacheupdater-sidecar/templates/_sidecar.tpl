@@ -1,0 +1,157 @@
+{{- /*
+The updater as a native sidecar: one item for a pod's initContainers, and what belongs to it. The chart that depends on
+this one includes four parts (docs/how-to/sidecar.md):
+
+  cacheupdater.sidecar             the container
+  cacheupdater.sidecar.mount       the socket, for volumeMounts of the application's container
+  cacheupdater.sidecar.volumes     for the pod's volumes
+  cacheupdater.sidecar.configmap   the configuration, as an object of its own
+*/ -}}
+
+{{- define "cacheupdater.sidecar" -}}
+{{- $values := index .Values "cacheupdater-sidecar" -}}
+{{- include "cacheupdater.sidecar.refusals" . -}}
+- name: cacheupdater
+  image: {{ include "cacheupdater.sidecar.image" . }}
+  imagePullPolicy: {{ $values.image.pullPolicy }}
+  restartPolicy: Always
+  args: [run, --config=/etc/cacheupdater/cacheupdater.yaml, --sidecar, --log-level={{ $values.logLevel }}]
+  {{- with $values.extraEnv }}
+  env:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if or $values.existingSecret $values.extraEnvFrom }}
+  envFrom:
+    {{- with $values.existingSecret }}
+    - secretRef: {name: {{ . }}}
+    {{- end }}
+    {{- with $values.extraEnvFrom }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+  ports:
+    - {name: cacheupdater, containerPort: {{ $values.port }}}
+  {{- with $values.livenessProbe }}
+  livenessProbe:
+    httpGet: {path: /livez, port: {{ $values.port }}}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  resources:
+    {{- toYaml $values.resources | nindent 4 }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: {{ $values.runAsUser }}
+    runAsGroup: {{ $values.runAsGroup }}
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities: {drop: [ALL]}
+    seccompProfile: {type: RuntimeDefault}
+  volumeMounts:
+    - {name: cacheupdater-config, mountPath: /etc/cacheupdater, readOnly: true}
+    - {name: cacheupdater-run, mountPath: /run/cacheupdater}
+    - {name: cacheupdater-state, mountPath: /var/lib/cacheupdater}
+    - {name: cacheupdater-tmp, mountPath: /tmp}
+    {{- with $values.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+
+{{- /* Read-only: a socket can be connected to all the same, and nothing else can be put there. */ -}}
+{{- define "cacheupdater.sidecar.mount" -}}
+- {name: cacheupdater-run, mountPath: /run/cacheupdater, readOnly: true}
+{{- end }}
+
+{{- /* Kubernetes evicts a pod whose emptyDir outgrows its limit, so these are beyond what an updater ever writes: a state
+file has at most 256 MiB, and while it is replaced there are three. */ -}}
+{{- define "cacheupdater.sidecar.volumes" -}}
+{{- $values := index .Values "cacheupdater-sidecar" -}}
+- name: cacheupdater-config
+  configMap: {name: {{ $values.existingConfigMap | default (include "cacheupdater.sidecar.name" .) }}}
+- name: cacheupdater-run
+  emptyDir: {medium: Memory, sizeLimit: 1Mi}
+- name: cacheupdater-state
+  emptyDir: {sizeLimit: 1Gi}
+- name: cacheupdater-tmp
+  emptyDir: {sizeLimit: 64Mi}
+{{- with $values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "cacheupdater.sidecar.configmap" -}}
+{{- $values := index .Values "cacheupdater-sidecar" -}}
+{{- if not $values.existingConfigMap -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "cacheupdater.sidecar.name" . }}
+  labels:
+    app.kubernetes.io/name: cacheupdater
+    app.kubernetes.io/component: sidecar
+    app.kubernetes.io/instance: {{ .Release.Name }}
+    app.kubernetes.io/managed-by: {{ .Release.Service }}
+data:
+  cacheupdater.yaml: |
+    {{- include "cacheupdater.sidecar.config" . | nindent 4 }}
+{{- end }}
+{{- end }}
+
+{{- /* For an annotation of the pod: another configuration rolls it out. */ -}}
+{{- define "cacheupdater.sidecar.checksum" -}}
+{{- include "cacheupdater.sidecar.config" . | sha256sum -}}
+{{- end }}
+
+{{- define "cacheupdater.sidecar.name" -}}
+{{- printf "%s-cacheupdater" .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "cacheupdater.sidecar.image" -}}
+{{- $image := (index .Values "cacheupdater-sidecar").image -}}
+{{- if $image.digest -}}
+{{ printf "%s@%s" $image.repository $image.digest | quote }}
+{{- else -}}
+{{ printf "%s:%s" $image.repository ($image.tag | default (index .Subcharts "cacheupdater-sidecar").Chart.AppVersion) | quote }}
+{{- end -}}
+{{- end }}
+
+{{- /* The configuration with what every sidecar must say. A fleet's name begins with a letter, a namespace's may not. */ -}}
+{{- define "cacheupdater.sidecar.config" -}}
+{{- $values := index .Values "cacheupdater-sidecar" -}}
+{{- $fleet := $values.fleet | default (printf "in-%s-%s" .Release.Namespace .Release.Name | replace "." "-" | trunc 63) -}}
+{{- $filled := dict
+  "version" 1
+  "fleet" $fleet
+  "listen" (list "unix:///run/cacheupdater/hints.sock")
+  "admin" (dict "listen" (printf "0.0.0.0:%d" (int $values.port)))
+  "state" "/var/lib/cacheupdater/learned" -}}
+{{- toYaml (merge (deepCopy ($values.config | default dict)) $filled) -}}
+{{- end }}
+
+{{- /* Each says what to write instead. The same holds in the container: `run --sidecar` refuses what is refused here. */ -}}
+{{- define "cacheupdater.sidecar.refusals" -}}
+{{- $values := index .Values "cacheupdater-sidecar" -}}
+{{- $config := $values.config | default dict -}}
+{{- if and $config $values.existingConfigMap -}}
+{{- fail "cacheupdater-sidecar: config and existingConfigMap are both said; keep one of them" -}}
+{{- end -}}
+{{- if not (or $config $values.existingConfigMap) -}}
+{{- fail "cacheupdater-sidecar: config is empty; write what is to be kept fresh (docs/reference/config.md), or name an existingConfigMap" -}}
+{{- end -}}
+{{- if and (hasKey $config "fleet") $values.fleet -}}
+{{- fail "cacheupdater-sidecar: fleet is said twice, in the values and in config; keep one of them" -}}
+{{- end -}}
+{{- if and (hasKey $config "fleet") (not $config.fleet) -}}
+{{- fail "cacheupdater-sidecar: config.fleet is empty, and each of N sidecars would spend every budget and quota whole; remove it for a fleet of this release, or write a name" -}}
+{{- end -}}
+{{- $queue := dig "queue" "url" "memory://" $config -}}
+{{- if ne $queue "memory://" -}}
+{{- fail (printf "cacheupdater-sidecar: config.queue.url is %s, and a sidecar takes hints from its pod's socket; remove queue, or install the chart cacheupdater for the updaters of a topic" $queue) -}}
+{{- end -}}
+{{- if and (hasKey $config "listen") (not (has "unix:///run/cacheupdater/hints.sock" $config.listen)) -}}
+{{- fail "cacheupdater-sidecar: config.listen leaves out unix:///run/cacheupdater/hints.sock, the socket that the application's container shares; add it, or remove listen" -}}
+{{- end -}}
+{{- $admin := dig "admin" "listen" "" $config -}}
+{{- if and $admin (or (not (hasSuffix (printf ":%d" (int $values.port)) $admin)) (hasPrefix "127." $admin) (hasPrefix "localhost" $admin)) -}}
+{{- fail (printf "cacheupdater-sidecar: config.admin.listen is %s, where the kubelet's probe cannot ask; write 0.0.0.0:%d, or remove listen" $admin (int $values.port)) -}}
+{{- end -}}
+{{- end }}

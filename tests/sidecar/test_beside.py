@@ -1,0 +1,180 @@
+"""The rendered sidecar as a process beside an example application: hints reach Redis, and its death harms nobody.
+
+What a kubelet would do from the manifest is done here by `contained`: command line, environment, mounts, user, probe.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import stat
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import redis
+from contained import ISOLATED, Pod, how
+from sidecar_chart import configuration, packed, pod, render
+from updater_process import ROOT, eventually, free_port
+
+APPLICATION = ROOT / "tests" / "support" / "beside_application.py"
+KEY = "product:7"
+SLOW_S = 0.25  # a read that waited for anything of ours would wait longer: the client's shortest patience is a second
+
+QUICK = (
+    "cacheupdater-sidecar.config.defaults.refresh.every=300ms"  # learning what is worth a row takes longer
+)
+TRY_TO_WRITE = """
+import os, sys
+for folder in sys.argv[1:]:
+    try:
+        open(folder + "/probe", "w").close()
+        print("wrote", folder)
+    except OSError:
+        print("refused", folder)
+wanted = ("CapEff", "CapPrm", "CapBnd")
+print(os.getuid(), os.getgroups(), [each.split()[1] for each in open("/proc/self/status") if each[:6] in wanted])
+"""
+
+
+class Beside:
+    """A pod of two processes on one machine."""
+
+    def __init__(self, folder, manifest, redis_url):
+        self.database = folder / "db"
+        self.database.mkdir()
+        self.set_price(900)
+        self.spec = pod(manifest)
+        self.pod = Pod(folder, self.spec)
+        self.port = free_port()
+        self.redis_url = redis_url
+        (container,) = self.spec["initContainers"]
+        (application,) = self.spec["containers"]
+        places = {"redis://redis:6379/0": redis_url, "0.0.0.0:9090": f"127.0.0.1:{self.port}"}
+        # the Secret that envFrom names
+        secret = {"SHOP_DB": f"sqlite+aiosqlite:///{self.database}/shop.db"}
+        updater = [sys.executable, "-m", "cacheupdater"]
+        self.sidecar = self.pod.contain(container, updater, environment=secret, places=places)
+        text = self.sidecar.here(configuration(manifest))
+        (self.pod.paths["cacheupdater-config"] / "cacheupdater.yaml").write_text(text)
+        socket = self.sidecar.here("unix:///run/cacheupdater/hints.sock")
+        self.application = self.pod.contain(
+            application,
+            [sys.executable, str(APPLICATION), redis_url, KEY],
+            environment={"CACHEUPDATER_EMIT": socket},  # in a pod it is where the client looks by itself
+            places={},
+        )
+
+    def set_price(self, price):
+        with sqlite3.connect(self.database / "shop.db") as shop:
+            shop.execute(
+                "CREATE TABLE IF NOT EXISTS products (id INTEGER PRIMARY KEY, name TEXT, price INTEGER)"
+            )
+            shop.execute("INSERT OR REPLACE INTO products VALUES (7, 'teapot', ?)", (price,))
+
+    def start_sidecar(self):
+        self.sidecar.start()
+        line = self.sidecar.process.stdout.readline()
+        assert line.startswith("ready"), self.sidecar.log
+
+    def hints(self):
+        """That this sidecar has taken in so far."""
+        with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as page:
+            samples = [
+                each
+                for each in page.read().decode().splitlines()
+                if each.startswith("cacheupdater_hints_total")
+            ]
+        return sum(float(each.split()[-1]) for each in samples)
+
+    def heard(self):
+        """What the application saw in its last 20 reads."""
+        line = self.application.process.stdout.readline()
+        assert line, self.application.log
+        return json.loads(line)
+
+    def price(self):
+        value = self.heard()["value"]
+        return value and json.loads(value)["price"]
+
+    def reads_for(self, seconds):
+        """All that it saw in this time."""
+        end, seen = time.monotonic() + seconds, []
+        while time.monotonic() < end:
+            seen.append(self.heard())
+        return seen
+
+
+@pytest.fixture
+def beside(redis_url, tmp_path_factory):
+    with tempfile.TemporaryDirectory(prefix="sidecar-") as folder:  # a socket's path is short
+        Path(folder).chmod(0o755)
+        chart = packed(tmp_path_factory.mktemp("consumer"))
+        story = Beside(Path(folder), render(chart, "--set", QUICK), redis_url)
+        yield story
+        story.sidecar.kill()
+        story.application.kill()
+        print(f"--- sidecar, {how} ---\n{story.sidecar.log if story.sidecar.process else ''}")
+
+
+def test_hints_of_the_application_reach_redis_through_the_rendered_sidecar(beside):
+    beside.start_sidecar()
+    socket = beside.pod.paths["cacheupdater-run"] / "hints.sock"
+    assert stat.S_IMODE(socket.stat().st_mode) == 0o660
+    if ISOLATED:
+        assert (socket.stat().st_uid, socket.stat().st_gid) == (65532, 65532)
+    assert beside.sidecar.probe(beside.port)
+    beside.application.start()
+    eventually(lambda: beside.price() == 900)
+    beside.set_price(750)
+    eventually(lambda: beside.price() == 750)
+    seconds, code = beside.sidecar.end()
+    assert code == 0
+    assert seconds < 10.0  # below what a pod has by default
+    print(f"sidecar ended within {seconds:.1f} s of SIGTERM; {how}")
+
+
+def test_application_does_not_notice_that_its_sidecar_is_not_there_or_dies_or_comes_back(beside):
+    with redis.Redis.from_url(beside.redis_url) as plain:
+        plain.set(KEY, json.dumps({"id": 7, "name": "teapot", "price": 900}))
+    beside.application.start()
+    before = beside.reads_for(1.0)
+    beside.start_sidecar()
+    beside.set_price(750)
+    eventually(lambda: beside.price() == 750)
+
+    beside.sidecar.process.kill()
+    beside.sidecar.kill()
+    without = beside.reads_for(2.0)
+    assert {json.loads(each["value"])["price"] for each in without} == {750}
+    for seen in (before, without):
+        assert sorted(each["longest"] for each in seen)[len(seen) // 2] < SLOW_S
+    assert not beside.sidecar.probe(beside.port)
+
+    beside.start_sidecar()  # the kubelet does this: the socket of the dead one is still there
+    eventually(beside.hints)
+    assert beside.application.process.poll() is None
+
+
+def test_sidecar_without_a_fleet_never_starts(beside):
+    file = beside.pod.paths["cacheupdater-config"] / "cacheupdater.yaml"
+    file.write_text(
+        "".join(each for each in file.read_text().splitlines(True) if not each.startswith("fleet:"))
+    )
+    beside.sidecar.start()
+    assert beside.sidecar.process.wait(30) == 78
+    assert "each of N sidecars would spend every budget and quota whole" in beside.sidecar.log
+
+
+@pytest.mark.skipif(not ISOLATED, reason="needs root, to become the container's user")
+def test_sidecar_can_write_nowhere_but_into_its_own_mounts(beside):
+    folders = [*beside.pod.paths.values(), "/var/lib", ROOT]
+    beside.sidecar._command = [sys.executable, "-c", TRY_TO_WRITE, *map(str, folders)]
+    out, _ = beside.sidecar.start().process.communicate(timeout=30)
+    *said, who = out.splitlines()
+    wrote = {Path(each.split()[1]).name for each in said if each.startswith("wrote")}
+    assert wrote == {"cacheupdater-run", "cacheupdater-state", "cacheupdater-tmp"}
+    assert who == f"65532 [65532] {['0' * 16] * 3}"

@@ -1,0 +1,186 @@
+"""What the library chart renders into a consumer's pod, by the real helm: golden files, schemas, and what it refuses."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from difflib import unified_diff
+
+import pytest
+from ruamel.yaml import YAML
+from sidecar_chart import CASES, CHART, HOME, ROOT, configuration, objects, packed, pod, render, run, sidecar
+
+from cacheupdater.config import load_config
+
+KUBERNETES = (
+    "1.29",
+    "1.33",
+    "1.36",
+)  # the first with native sidecars on, the first with them stable, a late one
+PLAIN = ROOT / "examples" / "02-sidecar" / "kubernetes.yaml"
+PREFIX = "cacheupdater-sidecar."
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory):
+    return packed(tmp_path_factory.mktemp("consumer"))
+
+
+def read(text):
+    return YAML(typ="safe", pure=True).load(text)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_each_feature_renders_as_its_golden_file_says(chart, case):
+    golden = HOME / "golden" / case.name.replace("-values", "")
+    found = render(chart, "--values", case)
+    changed = "\n".join(unified_diff(golden.read_text().splitlines(), found.splitlines(), lineterm=""))
+    assert not changed, f"{changed}\nto accept: .venv/bin/python tests/support/sidecar_chart.py"
+
+
+def test_there_are_no_golden_files_of_nothing():
+    assert {each.stem for each in (HOME / "golden").iterdir()} == {
+        each.stem.removesuffix("-values") for each in CASES
+    }
+
+
+def test_both_charts_pass_a_strict_lint(chart):
+    done = run("lint", "--strict", CHART, chart)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("case", [*CASES, PLAIN], ids=lambda case: case.stem)
+def test_each_object_fits_the_schema_of_its_kind_and_says_nothing_beyond_it(chart, case, version):
+    validate = pytest.importorskip(
+        "kubernetes_validate", reason="no schemas of Kubernetes: pip install kubernetes-validate"
+    )
+    manifest = case.read_text() if case == PLAIN else render(chart, "--values", case)
+    for each in objects(manifest).values():
+        validate.validate(each, version, strict=True)
+    broken = deepcopy(objects(manifest)["Deployment"])
+    broken["spec"]["template"]["spec"]["initContainers"][0]["restartPolicyy"] = "Always"
+    with pytest.raises(validate.ValidationError, match="restartPolicyy"):
+        validate.validate(broken, version, strict=True)
+
+
+def beyond_restricted(container):
+    """What Pod Security's profile `restricted`, and a read-only root beyond it, would say of a container."""
+    security = container.get("securityContext", {})
+    wanted = {
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return {name for name, value in wanted.items() if security.get(name) != value}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_sidecar_asks_for_no_right_whatever_the_values_say(chart, case):
+    container = sidecar(render(chart, "--values", case))
+    assert not beyond_restricted(container)
+    assert container["securityContext"]["runAsUser"] > 0
+    for name in container["securityContext"]:
+        if name not in {"runAsUser", "runAsGroup"}:
+            less = {key: value for key, value in container["securityContext"].items() if key != name}
+            assert beyond_restricted({"securityContext": less}) == {name}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_sidecar_never_makes_its_pod_wait_or_leave_its_service(chart, case):
+    container = sidecar(render(chart, "--values", case))
+    assert container["restartPolicy"] == "Always"
+    assert not {"readinessProbe", "startupProbe", "lifecycle"} & container.keys()
+    probe = container.get("livenessProbe")
+    if probe:
+        assert probe["httpGet"]["path"] == "/livez"  # asks no dependency
+        assert probe["periodSeconds"] * probe["failureThreshold"] >= 180
+    assert (
+        "ephemeral-storage" not in container["resources"]["limits"]
+    )  # who exceeds it is evicted, the pod with it
+
+
+def test_applications_container_gets_the_socket_and_cannot_put_anything_beside_it(chart):
+    spec = pod(render(chart))
+    (mount,) = spec["containers"][0]["volumeMounts"]
+    assert mount == {"name": "cacheupdater-run", "mountPath": "/run/cacheupdater", "readOnly": True}
+    (volume,) = [each for each in spec["volumes"] if each["name"] == mount["name"]]
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Mi"}
+    assert spec["securityContext"]["fsGroup"] == 65532
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_rendered_configuration_is_one_that_a_sidecar_may_run_with(chart, case, tmp_path):
+    manifest = render(chart, "--values", case)
+    if "ConfigMap" not in objects(manifest):
+        assert "config: null" in case.read_text()
+        return
+    file = tmp_path / "cacheupdater.yaml"
+    file.write_text(configuration(manifest).replace("/tls/token", str(tmp_path / "token")))
+    (tmp_path / "token").write_text("a-token-that-nobody-guesses-0123456789\n")
+    config = load_config(file, {"SHOP_DB": "postgresql+asyncpg://shop@db/shop"})
+    assert config.fleet in {"shop", "in-web-shop"}
+    assert "unix:///run/cacheupdater/hints.sock" in map(str, config.listen)
+    assert not config.warnings
+
+
+def test_another_configuration_rolls_the_pods_out(chart):
+    def checksum(*options):
+        template = objects(render(chart, *options))["Deployment"]["spec"]["template"]
+        return template["metadata"]["annotations"]["checksum/cacheupdater"]
+
+    assert checksum() == checksum()
+    assert checksum() != checksum("--set", f"{PREFIX}fleet=other")
+
+
+def test_plain_manifest_is_what_the_include_renders(chart):
+    plain, rendered = (
+        objects(PLAIN.read_text()),
+        objects(render(chart, "--set", f"{PREFIX}fleet=shop")),
+    )
+    texts = [each["ConfigMap"]["data"].pop("cacheupdater.yaml") for each in (plain, rendered)]
+    assert read(texts[0]) == read(texts[1])
+    del rendered["ConfigMap"]["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+    del rendered["Deployment"]["spec"]["template"]["metadata"][
+        "annotations"
+    ]  # the checksum, which helm computes
+    assert plain == rendered
+
+
+REFUSED = [
+    (
+        ["config.fleet="],
+        "config.fleet is empty, and each of N sidecars would spend every budget and quota whole",
+    ),
+    (["config.fleet=a", "fleet=b"], "fleet is said twice"),
+    (
+        ["config.queue.url=kafka://k:9092/hints"],
+        "config.queue.url is kafka://k:9092/hints, and a sidecar takes",
+    ),
+    (
+        ["config.listen={tcp://127.0.0.1:7171}"],
+        "config.listen leaves out unix:///run/cacheupdater/hints.sock",
+    ),
+    (["config.admin.listen=127.0.0.1:9090"], "where the kubelet's probe cannot ask; write 0.0.0.0:9090"),
+    (["config.admin.listen=0.0.0.0:9464"], "config.admin.listen is 0.0.0.0:9464"),
+    (["existingConfigMap=mine"], "config and existingConfigMap are both said"),
+    (["config=null"], "config is empty; write what is to be kept fresh"),
+    (["fleet=1st"], "fleet"),
+    (["livenesProbe.periodSeconds=5"], "livenesProbe"),
+    (["livenessProbe.exec.command={true}"], "exec"),
+    (["port=80"], "at '/port'"),
+    (["runAsUser=0"], "runAsUser"),
+    (["image.digest=latest"], "digest"),
+    (["logLevel=loud"], "logLevel"),
+    (["readinessProbe.periodSeconds=5"], "readinessProbe"),
+    (["securityContext.privileged=true"], "securityContext"),
+]
+
+
+@pytest.mark.parametrize(("values", "sentence"), REFUSED, ids=lambda each: str(each)[:40])
+def test_wrong_values_are_refused_with_the_sentence_that_mends_them(chart, values, sentence):
+    options = [option for each in values for option in ("--set", PREFIX + each)]
+    done = run("template", "shop", chart, *options)
+    assert done.returncode != 0
+    assert sentence in done.stderr

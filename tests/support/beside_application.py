@@ -1,0 +1,34 @@
+"""An application with a sidecar: reads one key again and again, and prints what it saw. Run by tests/sidecar.
+
+python beside_application.py REDIS_URL KEY
+
+One JSON line per 20 reads: the last value, and the longest that one of them took. It knows nothing of an updater; where
+hints go says CACHEUPDATER_EMIT, as the conventional socket would. An exception ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from cacheupdater_client import Redis
+
+EVERY_S = 0.01
+READS = 20
+
+
+def main(url, key):
+    cache = Redis.from_url(url)
+    while True:
+        longest, body = 0.0, None
+        for _ in range(READS):
+            began = time.perf_counter()
+            body = cache.get(key)
+            longest = max(longest, time.perf_counter() - began)
+            time.sleep(EVERY_S)
+        print(json.dumps({"value": body and body.decode(), "longest": longest}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
