@@ -183,9 +183,9 @@ class Fleet(Protocol):
     """Updaters that share what their sources can afford. One object is one owner; nobody else has its claims.
 
     Who wants something and gets nothing waits, and keeps its place by asking every second: what the first of those need is
-    kept free for them. A claim holds for `shares.CLAIM_LIFE` from the call at least, and ends by itself. In a record that has just appeared
-    nobody gets more than it holds, for `shares.YOUTH`. A call that is carried out late, after a newer one, changes
-    nothing.
+    kept free for them. A claim holds for `shares.CLAIM_LIFE` from the call at least, and ends by itself. In a record
+    that has just appeared nobody gets more than it holds, for `shares.YOUTH`: claims that it has lost end meanwhile.
+    A call that is carried out late, after a newer one, changes nothing.
     """
 
     async def exchange(self, source: str, offer: Offer) -> Grant:

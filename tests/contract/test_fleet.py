@@ -135,9 +135,8 @@ async def test_owners_hear_of_one_another(grown):
     await first.exchange("main", offer(10.0, price=2.5, aim=12.0))
 
     grant = await second.exchange("main", offer(10.0, price=1e-3, aim=0.0))
-    assert Owner(2.5, 12.0) in grant.others
-    assert Owner(1e-3, 0.0) in (await first.exchange("main", offer(10.0, 10.0))).others
-    assert len(grant.others) == 2  # and the one that was here before
+    assert grant.others == (Owner(2.5, 12.0),)
+    assert (await first.exchange("main", offer(10.0, 10.0))).others == (Owner(1e-3, 0.0),)
 
 
 async def test_less_than_the_least_is_not_granted_and_stays_free(grown):
@@ -212,5 +211,21 @@ async def test_in_a_new_record_nobody_gets_more_than_it_holds(place):
 
     assert await rate(second, 100.0) == 0.0
     assert await rate(first, 100.0, 60.0) == 60.0
-    await place.wait(YOUTH)
+    await place.wait(YOUTH - 1.0)
+    assert await rate(second, 100.0) == 0.0
+    assert await rate(first, 60.0, 60.0) == 60.0
+    await place.wait(1.1)
     assert await rate(second, 100.0) == 40.0
+
+
+async def test_a_claim_that_a_lost_record_held_is_given_to_nobody_while_its_owner_may_believe_in_it(grown):
+    """It cannot tell it again, and the others have nothing: to them the record looks like a new fleet's."""
+    cut_off, heir = grown.fleet(), grown.fleet()
+    assert await rate(cut_off, 100.0) == 100.0
+    await grown.lose()
+
+    assert await rate(heir, 100.0) == 0.0
+    await grown.wait(CLAIM_LIFE - 1.0)
+    assert await rate(heir, 100.0) == 0.0
+    await grown.wait(1.1)
+    assert await rate(heir, 100.0) == 100.0

@@ -54,9 +54,10 @@ CLAIM_LIFE = 15.0
 CLAIM_MARGIN = 1.0
 """Seconds by which an owner stops earlier than its claim: two clocks may drift apart, and one may step a little."""
 
-YOUTH = EXCHANGE_EVERY + ASK_AGAIN
+YOUTH = CLAIM_LIFE
 """Seconds after the fleet's record has appeared in Redis in which nobody gets more than it holds. It may have been lost
-while owners live; within this each of them has told again what it holds."""
+while owners live, and one of them may be cut off, so that it cannot tell again what it holds: it spends that until its
+claim's end. Nothing shorter will do for a new fleet either, for who comes to an empty record cannot tell the two apart."""
 
 
 class Owner(NamedTuple):

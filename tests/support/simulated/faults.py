@@ -130,12 +130,8 @@ def draw_file_rates(random):
 
 
 def draw_fleet_rates(random):
-    """Those of a fleet. A lost record and a member that cannot tell again what it holds do not come together: a share is
-    spent twice then (docs/explanation/state-and-fleet.md)."""
-    rates = {kind: most for kind, most in TO_FLEETS.items() if random.random() < 0.8}  # there are few fleets
-    if {"fleet_lost", "fleet_cut_off"} <= rates.keys():
-        del rates[random.choice(("fleet_lost", "fleet_cut_off"))]
-    return rates
+    """Those of a fleet."""
+    return {kind: most for kind, most in TO_FLEETS.items() if random.random() < 0.8}  # there are few fleets
 
 
 def _draw(random, at_ports, from_outside):

@@ -163,6 +163,27 @@ async def test_who_hears_nothing_stops_before_others_may_take_its_share(story, c
     await story.end()
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["others live", "the other is a newcomer"])
+@in_virtual_time
+async def test_a_lost_record_gives_nobody_the_share_of_one_that_is_cut_off(story, replaced):
+    """The others cannot hear of it; a newcomer could not even tell the record from a new fleet's."""
+    story = story()
+    cut_off, other = story.join(), story.join()
+    await asyncio.sleep(SETTLED)
+    cut_off.fleet.down = "before"
+    story.records.lose()
+    if replaced:
+        await other.die()
+        story.owners.remove(other)
+        other = story.join()
+    for _ in range(int(2 * CLAIM_LIFE / 0.1)):
+        assert sum(each.rate for each in story.owners) <= RATE + 1e-9
+        await asyncio.sleep(0.1)
+    assert cut_off.rate == 0.0
+    assert other.rate == RATE
+    await story.end()
+
+
 @in_virtual_time
 async def test_less_budget_is_obeyed_at_once_and_more_of_it_is_asked_for(story):
     story = story()
