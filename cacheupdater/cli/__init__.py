@@ -13,7 +13,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from cacheupdater import __version__
-from cacheupdater.cli import check, demo, exits, explain, freshness, invalidate, plan, record, run, topic
+from cacheupdater.cli import (
+    check,
+    demo,
+    exits,
+    explain,
+    freshness,
+    invalidate,
+    plan,
+    record,
+    run,
+    schema,
+    topic,
+)
 from cacheupdater.errors import CacheUpdaterError, Misconfigured
 
 if TYPE_CHECKING:
@@ -88,6 +100,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     record.add_to(commands, file)
     plan.add_to(commands)
     topic.add_to(commands, file)
+    schema.add_to(commands)
     demo.add_to(commands)
     return parser
 
