@@ -62,7 +62,7 @@ freshness-live: $(DEV) ## price, fixed and TTL on real servers, side by side; an
 	cd benchmarks && ../$(BIN)/python -m freshness_live.run --seconds $(SECONDS)
 
 group: $(DEV) ## real updaters on a real Kafka, killed every ten seconds; SECONDS=300 is the long form
-	$(BIN)/pytest -n 0 -s -p no:xdist tests/integration -k "group or cluster_live or sentinel_live" --prove --group-seconds $(SECONDS)
+	$(BIN)/pytest -n 0 -s tests/integration -k "group or cluster_live or sentinel_live" --prove --group-seconds $(SECONDS)
 
 image: $(DEV) $(IMAGE_TOOLS) ## the container image, built without Docker and tried as its user with a read-only root; as root on Debian, three minutes
 	$(IMAGE_TOOLS)/bin/python image/build.py

@@ -192,6 +192,15 @@ def test_its_bill_of_materials_is_cyclonedx(box):
     print(f"bill of materials: {len(references)} components")
 
 
+def test_its_bill_of_materials_can_be_asked_from_within(box):
+    """As the release does, which has no folder with the image's files."""
+    with (ROOT / "image/sbom.py").open() as program:
+        version = box.config["Labels"]["org.opencontainers.image.version"]
+        done = box.run("-", "--version", version, entrypoint=["python"], stdin=program)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == box.sbom
+
+
 def test_the_dockerfile_has_nothing_that_hadolint_finds():
     hadolint = ROOT / "build/image-tools/bin/hadolint"
     done = subprocess.run([hadolint, ROOT / "Dockerfile"], check=False, capture_output=True, text=True)
@@ -250,6 +259,11 @@ def test_check_reads_the_mounted_configuration(box, settings):
     done = box.run("check", volumes=settings)
     assert done.returncode == 0, done.stderr
     assert "banner:{slot}" in done.stdout
+
+
+def test_check_reads_the_example_as_the_workflow_mounts_it(box):
+    done = box.run("check", volumes={"/etc/cacheupdater": ROOT / "examples"})
+    assert done.returncode == 0, done.stderr
 
 
 def test_run_is_ready_writes_what_is_read_and_drains(box, settings, redis_url):
