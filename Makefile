@@ -20,7 +20,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test prove coverage lint bench freshness freshness-live group image package lock diagram clean
+.PHONY: help demo demo-kafka test prove compose-check chart chart-cluster coverage lint bench freshness freshness-live group image package lock diagram clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -42,6 +42,11 @@ test: lint ## lint, types, layers, all tests in their short form; ten minutes on
 
 prove: $(DEV) ## campaigns of 200,000 schedules, kills, zombies, outages, races; twenty minutes; TIMES=10 makes ten times as much
 	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
+
+compose-check: $(DEV) ## examples/03-compose: its file, and each service that can run here; Chromium looks at the page
+	@$(BIN)/python -c 'import check_jsonschema' 2>/dev/null || $(BIN)/python -m pip install --quiet check-jsonschema
+	$(BIN)/pytest -n 0 tests/compose
+	$(BIN)/pytest -n 0 -s tests/compose --prove
 
 coverage: $(DEV) ## branch coverage of what `make test` runs but its campaigns, with its floor; doubles the time of what it measures
 	$(PYTEST) -n $(WORKERS) --cov -m "not campaign"
