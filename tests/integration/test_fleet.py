@@ -109,6 +109,23 @@ def story_of_both(updaters, settings, plain):
     return log, killed, before
 
 
+@pytest.mark.prove
+def test_two_sidecars_spend_one_quota_together(updaters, settings, plain):
+    quota, rows = BUDGET // 2, 500
+    settings["namespaces"]["item"]["quota"] = {"rate": f"{quota}/s"}
+    with Metronome() as control:
+        first, second = (updaters.start(settings, arguments=("--sidecar",)) for _ in range(2))
+        ask(first, 1, 1000)
+        ask(second, ROWS // 2 + 1, 1000)
+        eventually(lambda: len(log_of(plain)) >= rows)
+    log = log_of(plain)[:rows]
+    times = [at for at, _ in log]
+    for seconds in (1.0, 5.0):
+        assert busiest(times, seconds) <= quota * (seconds + 1.0 + LATE_S + 2 * control.latest)
+    assert 0.3 < [who for _, who in log].count("first") / rows < 0.7
+    print(f"{rows} rows of two sidecars in {times[-1] - times[0]:.1f} s; the quota allows {quota} a second")
+
+
 def test_what_a_process_has_learned_survives_its_end_and_a_damaged_file_is_no_obstacle(
     updaters, settings, plain, tmp_path
 ):
