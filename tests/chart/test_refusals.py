@@ -1,0 +1,206 @@
+"""Values that are wrong, and the sentence that each is refused with: it says what to write instead.
+
+Each case changes one or two things in values that work, as a person would on the command line.
+"""
+
+from __future__ import annotations
+
+import pytest
+from chart_tools import CHART, template
+
+MEMORY, KAFKA, STATEFUL = ("memory", "kafka", "statefulset")
+PLACES = {name: CHART / f"ci/{name}-values.yaml" for name in (MEMORY, KAFKA, STATEFUL)}
+BROKERS = "config.queue.url=kafka://kafka-1:9092/hints"
+CA = "tls.kafka.secret=kafka-ca"
+HPA, KEDA = "autoscaling.hpa.enabled=true", "autoscaling.keda.enabled=true"
+LAG = "autoscaling.keda.lag.enabled=true"
+
+# the values that work, what is set, a part of the sentence
+CASES = [
+    # names and forms: the schema
+    (MEMORY, ["replicaCont=2"], "additional properties 'replicaCont' not allowed"),
+    (MEMORY, ["image.tagg=1"], "additional properties 'tagg' not allowed"),
+    (MEMORY, ["config.cash.url=redis://x"], "additional properties 'cash' not allowed"),
+    (MEMORY, ["config.sources.main.budgt=5/s"], "additional properties 'budgt' not allowed"),
+    (MEMORY, ["networkPolicy.port=1"], "additional properties 'port' not allowed"),
+    (MEMORY, ["autoscaling.enabled=true"], "additional properties 'enabled' not allowed"),
+    (MEMORY, ["mode=daemonset"], "value must be one of 'deployment', 'statefulset'"),
+    (MEMORY, ["replicaCount=two"], "at '/replicaCount': got string, want integer"),
+    (MEMORY, ["replicaCount=-1"], "at '/replicaCount': minimum: got -1, want 0"),
+    (MEMORY, ["logLevel=trace"], "value must be one of 'debug', 'info', 'warning', 'error'"),
+    (MEMORY, ["image.digest=latest"], "'latest' does not match pattern '^(sha256:"),
+    (MEMORY, ["image.pullPolicy=Sometimes"], "value must be one of 'Always', 'IfNotPresent', 'Never'"),
+    (MEMORY, ["config.version=2"], "value must be one of 1, '1'"),
+    (MEMORY, ["config.cache.url=http://redis"], "at '/config/cache/url': 'http://redis' does not match"),
+    (MEMORY, ["config.sources.main.budget=500"], "at '/config/sources/main/budget': got number, want string"),
+    (
+        MEMORY,
+        ["config.sources.main.url=postgresql://db/shop"],
+        "'postgresql://db/shop' does not match pattern '^(postgresql[+]asyncpg|",
+    ),
+    (MEMORY, ["config.namespaces.product.ttl=5 minutes"], "'5 minutes' does not match pattern"),
+    (
+        MEMORY,
+        ["config.namespaces.product.key=null"],
+        "at '/config/namespaces/product/key': got null, want string",
+    ),
+    (MEMORY, ["config.namespaces=null"], "at '/config/namespaces': got null, want object"),
+    (MEMORY, ["terminationGracePeriodSeconds=10"], "minimum: got 10, want 16"),
+    (MEMORY, ["podDisruptionBudget.maxUnavailable=0"], "at '/podDisruptionBudget/maxUnavailable'"),
+    (MEMORY, ["networkPolicy.ports={http}"], "at '/networkPolicy/ports/0': got string, want integer"),
+    (MEMORY, ["networkPolicy.metricsFrom=null"], "networkPolicy.metricsFrom: names nobody"),
+    (MEMORY, ["fullnameOverride=Shop"], "'Shop' does not match pattern"),
+    (MEMORY, ["tls.redis.secrt=x"], "additional properties 'secrt' not allowed"),
+    (MEMORY, ["service.type=ExternalName"], "value must be one of 'ClusterIP'"),
+    (MEMORY, ["extraVolumes[0].emptyDir.medium=Memory"], "missing property 'name'"),
+    # what others call so
+    (MEMORY, ["replicas=1"], "replicas: is called replicaCount here; rename it"),
+    (MEMORY, ["env.A=b"], "env: is called extraEnv here; rename it"),
+    (MEMORY, ["persistence.enabled=true"], "persistence: is called state.persistence here; rename it"),
+    (
+        MEMORY,
+        ["serviceMonitor.enabled=true"],
+        "serviceMonitor: is called metrics.serviceMonitor here; rename it",
+    ),
+    # the configuration and what carries it
+    (MEMORY, ["config=null"], "config: says nothing; write the configuration there"),
+    (MEMORY, ["existingConfigMap=other"], "config: existingConfigMap is given too; leave one of them out"),
+    (
+        MEMORY,
+        ["config.admin.listen=127.0.0.1:9090"],
+        "config.admin.listen: must be 0.0.0.0:9090 or [::]:9090, where the probes ask; remove it",
+    ),
+    (
+        MEMORY,
+        ["config.state=/data/learned"],
+        "config.state: the root file system is read-only; write a file under /var/lib/cacheupdater/",
+    ),
+    (
+        MEMORY,
+        [
+            "config.namespaces.new.key=new:{id}",
+            "config.namespaces.new.load.source=main",
+            "config.namespaces.new.load.python=shop:load",
+        ],
+        "config.namespaces.new.load.python: nothing is on /app; name loaders.configMap",
+    ),
+    (
+        MEMORY,
+        ["config.cache.url=redis://:s3cret@redis:6379/0"],
+        "config.cache.url: holds a password, and a ConfigMap is no secret; write ${NAME} there",
+    ),
+    (
+        MEMORY,
+        ["config.sources.main.url=postgresql+asyncpg://u:pw@db/shop"],
+        "config.sources.main.url: holds a password",
+    ),
+    # what belongs to one pod and what many share
+    (
+        MEMORY,
+        ["replicaCount=2"],
+        "replicaCount: with queue memory:// each of 2 pods would own every key and spend the whole budget of each source; set it to 1, or set config.queue.url to kafka://",
+    ),
+    (MEMORY, ["workers=2"], "workers: share the partitions of a topic"),
+    (
+        MEMORY,
+        ["config.listen={unix:///run/cacheupdater/hints.sock}"],
+        "config.listen: no other pod could send hints",
+    ),
+    (MEMORY, ["config.listen={tcp://127.0.0.1:7171}"], "config.listen: no other pod could send hints"),
+    (MEMORY, [HPA], "autoscaling.hpa: a memory:// queue belongs to one pod"),
+    (MEMORY, [KEDA, LAG], "autoscaling.keda: a memory:// queue belongs to one pod"),
+    (
+        KAFKA,
+        ["replicaCount=13"],
+        "replicaCount: 13 updaters are more than the topic's 12 partitions, and the rest would idle; lower it, or add partitions and say so in topic.partitions",
+    ),
+    (KAFKA, ["replicaCount=4", "workers=4"], "replicaCount: 16 updaters are more than the topic's 12"),
+    (KAFKA, [HPA, "autoscaling.hpa.maxReplicas=20"], "autoscaling.hpa.maxReplicas: 20 updaters are more"),
+    (
+        KAFKA,
+        [KEDA, LAG, "autoscaling.keda.maxReplicas=20"],
+        "autoscaling.keda.maxReplicas: 20 updaters are more",
+    ),
+    (
+        KAFKA,
+        [HPA, KEDA, LAG],
+        "autoscaling: hpa and keda would fight over the replicas; enable one of them",
+    ),
+    (KAFKA, [HPA, "autoscaling.hpa.minReplicas=9"], "autoscaling.hpa.minReplicas: is above maxReplicas"),
+    (KAFKA, [KEDA], "autoscaling.keda: has nothing to scale by; enable lag or hintAge"),
+    (
+        KAFKA,
+        [KEDA, "autoscaling.keda.hintAge.enabled=true"],
+        "autoscaling.keda.hintAge.serverAddress: is empty; name your Prometheus",
+    ),
+    (
+        KAFKA,
+        [KEDA, LAG, "config.queue.url=kafka://${BROKERS}/hints"],
+        "autoscaling.keda.lag: brokers and topic must stand in config.queue.url",
+    ),
+    (KAFKA, ["mode=statefulset"], "add instance=${HOSTNAME} to the options of config.queue.url"),
+    (STATEFUL, ["mode=deployment"], "config.queue.url: instance= is for pods that keep their names"),
+    (KAFKA, ["state.persistence.enabled=true"], "state.persistence: each updater needs a file of its own"),
+    (
+        STATEFUL,
+        ["state.persistence.enabled=true"],
+        "state.persistence: nothing is kept without a file; set config.state",
+    ),
+    # certificates and secrets
+    (
+        KAFKA,
+        [CA],
+        "tls.kafka: the brokers would be spoken to in plain text; add ca=/etc/cacheupdater-tls/kafka/ca.crt",
+    ),
+    (MEMORY, ["tls.redis.secret=ca"], "tls.redis: Redis would be spoken to without it; write"),
+    (MEMORY, ["tls.main.secret=ca"], "tls.main: no address names it; write /etc/cacheupdater-tls/main/"),
+    (MEMORY, ["tls.mian.secret=ca"], "tls.mian: names nothing of the configuration; use one of kafka, main"),
+    (
+        KAFKA,
+        [CA, "tls.kafka.configMap=ca", f"{BROKERS}?ca=/etc/cacheupdater-tls/kafka/ca.crt"],
+        "tls.kafka: has secret and configMap; leave one of them out",
+    ),
+    (
+        KAFKA,
+        [f"{BROKERS}?ca=/etc/cacheupdater-tls/kafka/ca.crt"],
+        "config: names /etc/cacheupdater-tls/kafka/, and nothing is mounted there; set tls.kafka: {secret: …}",
+    ),
+    (
+        MEMORY,
+        ["config.cache.url=redis://redis:6379?ssl_ca_certs=/etc/cacheupdater-tls/redis/ca.crt"],
+        "config.cache.url: has options of TLS and a scheme without it; write rediss://",
+    ),
+    (
+        MEMORY,
+        ["existingSecret.files=false", "config.admin.token_file=/run/secrets/cacheupdater/token"],
+        "config: names files under /run/secrets/cacheupdater/; set existingSecret.name, with files: true",
+    ),
+    # the rest
+    (
+        MEMORY,
+        ["metrics.podMonitor.enabled=true", "metrics.serviceMonitor.enabled=true"],
+        "metrics: podMonitor and serviceMonitor would count everything twice; enable one of them",
+    ),
+    (MEMORY, ["serviceAccount.create=false"], "serviceAccount: the namespace's default account may have"),
+    (
+        MEMORY,
+        ["test.key=product:1", "config.cache.url=redis+sentinel://s1:26379/shop/0"],
+        "test.key: the test reads from one Redis or a cluster; with redis+sentinel:// leave it empty",
+    ),
+]
+
+
+@pytest.mark.parametrize(("base", "wrong", "said"), CASES, ids=lambda each: str(each)[:50])
+def test_is_refused_with_the_fix(base, wrong, said):
+    done = template("--values", PLACES[base], *(f"--set={each}" for each in wrong))
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_forty_are_tried():
+    assert len(CASES) >= 40
+
+
+def test_everything_that_is_wrong_is_told_at_once():
+    done = template("--values", PLACES[MEMORY], "--set=replicaCount=3", "--set=replicas=3", "--set=workers=2")
+    assert done.stderr.count("\n  - ") == 3

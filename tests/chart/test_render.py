@@ -1,0 +1,240 @@
+"""What the chart makes of each file of values: the objects word by word, valid for Kubernetes, accepted by the updater.
+
+After a change that is meant: `REWRITE=1 make chart` writes the golden files anew, and their diff is what to review.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from chart_tools import (
+    CHART,
+    NEWEST,
+    ROOT,
+    VERSIONS,
+    crds,
+    helm,
+    objects,
+    python,
+    ran,
+    rendered,
+    template,
+)
+
+from cacheupdater import __version__
+from cacheupdater.config import load_config
+
+CASES = sorted((CHART / "ci").glob("*-values.yaml"))
+GOLDEN = Path(__file__).parent / "golden"
+CHECK = """
+import sys, json, kubernetes_validate
+wrong = []
+for name, each in json.load(sys.stdin):
+    for version in sys.argv[1:]:
+        try:
+            kubernetes_validate.validate(each, version, strict=True)
+        except Exception as e:
+            wrong.append(f"{name} {each['kind']} {version}: {e}")
+print(json.dumps(wrong))
+"""
+ENVIRON = {
+    "REDIS_PASSWORD": "p",
+    "DB_USER": "u",
+    "DB_PASSWORD": "p",
+    "HOSTNAME": "shop-0",
+    "REDIS_URL": "redis://redis",
+    "QUEUE_URL": "kafka://kafka:9092/hints",
+    "DB_URL": "postgresql+asyncpg://db/shop",
+}
+
+
+def name_of(path):
+    return path.name.removesuffix("-values.yaml")
+
+
+def strict(schema):
+    """Of a custom resource: what it does not name is a mistake, as the API server's pruning would silently have it."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strict(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        made.setdefault("additionalProperties", bool(schema.get("x-kubernetes-preserve-unknown-fields")))
+    return made
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_lint_finds_nothing(case):
+    done = ran(helm(), "lint", "--strict", CHART, "--values", case, "--kube-version", NEWEST)
+    assert done.returncode == 0, done.stdout
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_what_is_rendered_is_what_was_reviewed(case):
+    done = template("--values", case)
+    assert done.returncode == 0, done.stderr
+    golden = GOLDEN / f"{name_of(case)}.yaml"
+    if os.environ.get("REWRITE"):  # noqa: TID251  said on the command line
+        golden.write_text(done.stdout)
+    assert done.stdout == golden.read_text()
+
+
+def test_each_golden_file_has_its_values_and_there_are_twenty_at_least():
+    assert {each.stem for each in GOLDEN.glob("*.yaml")} == set(map(name_of, CASES))
+    assert len(CASES) >= 20
+
+
+def test_every_object_is_valid_for_three_versions_of_kubernetes():
+    found = [
+        (golden.stem, each)
+        for golden in sorted(GOLDEN.glob("*.yaml"))
+        for each in objects(golden.read_text())
+        if not each["apiVersion"].startswith(("keda.sh/", "monitoring.coreos.com/"))
+    ]
+    done = subprocess.run(
+        [python(), "-c", CHECK, *VERSIONS],
+        input=json.dumps(found),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == []
+    print(f"{len(found)} objects, {len(VERSIONS)} versions of Kubernetes", file=sys.__stderr__)
+
+
+def test_a_misspelled_field_would_be_seen():
+    pod = next(each for each in rendered("--values", CASES[0]) if each["kind"] == "Pod")
+    pod["spec"]["restartPolicyy"] = "Never"
+    asked = [python(), "-c", CHECK, VERSIONS[0]]
+    done = subprocess.run(asked, input=json.dumps([("x", pod)]), capture_output=True, text=True, check=True)
+    assert "restartPolicyy" in done.stdout
+
+
+def custom():
+    kinds = {each["spec"]["names"]["kind"]: each for each in crds()}
+    for golden in sorted(GOLDEN.glob("*.yaml")):
+        for each in objects(golden.read_text()):
+            if each["kind"] in kinds:
+                version = each["apiVersion"].split("/")[1]
+                defined = next(
+                    one for one in kinds[each["kind"]]["spec"]["versions"] if one["name"] == version
+                )
+                yield golden.stem, each, strict(defined["schema"]["openAPIV3Schema"])
+
+
+def test_custom_objects_are_valid_by_their_definitions():
+    seen = set()
+    for case, each, schema in custom():
+        seen.add(each["kind"])
+        assert [e.message for e in jsonschema.Draft7Validator(schema).iter_errors(each)] == [], case
+    assert seen == {"ScaledObject", "PodMonitor", "ServiceMonitor", "PrometheusRule"}
+
+
+def test_a_number_where_keda_wants_text_would_be_seen():
+    _, each, schema = next(one for one in custom() if one[0] == "keda-lag")
+    each["spec"]["triggers"][0]["metadata"]["lagThreshold"] = 200
+    assert not jsonschema.Draft7Validator(schema).is_valid(each)
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_the_updater_accepts_the_configuration(case, tmp_path):
+    """As it stands in the ConfigMap, after Helm has read and written it."""
+    for each in rendered("--values", case):
+        text = each.get("data", {}).get("cacheupdater.yaml", "") if each["kind"] == "ConfigMap" else ""
+        if text:
+            (tmp_path / "token").write_text("t" * 32)
+            file = tmp_path / "cacheupdater.yaml"
+            file.write_text(text.replace("/run/secrets/cacheupdater/token", str(tmp_path / "token")))
+            assert load_config(file, ENVIRON).admin.host_port == "0.0.0.0:9090"
+
+
+def test_large_numbers_come_through(tmp_path):
+    values = tmp_path / "v.yaml"
+    text = (CHART / "ci/memory-values.yaml").read_text()
+    values.write_text(text.replace("table: products}", "table: products}, max_backlog: 1000000"))
+    config = next(
+        each
+        for each in rendered("--values", values)
+        if each["kind"] == "ConfigMap" and "cacheupdater.yaml" in each["data"]
+    )
+    assert "max_backlog: 1000000" in config["data"]["cacheupdater.yaml"]
+
+
+def test_pods_restart_when_the_configuration_changes():
+    case = CHART / "ci/memory-values.yaml"
+    sums = {
+        each["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+        for more in ([], ["--set", "config.log_keys=full"])
+        for each in rendered("--values", case, *more)
+        if each["kind"] == "Deployment"
+    }
+    assert len(sums) == 2
+
+
+@pytest.mark.parametrize(
+    ("case", "ports"),
+    [
+        ("memory", [5432, 6379]),
+        ("kafka", [5432, 6379, 9092]),
+        ("tls-mutual", [3306, 6380, 9093]),
+        ("sentinel", [5432, 6379, 26379]),
+        ("python-loaders", [443, 6379]),
+        ("existing-configmap", [5432, 6379, 9092]),
+        ("addresses-by-variable", None),
+        ("no-network-policy", None),
+    ],
+)
+def test_the_policy_lets_out_what_the_configuration_names(case, ports):
+    policies = [
+        each
+        for each in rendered("--values", CHART / f"ci/{case}-values.yaml")
+        if each["kind"] == "NetworkPolicy"
+    ]
+    said = [
+        sorted(each["port"] for rule in one["spec"]["egress"] if "to" not in rule for each in rule["ports"])
+        for one in policies
+    ]
+    assert said == ([] if ports is None else [sorted([53, 53, *ports])])
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("memory", 'emit="tcp://shop-cacheupdater.shop:7171"'),
+        ("memory", "helm --namespace shop test shop --logs"),
+        ("kafka", "rollout status deployment/shop-cacheupdater"),
+        ("statefulset", "Scaling in leaves the partitions"),
+        ("addresses-by-variable", "No NetworkPolicy was made: the ports behind cache.url, queue.url"),
+        ("existing-configmap", "nothing of it was checked"),
+    ],
+)
+def test_notes_name_the_next_two_commands(case, said, tmp_path):
+    """Through a ConfigMap: `helm template` leaves notes out."""
+    chart = tmp_path / "cacheupdater"
+    subprocess.run(["cp", "-r", CHART, chart], check=True)
+    (chart / "templates/notes.yaml").write_text(
+        "kind: Notes\napiVersion: v1\nnotes: |\n"
+        '  {{- include (print .Template.BasePath "/NOTES.txt") . | nindent 2 }}\n'
+    )
+    done = template("--values", CHART / f"ci/{case}-values.yaml", chart=chart)
+    assert said in done.stdout, done.stderr
+
+
+def test_schema_and_page_are_made_of_the_values():
+    code = "import document, json; print(json.dumps([document.schema(), document.readme()]))"
+    done = ran(sys.executable, "-c", code, environ={"PYTHONPATH": str(ROOT / "charts")})
+    assert done.returncode == 0, done.stderr
+    schema, page = json.loads(done.stdout)
+    why = "run: make chart-docs"
+    assert schema == json.loads((CHART / "values.schema.json").read_text()), why
+    assert page == (CHART / "README.md").read_text(), why
+
+
+def test_the_chart_installs_this_version():
+    assert f'appVersion: "{__version__}"' in (CHART / "Chart.yaml").read_text()

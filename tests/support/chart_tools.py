@@ -1,0 +1,135 @@
+"""The real tools that judge the chart: helm, kubernetes-validate, checkov, and the CRDs of KEDA and the Prometheus operator.
+
+Each is taken from PATH where it is there, else from the user's cache folder, where its first use puts it: helm is built
+from its Go module, the Python tools get an environment of their own (checkov alone is 290 MB). Which one ran is told
+on screen, so that nobody takes a run for more than it was. Where one cannot be had its tests are skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts/cacheupdater"
+CACHE = Path.home() / ".cache/cacheupdater/tools"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
+PYTHON_TOOLS = ["kubernetes-validate==1.37.0", "checkov==3.3.30"]
+VERSIONS = [
+    "1.29",
+    "1.33",
+    "1.36",
+]  # the oldest with native sidecars by default, the one most run, a late one
+NEWEST = "1.36.0"  # for templates; a helm that was built from its module takes itself for 1.20
+CRDS = {
+    "github.com/kedacore/keda/v2@v2.21.0": ["config/crd/bases/keda.sh_scaledobjects.yaml"],
+    "github.com/prometheus-operator/prometheus-operator@v0.85.0": [
+        f"example/prometheus-operator-crd/monitoring.coreos.com_{each}.yaml"
+        for each in ("podmonitors", "servicemonitors", "prometheusrules")
+    ],
+}
+BUILD_S = 900.0  # helm takes 96 s on two idle cores
+
+
+def told(what: str) -> None:
+    print(f"\n[chart] {what}", file=sys.__stderr__, flush=True)
+
+
+def ran(*command: str | Path, text: str = "", environ: dict[str, str] | None = None, timeout: float = 120.0):
+    return subprocess.run(
+        [str(each) for each in command],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **(environ or {})},  # noqa: TID251  handed on to a child
+    )
+
+
+def _needs_go(what: str) -> None:
+    if not shutil.which("go"):
+        pytest.skip(f"{what} is neither on PATH nor cached, and there is no Go to get it")
+
+
+@cache
+def helm() -> str:
+    """Its path."""
+    found = shutil.which("helm") or shutil.which(str(CACHE / "bin/helm"))
+    if not found:
+        _needs_go("helm")
+        told("building helm from its Go module, once; two minutes ...")
+        made = ran(
+            "go", "install", HELM, environ={"GOBIN": str(CACHE / "bin"), "GOMAXPROCS": "1"}, timeout=BUILD_S
+        )
+        assert made.returncode == 0, made.stderr
+        found = str(CACHE / "bin/helm")
+    told(f"{found}: {ran(found, 'version', '--template', '{{.Version}}').stdout}")
+    return found
+
+
+@cache
+def python() -> Path:
+    """Of the environment with kubernetes-validate and checkov."""
+    path = CACHE / "venv/bin/python"
+    if not path.exists() or not (path.parent / "checkov").exists():
+        told("installing kubernetes-validate and checkov for the chart's tests, once; 300 MB ...")
+        assert ran(sys.executable, "-m", "venv", CACHE / "venv").returncode == 0
+        made = ran(path, "-m", "pip", "install", "--quiet", *PYTHON_TOOLS, timeout=BUILD_S)
+        if made.returncode:
+            shutil.rmtree(CACHE / "venv")
+            pytest.skip(f"kubernetes-validate and checkov cannot be installed: {made.stderr[-300:]}")
+    told(f"{path}: {', '.join(PYTHON_TOOLS)}")
+    return path
+
+
+@cache
+def crds() -> list[dict]:
+    """The custom resources' definitions."""
+    found = []
+    for module, files in CRDS.items():
+        folder = CACHE / "crds" / module.replace("/", "+")
+        if not all((folder / Path(file).name).exists() for file in files):
+            _needs_go(module)
+            folder.mkdir(parents=True, exist_ok=True)
+            got = ran("go", "mod", "download", "-json", module, timeout=BUILD_S)
+            assert got.returncode == 0, got.stdout + got.stderr
+            for file in files:
+                shutil.copy(Path(json.loads(got.stdout)["Dir"]) / file, folder / Path(file).name)
+        told(f"CRDs of {module}")
+        found += [YAML(typ="safe").load((folder / Path(file).name).read_text()) for file in files]
+    return found
+
+
+def template(*arguments: str | Path, chart: Path = CHART):
+    """What `helm template` says and how it ended."""
+    common = ("--namespace", "shop", "--kube-version", NEWEST)
+    return ran(helm(), "template", "shop", chart, *common, *arguments)
+
+
+def objects(text: str) -> list[dict]:
+    return [each for each in YAML(typ="safe").load_all(text) if each]
+
+
+def rendered(*arguments: str | Path) -> list[dict]:
+    """The objects of values that work."""
+    done = template(*arguments)
+    assert done.returncode == 0, done.stderr
+    return objects(done.stdout)
+
+
+def pods(found: list[dict]) -> list[dict]:
+    """The specifications of pods."""
+    specs = [
+        each["spec"] if each["kind"] == "Pod" else each.get("spec", {}).get("template", {}).get("spec")
+        for each in found
+    ]
+    return [each for each in specs if each]
