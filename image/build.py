@@ -53,6 +53,7 @@ def unpacked(tools: Tools) -> tuple[Path, dict[str, object]]:
     """Where the image's files lie, and what it says of itself."""
     if BOX in tools.buildah("containers", "--format", "{{.ContainerName}}").split():
         tools.buildah("rm", BOX)
+    tools.buildah("rmi", "--prune", "--force")  # builds before this one, half a gigabyte each
     tools.buildah("from", "--pull-never", "--name", BOX, IMAGE)
     where = Path(tools.buildah("mount", BOX).strip())
     about = json.loads(tools.buildah("inspect", "--type", "image", IMAGE))["OCIv1"]
