@@ -35,7 +35,8 @@ class MemoryRecords:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.entries: dict[str, dict[object, _Entry]] = {}
-        self._born: dict[str, float] = {}
+        self.born: dict[str, float] = {}
+        """By source. Whoever puts an earlier time here begins with a fleet that has been for a while."""
 
     def claimed(self, source: str) -> float:
         """The sum of the claims that are alive."""
@@ -44,7 +45,7 @@ class MemoryRecords:
     def lose(self) -> None:
         """As a server that comes back without its data."""
         self.entries.clear()
-        self._born.clear()
+        self.born.clear()
 
     def exchange(self, source: str, fleet: object, offer: Offer, number: int) -> Grant | None:
         """The grant; None to a call that comes after a newer one of its owner."""
@@ -52,7 +53,7 @@ class MemoryRecords:
         last = self.entries.get(source, {}).get(fleet)
         if last is not None and last.number >= number:
             return None
-        born = self._born.setdefault(source, now)
+        born = self.born.setdefault(source, now)
         entries = self.entries[source] = self._alive(source)
         others = [entry for each, entry in entries.items() if each is not fleet]
         free = offer.budget - sum(each.claim for each in others)

@@ -58,6 +58,7 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
         ("replies of an exchange are crossed", "A1"),
         ("a claim is believed for ever", "Q1"),
         ("a new record is believed at once", "Q1"),
+        ("a new record is believed after two exchanges", "Q1"),
         ("each member of a fleet spends the whole budget", "Q1"),
         ("learned keys go to another partition", "R1"),
         ("learned prices are forgotten", "R1"),
@@ -78,9 +79,11 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
     ],
 )
 def test_simulation_finds_a_planted_fault(plant, breaks, record_property):
-    seed, violations = campaign.first_failure(range(PLANTED_WITHIN), plant, breaks)
+    seed, violations, number = campaign.first_failure(plant, breaks, within=PLANTED_WITHIN)
     assert violations
-    record_property(f"figure: planted in the service, {plant!r} breaks {breaks}, first seed", seed)
+    what = f"planted in the service, {plant!r} breaks {breaks}"
+    record_property(f"figure: {what}, first seed", seed)
+    record_property(f"figure: {what}, in which of the schedules that it concerns", number)
 
 
 def trace_of(seed, hash_seed):
@@ -98,7 +101,7 @@ def test_seed_makes_the_same_trace_whatever_the_hashes():
 
 
 def test_failure_prints_the_command_that_shows_it_again():
-    seed, violations = campaign.first_failure(range(PLANTED_WITHIN), "commits scan", "K1")
+    seed, violations, _ = campaign.first_failure("commits scan", "K1", within=PLANTED_WITHIN)
     text = campaign.explain([(seed, violations)], "commits scan")
     command = text.splitlines()[0].split(": ", 1)[1].split(maxsplit=1)[1]
     again = subprocess.run(

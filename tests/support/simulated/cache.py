@@ -61,6 +61,8 @@ class Cache:
         self._ahead = 0.0
         self.server = MemoryRedis(lambda: EPOCH + world.seen.clock() + self._ahead)
         self.records = MemoryRecords(self.server._clock)
+        if world.plan.grown:
+            self.records.born["main"] = 0.0  # long ago by its clock
         self.down = False
         self.paused = False
         self._generation = 0

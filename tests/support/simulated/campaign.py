@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import count, islice
 from time import perf_counter
 
 from simulated.plan import draw
@@ -56,13 +57,17 @@ def run_block(seeds, plant="", *, most_failures=5):
     return report
 
 
-def first_failure(seeds, plant, breaks):
-    """The first seed at which this plant breaks this promise, and how. AssertionError if it never does."""
-    for seed in seeds:
+def first_failure(plant, breaks, *, within, begin=0):
+    """The first seed at which this plant breaks this promise, how, and in which of the schedules that were run.
+
+    Only schedules that have what the plant is about are run and counted. AssertionError if so many show nothing.
+    """
+    concerned = (seed for seed in count(begin) if PLANTS[plant]().concerns(draw(seed)))
+    for number, seed in enumerate(islice(concerned, within), 1):
         violations = [each for each in run_seed(seed, plant).violations if each.startswith(breaks)]
         if violations:
-            return seed, violations
-    raise AssertionError(f"{plant!r} has broken {breaks} in none of {len(seeds)} schedules")
+            return seed, violations, number
+    raise AssertionError(f"{plant!r} has broken {breaks} in none of {within} schedules")
 
 
 def explain(failures, plant=""):

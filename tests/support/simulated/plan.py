@@ -14,7 +14,7 @@ from simulated.faults import draw_file_rates, draw_fleet_rates, draw_group_rates
 
 BUDGETS = (30.0, 100.0, 1000.0)  # rows a second; the burst is a second's worth, at least
 FLEET_BUDGET = 20.0  # of a fleet: so little that shares matter
-FLEET_BURST = 5.0  # rows: one for each owner, and little beside that would hide what is spent too much
+FLEET_BURSTS = (2.0, 3.0, 5.0)  # rows: much would hide what is spent twice; below one each, owners take turns
 KEEP_MS = 60_000
 
 
@@ -60,6 +60,7 @@ class Plan:
     max_age: float | None
     group: GroupPlan | None
     fleet: bool  # whether updaters share the budget by a record in Redis
+    grown: bool  # whether that record is old when they come
     state: bool  # whether they keep what they have learned in a file
     stamp: str  # what a row of the namespace a tells of its last change
     script_keys: int  # that one call of a script may carry
@@ -139,6 +140,7 @@ def draw(seed):
         max_age=prices.choice((*[None] * 7, 1.0)),
         group=group,
         fleet=fleet,
+        grown=False,
         state=False,
         stamp=beyond.choice(("", "", "version", "age")),
         script_keys=beyond.choice((1, 2, 100)),
@@ -150,12 +152,18 @@ def draw(seed):
 
 
 def _with_fleet(plan, random):
-    """It needs several members, much to do, little to share, and time to find its shares."""
+    """It needs several members, much to do, little to share, and time to find its shares.
+
+    A share that is spent twice shows only where all of the budget is wanted. So fewer of the other kinds go wrong, which
+    leave a part of it unspent, and most fleets have not to wait for their record's youth first.
+    """
     if not plan.fleet:
         return plan
+    others = {kind: rate for kind, rate in plan.rates.items() if random.random() < 0.5}
     return replace(
         plan,
-        rates=plan.rates | draw_fleet_rates(random),
+        rates=others | draw_fleet_rates(random),
+        grown=random.random() < 0.7,
         updaters=random.choice((2, 2, 3)),
         partitions=4,
         applications=2,
@@ -164,8 +172,8 @@ def _with_fleet(plan, random):
         every=0.15,
         concurrency=5,
         budget=FLEET_BUDGET,
-        burst=FLEET_BURST,
-        busy=random.uniform(1.5, 2.5),
+        burst=random.choice(FLEET_BURSTS),
+        busy=random.uniform(2.5, 4.0),
     )
 
 

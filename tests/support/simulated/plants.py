@@ -15,6 +15,7 @@ from cacheupdater.core.answers import UNCHANGED, Result
 from cacheupdater.testing import memory_fleet
 from cacheupdater_client import fence
 from simulated.cache import SimWriter
+from simulated.fleet import SCALE
 from simulated.history import OWNED
 from simulated.updater import SimEngine
 from simulated.world import Plant
@@ -45,6 +46,9 @@ class ContentWriter(SimWriter):
     async def write(self, token, entries, **options):
         said = await super().write(token, entries, **options)
         return [UNCHANGED if answer.result is Result.REFUSED else answer for answer in said]
+
+
+MARKED_S = 2.0
 
 
 class Naive(Plant):
@@ -93,6 +97,13 @@ class _ScanCursor:
 
 class DeafMarks(Plant):
     name = "absent marks outlive changes"
+
+    def concerns(self, plan):
+        return plan.ttl < MARKED_S  # a value that was there is missed again soon
+
+    def plan(self, plan):
+        """Marks that are long and all kept: in most schedules they end of themselves before it matters."""
+        return replace(plan, missing_ttl=MARKED_S, limits=replace(plan.limits, absent=100))
 
     def engine(self, engine):
         engine._marks.end = lambda keys: None
@@ -182,6 +193,9 @@ class Overwrites(Plant):
 class Removes(Plant):
     name = "dropped changes remove foreign values"
 
+    def concerns(self, plan):
+        return plan.foreign > 0.0 and not plan.replace
+
     def writer(self, cache, process, world):
         writer = SimWriter(cache, process, world)
         invalidate = writer.invalidate
@@ -189,7 +203,12 @@ class Removes(Plant):
         return writer
 
 
-class Undying(Plant):
+class _OfFleets(Plant):
+    def concerns(self, plan):
+        return plan.fleet
+
+
+class Undying(_OfFleets):
     name = "a claim is believed for ever"
 
     def pricing(self, pricing):
@@ -198,7 +217,7 @@ class Undying(Plant):
             sharing._take = lambda grant, share, until, take=take: take(grant, share, inf)
 
 
-class Unshared(Plant):
+class Unshared(_OfFleets):
     name = "each member of a fleet spends the whole budget"
 
     def pricing(self, pricing):
@@ -207,11 +226,20 @@ class Unshared(Plant):
             sharing._take = lambda grant, share, until, take=take, whole=whole: take(grant, whole, until)
 
 
-class Credulous(Plant):
+class Credulous(_OfFleets):
     name = "a new record is believed at once"
 
     def pricing(self, pricing):
         memory_fleet.YOUTH = 0.0  # until the schedule ends
+
+
+class Hopeful(_OfFleets):
+    """As we had it: who can reach Redis has told again by then, who is cut off has not."""
+
+    name = "a new record is believed after two exchanges"
+
+    def pricing(self, pricing):
+        memory_fleet.YOUTH = 6.0 / SCALE  # until the schedule ends
 
 
 class Strayed(Plant):
@@ -245,14 +273,24 @@ class Forgetful(Plant):
 # --- of a group -----------------------------------------------------------------------------------------
 
 
-class AnyEpoch(Plant):
+class _OfAdapters(Plant):
+    def concerns(self, plan):
+        return plan.group is not None and plan.group.adapter
+
+
+class _OfMembers(Plant):
+    def concerns(self, plan):
+        return plan.group is not None and not plan.group.adapter
+
+
+class AnyEpoch(_OfMembers):
     name = "the epoch is not checked at commit"
 
     def member(self, consumer):
         consumer.may_commit = lambda partition, epoch: True
 
 
-class AdaptersAnyEpoch(Plant):
+class AdaptersAnyEpoch(_OfAdapters):
     name = "the adapter does not check the epoch"
 
     def adapter(self, queue):
@@ -284,7 +322,7 @@ class KeptEngine(Plant):
         engine.__dict__ = older.__dict__
 
 
-class KeptPlace(Plant):
+class KeptPlace(_OfMembers):
     name = "an older epoch's place is kept"
 
     def member(self, consumer):
@@ -294,7 +332,7 @@ class KeptPlace(Plant):
         )
 
 
-class StaticFromScan(Plant):
+class StaticFromScan(_OfMembers):
     name = "a static member starts from scan"
 
     def __init__(self):
@@ -308,7 +346,7 @@ class StaticFromScan(Plant):
         )
 
 
-class Latest(Plant):
+class Latest(_OfMembers):
     name = "new partitions are read from their end"
 
     def member(self, consumer):
@@ -331,7 +369,7 @@ class Uncounted(Plant):
         queue._owned._say_gone = lambda partition, gone, reason: None
 
 
-class Leftovers(Plant):
+class Leftovers(_OfAdapters):
     name = "packs of an older epoch are delivered"
 
     def adapter(self, queue):
@@ -402,6 +440,7 @@ PLANTS = {
         Undying,
         Unshared,
         Credulous,
+        Hopeful,
         Strayed,
         Forgetful,
         AnyEpoch,

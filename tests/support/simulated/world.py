@@ -19,7 +19,7 @@ from simulated.broker import Broker
 from simulated.cache import EPOCH, Cache, SimWriter
 from simulated.database import Database
 from simulated.disk import ALIENS, Disk
-from simulated.faults import OUTSIDE, Faults
+from simulated.faults import OUTSIDE, TO_FLEETS, Faults
 from simulated.group import Group
 from simulated.history import Seen
 from simulated.process import Process, task_factory
@@ -29,6 +29,7 @@ from simulated.updater import PATTERNS, Updater
 IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; the longest pause alone is shorter
 LOOK_EVERY = 0.1
 CLOCK_JUMP_S = 35.0  # above load_age: tokens become too old
+SHOWN_WITHIN = 0.7  # of the busy time: what is wrong with shares needs the rest to be seen
 
 
 class Plant:
@@ -65,6 +66,10 @@ class Plant:
 
     def plan(self, plan):
         return plan
+
+    def concerns(self, plan):
+        """Whether such a schedule has what is changed here."""
+        return True
 
 
 @dataclass
@@ -159,8 +164,9 @@ class World:
         for kind in OUTSIDE:
             times = self.plan.rates.get(kind, 0.0)
             count = int(times) + (random.random() < times % 1)
+            until = self.plan.busy * (SHOWN_WITHIN if kind in TO_FLEETS else 1.0)
             for _ in range(count):
-                at = random.uniform(0.1, self.plan.busy)
+                at = random.uniform(0.1, until)
                 loop.call_later(at, self._strike, kind)
 
     def _strike(self, kind):
@@ -291,13 +297,16 @@ class World:
         self.cache.jump_ahead(CLOCK_JUMP_S)
 
     async def _fleet_lost(self):
+        """Often it is one trouble: a server is replaced, and one member does not reach the new one."""
         self.cache.records.lose()
+        if self.random.random() < 0.5:
+            await self._fleet_cut_off()
 
     async def _fleet_cut_off(self):
         updater = self._some_updater()
         if updater is not None:
             updater.fleet.cut_off = True
-            await asyncio.sleep(self.random.choice((0.3, 1.0, 1.5)))
+            await asyncio.sleep(self.random.choice((0.3, 1.0, 2.0)))  # a claim lives for 0.75
             updater.fleet.cut_off = False
 
     async def _state_gone(self):
