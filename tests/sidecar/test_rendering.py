@@ -7,7 +7,7 @@ from difflib import unified_diff
 
 import pytest
 from ruamel.yaml import YAML
-from sidecar_chart import CASES, CHART, HOME, ROOT, configuration, objects, packed, pod, render, run, sidecar
+from sidecar_chart import CASES, CHART, HOME, PLAIN, configuration, objects, packed, pod, render, run, sidecar
 
 from cacheupdater.config import load_config
 
@@ -16,7 +16,6 @@ KUBERNETES = (
     "1.33",
     "1.36",
 )  # the first with native sidecars on, the first with them stable, a late one
-PLAIN = ROOT / "examples" / "02-sidecar" / "kubernetes.yaml"
 PREFIX = "cacheupdater-sidecar."
 
 

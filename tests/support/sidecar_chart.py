@@ -21,17 +21,22 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "cacheupdater-sidecar"
 HOME = ROOT / "tests" / "sidecar"
+PLAIN = ROOT / "examples" / "02-sidecar" / "kubernetes.yaml"  # what it renders, for those without it
 CASES = sorted((HOME / "consumer" / "ci").glob("*-values.yaml"))
 GO = "go install helm.sh/helm/v3/cmd/helm@latest"
 
 
 @cache
-def helm():
-    """The program, or the test is left out."""
+def found():
+    """Where helm is; None where it is not."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # noqa: TID251  where tools are kept
     kept = [caches / "cacheupdater" / "tools" / "helm", Path.home() / "go" / "bin" / "helm"]
-    found = shutil.which("helm") or next((str(each) for each in kept if each.is_file()), None)
-    return found or pytest.skip(f"no helm: put one on PATH ({GO})")
+    return shutil.which("helm") or next((str(each) for each in kept if each.is_file()), None)
+
+
+def helm():
+    """The program, or the test is left out."""
+    return found() or pytest.skip(f"no helm: put one on PATH ({GO})")
 
 
 def packed(folder):
