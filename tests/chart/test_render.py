@@ -5,6 +5,7 @@ After a change that is meant: `REWRITE=1 make chart` writes the golden files ane
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -238,3 +239,25 @@ def test_schema_and_page_are_made_of_the_values():
 
 def test_the_chart_installs_this_version():
     assert f'appVersion: "{__version__}"' in (CHART / "Chart.yaml").read_text()
+
+
+def of_the_page():
+    page = (ROOT / "docs/how-to/helm.md").read_text()
+    return [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if text.startswith("# ")]
+
+
+def test_the_values_on_the_page_work(tmp_path):
+    assert len(of_the_page()) == 3
+    for text in of_the_page():
+        values = tmp_path / "values.yaml"
+        values.write_text(text)
+        assert {"ConfigMap", "Deployment"} <= {each["kind"] for each in rendered("--values", values)}
+
+
+def test_what_the_page_says_of_two_pods_is_what_is_said(tmp_path):
+    (tmp_path / "values.yaml").write_text(of_the_page()[0])
+    done = template("--values", tmp_path / "values.yaml", "--set", "replicaCount=2")
+    page = (ROOT / "docs/how-to/helm.md").read_text()
+    assert [line for line in done.stderr.splitlines() if line.startswith("  - ")] == [
+        line for line in page.splitlines() if line.startswith("  - replicaCount")
+    ]
