@@ -261,3 +261,14 @@ def test_what_the_page_says_of_two_pods_is_what_is_said(tmp_path):
     assert [line for line in done.stderr.splitlines() if line.startswith("  - ")] == [
         line for line in page.splitlines() if line.startswith("  - replicaCount")
     ]
+
+
+def test_the_test_of_the_release_may_send_its_hint_and_stays_for_its_log():
+    found = rendered("--values", CHART / "ci/network-policy-values.yaml")
+    policy = next(each for each in found if each["kind"] == "NetworkPolicy")
+    test = next(each for each in found if each["kind"] == "Pod")
+    let_in = next(rule for rule in policy["spec"]["ingress"] if rule["ports"] == [{"port": 7171}])["from"]
+    assert any(
+        each["podSelector"]["matchLabels"].items() <= test["metadata"]["labels"].items() for each in let_in
+    )
+    assert test["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation"
