@@ -24,6 +24,7 @@ from chart_tools import (
     ran,
     rendered,
     template,
+    told,
 )
 
 from cacheupdater import __version__
@@ -106,7 +107,7 @@ def test_every_object_is_valid_for_three_versions_of_kubernetes():
         check=True,
     )
     assert json.loads(done.stdout) == []
-    print(f"{len(found)} objects, {len(VERSIONS)} versions of Kubernetes", file=sys.__stderr__)
+    told(f"{len(found)} objects are valid for Kubernetes {', '.join(VERSIONS)}")
 
 
 def test_a_misspelled_field_would_be_seen():

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from chart_tools import CHART, objects, pods, python, rendered
+from chart_tools import CHART, objects, pods, python, rendered, told
 from ruamel.yaml import YAML
 
 MEMORY = CHART / "ci/memory-values.yaml"
@@ -116,7 +115,7 @@ def test_what_a_policy_scan_finds_is_answered(tmp_path):
     report = json.loads(done.stdout)
     found = {each["check_id"]: each for each in report["results"]["failed_checks"]}
     passed = report["summary"]["passed"]
-    print(f"checkov: {passed} passed, answered: {', '.join(sorted(found))}", file=sys.__stderr__)
+    told(f"checkov: {passed} checks passed; answered: {', '.join(sorted(found))}")
     assert passed > 1000
     unanswered = [
         f"{each['check_id']} {each['check_name']}: {each['resource']} in {each['file_path']}"

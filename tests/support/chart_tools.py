@@ -39,8 +39,11 @@ CRDS = {
 BUILD_S = 900.0  # helm takes 96 s on two idle cores
 
 
+TOLD: list[str] = []  # printed at the end of the run, by the conftest of tests/chart
+
+
 def told(what: str) -> None:
-    print(f"\n[chart] {what}", file=sys.__stderr__, flush=True)
+    TOLD.append(what)
 
 
 def ran(*command: str | Path, text: str = "", environ: dict[str, str] | None = None, timeout: float = 120.0):
@@ -66,7 +69,7 @@ def helm() -> str:
     found = shutil.which("helm") or shutil.which(str(CACHE / "bin/helm"))
     if not found:
         _needs_go("helm")
-        told("building helm from its Go module, once; two minutes ...")
+        told("helm was built from its Go module")
         made = ran(
             "go", "install", HELM, environ={"GOBIN": str(CACHE / "bin"), "GOMAXPROCS": "1"}, timeout=BUILD_S
         )
@@ -81,13 +84,14 @@ def python() -> Path:
     """Of the environment with kubernetes-validate and checkov."""
     path = CACHE / "venv/bin/python"
     if not path.exists() or not (path.parent / "checkov").exists():
-        told("installing kubernetes-validate and checkov for the chart's tests, once; 300 MB ...")
+        told("kubernetes-validate and checkov were installed")
         assert ran(sys.executable, "-m", "venv", CACHE / "venv").returncode == 0
         made = ran(path, "-m", "pip", "install", "--quiet", *PYTHON_TOOLS, timeout=BUILD_S)
         if made.returncode:
             shutil.rmtree(CACHE / "venv")
             pytest.skip(f"kubernetes-validate and checkov cannot be installed: {made.stderr[-300:]}")
-    told(f"{path}: {', '.join(PYTHON_TOOLS)}")
+    asked = "from importlib.metadata import version as v; print(*(f'{n} {v(n)}' for n in ('kubernetes-validate', 'checkov')))"
+    told(f"{path}: {ran(path, '-c', asked).stdout.strip()}")
     return path
 
 
