@@ -1,6 +1,7 @@
 """The rendered sidecar as a process beside an example application: hints reach Redis, and its death harms nobody.
 
-What a kubelet would do from the manifest is done here by `contained`: command line, environment, mounts, user, probe.
+The manifest is the plain one, which `make chart` holds equal to what the include renders. What a kubelet would do from
+it is done here by `contained`: command line, environment, mounts, user, probe.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.request import urlopen
 import pytest
 import redis
 from contained import ISOLATED, Pod, how
-from sidecar_chart import PLAIN, configuration, found, packed, pod, render
+from sidecar_chart import PLAIN, configuration, pod
 from updater_process import ROOT, eventually, free_port
 
 APPLICATION = ROOT / "tests" / "support" / "beside_application.py"
@@ -107,11 +108,10 @@ class Beside:
 
 
 @pytest.fixture
-def beside(redis_url, tmp_path_factory):
+def beside(redis_url):
     with tempfile.TemporaryDirectory(prefix="sidecar-") as folder:  # a socket's path is short
         Path(folder).chmod(0o755)
-        manifest = render(packed(tmp_path_factory.mktemp("consumer"))) if found() else PLAIN.read_text()
-        story = Beside(Path(folder), manifest, redis_url)
+        story = Beside(Path(folder), PLAIN.read_text(), redis_url)
         yield story
         story.sidecar.kill()
         story.application.kill()

@@ -36,6 +36,17 @@ CRDS = {
         for each in ("podmonitors", "servicemonitors", "prometheusrules")
     ],
 }
+_CHECK = """
+import sys, json, kubernetes_validate
+wrong = []
+for name, each in json.load(sys.stdin):
+    for version in sys.argv[1:]:
+        try:
+            kubernetes_validate.validate(each, version, strict=True)
+        except Exception as e:
+            wrong.append(f"{name} {each['kind']} {version}: {e}")
+print(json.dumps(wrong))
+"""
 BUILD_S = 900.0  # helm takes 96 s on two idle cores
 
 
@@ -93,6 +104,13 @@ def python() -> Path:
     asked = "from importlib.metadata import version as v; print(*(f'{n} {v(n)}' for n in ('kubernetes-validate', 'checkov')))"
     told(f"{path}: {ran(path, '-c', asked).stdout.strip()}")
     return path
+
+
+def misfits(found: list[tuple[str, dict]]) -> list[str]:
+    """What of these named objects does not fit the schema of its kind in one of the versions of Kubernetes, strictly."""
+    done = ran(python(), "-c", _CHECK, *VERSIONS, text=json.dumps(found))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @cache

@@ -13,6 +13,7 @@ import pytest
 
 TWO_FORMS = {"seeds", "full_form"}
 TIMEOUT_S = 900.0  # of a test in the full form that names none: a block of schedules beside other work
+CAMPAIGN_S = 400.0  # a short campaign takes half a minute of one core, and may get a tenth of one
 
 
 def pytest_addoption(parser):
@@ -60,6 +61,8 @@ def pytest_collection_modifyitems(config, items):
         (kept if _takes_part(item, full=bool(factor)) else left).append(item)
         if factor:
             _lengthen(item, factor)
+        elif item.get_closest_marker("campaign") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(CAMPAIGN_S), append=False)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
 

@@ -1,21 +1,17 @@
 """The consumer chart of tests/sidecar, rendered by the real helm as an operator's chart would be.
 
-`helm` is looked for on PATH, then where this project keeps tools (`~/.cache/cacheupdater/tools`), then where `go install`
-puts it; tests that find none are left out and say how to get one. `python tests/support/sidecar_chart.py` writes the
-golden files anew.
+`make chart` renders it (`chart_tools` brings helm); `make test` reads the plain manifest alone, which `make chart` holds
+equal to what the chart renders. `python tests/support/sidecar_chart.py` writes the golden files anew.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 
-import pytest
+from chart_tools import helm, ran
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
@@ -23,20 +19,6 @@ CHART = ROOT / "charts" / "cacheupdater-sidecar"
 HOME = ROOT / "tests" / "sidecar"
 PLAIN = ROOT / "examples" / "02-sidecar" / "kubernetes.yaml"  # what it renders, for those without it
 CASES = sorted((HOME / "consumer" / "ci").glob("*-values.yaml"))
-GO = "go install helm.sh/helm/v3/cmd/helm@latest"
-
-
-@cache
-def found():
-    """Where helm is; None where it is not."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # noqa: TID251  where tools are kept
-    kept = [caches / "cacheupdater" / "tools" / "helm", Path.home() / "go" / "bin" / "helm"]
-    return shutil.which("helm") or next((str(each) for each in kept if each.is_file()), None)
-
-
-def helm():
-    """The program, or the test is left out."""
-    return found() or pytest.skip(f"no helm: put one on PATH ({GO})")
 
 
 def packed(folder):
@@ -48,7 +30,7 @@ def packed(folder):
 
 
 def run(*args):
-    return subprocess.run([helm(), *map(str, args)], capture_output=True, text=True, timeout=60, check=False)
+    return ran(helm(), *args)
 
 
 def render(chart, *options):
