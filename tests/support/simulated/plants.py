@@ -17,6 +17,7 @@ from cacheupdater_client import fence
 from simulated.cache import SimWriter
 from simulated.fleet import SCALE
 from simulated.history import OWNED
+from simulated.plan import BUDGETS
 from simulated.updater import SimEngine
 from simulated.world import Plant
 
@@ -303,6 +304,13 @@ class AdaptersAnyEpoch(_OfAdapters):
 class Whole(Plant):
     name = "each member spends the whole budget"
 
+    def concerns(self, plan):
+        """Several members, each with a part, and a rate that they can reach."""
+        limited = plan.budget < BUDGETS[-1] or plan.quota > 0.0
+        return (
+            plan.group is not None and not plan.fleet and min(plan.updaters, plan.partitions) > 1 and limited
+        )
+
     def pricing(self, pricing):
         own = pricing._portions.own
         pricing._portions.own = lambda partitions, now, *, of, sources: own(
@@ -356,6 +364,9 @@ class Latest(_OfMembers):
 
 class Uncounted(Plant):
     name = "what retention took is not counted"
+
+    def concerns(self, plan):
+        return plan.group is not None and "group_retention" in plan.rates
 
     def member(self, consumer):
         broker = consumer._broker
