@@ -148,13 +148,17 @@ class Buffer:
 
     def _alike(self, keys: Sequence[object]) -> Sequence[Item] | None:
         """The keys with their blanks, where all are text or all are bytes and none is too long."""
-        try:
-            if self._short_together(keys):  # type: ignore[arg-type]  # it finds out
-                return keys  # type: ignore[return-value]  # so it says
-            data = self._bytes_alike(keys)
-        except (TypeError, UnicodeEncodeError):  # something else among them, or text that is none
+        first = keys[0]
+        is_text = type(first) is str and self._plain
+        if not is_text and countOf(map(type, keys), bytes) < len(keys):  # others could still change
             return None
-        if data is None:
+        data: Sequence[str | bytes] = keys  # type: ignore[assignment]  # all bytes; or text, as is found out below
+        try:
+            if len(first) <= UNIT_BYTES and _short_together(data, "".join if is_text else b"".join):  # type: ignore[arg-type]  # one kind
+                return data
+            if is_text:
+                data = _as_long_as_bytes(data)  # type: ignore[arg-type]  # TypeError, if not
+        except (TypeError, UnicodeEncodeError):  # something else among them, or text that is none
             return None
         longest = len(max(data, key=len))
         if longest <= UNIT_BYTES:
@@ -162,40 +166,6 @@ class Buffer:
         if longest > KEY_BYTES_MAX:
             return None
         return list(chain.from_iterable(map(concat, zip(data), map(_BLANKS.__getitem__, map(len, data)))))
-
-    def _short_together(self, keys: Sequence[str | bytes]) -> bool:
-        """Whether the keys are sent as they stand and fill no more than a place each, taken together.
-
-        Pieces of them are joined: that is twice as fast as a look at the length of each. A piece has at most
-        KEY_BYTES_MAX, so no key is too long; and where the oldest keys of a piece have given way, the others exceed
-        their places by less than that. TypeError where not all are text.
-        """
-        first = keys[0]
-        is_text = type(first) is str and self._plain
-        if not is_text and not _all_bytes(keys):
-            return False
-        if len(first) > UNIT_BYTES:
-            return False
-        join: Callable[[Sequence[str | bytes]], str | bytes] = "".join if is_text else b"".join  # type: ignore[assignment]  # one kind
-        step = PIECE_BYTES // (len(first) + 1) or 1
-        for at in range(0, len(keys), step):
-            piece = keys[at : at + step]
-            joined = join(piece)
-            if len(joined) > KEY_BYTES_MAX or len(joined) > UNIT_BYTES * len(piece):
-                return False
-            if is_text and not joined.isascii():
-                return False
-        return True
-
-    def _bytes_alike(self, keys: Sequence[object]) -> Sequence[str | bytes] | None:
-        """The keys as something whose length is that of their bytes. TypeError where not all are text."""
-        first = keys[0]
-        if type(first) is str and self._plain:
-            text = cast("Sequence[str]", keys)
-            # joining is twice as fast, unless it moves megabytes
-            ascii_ = "".join(text).isascii() if len(first) <= SHORT_KEY else all(map(str.isascii, text))
-            return text if ascii_ else list(map(str.encode, text))
-        return cast("Sequence[bytes]", keys) if _all_bytes(keys) else None
 
     def _one_by_one(self, keys: Sequence[object]) -> list[Item]:
         items: list[Item] = []
@@ -315,9 +285,31 @@ class Buffer:
         return counts
 
 
-def _all_bytes(keys: Sequence[object]) -> bool:
-    """Whether none is of a type that could still change."""
-    return countOf(map(type, keys), bytes) == len(keys)
+def _short_together(
+    keys: Sequence[str | bytes], join: Callable[[Sequence[str | bytes]], str | bytes]
+) -> bool:
+    """Whether the keys are sent as they stand and fill no more than a place each, taken together.
+
+    Pieces of them are joined: that is twice as fast as a look at the length of each. A piece has at most
+    KEY_BYTES_MAX, so no key is too long; and where the oldest keys of a piece have given way, the others exceed
+    their places by less than that. TypeError where not all are text.
+    """
+    step = PIECE_BYTES // (len(keys[0]) + 1) or 1
+    for at in range(0, len(keys), step):
+        piece = keys[at : at + step]
+        joined = join(piece)
+        if len(joined) > KEY_BYTES_MAX or len(joined) > UNIT_BYTES * len(piece):
+            return False
+        if type(joined) is str and not joined.isascii():
+            return False
+    return True
+
+
+def _as_long_as_bytes(text: Sequence[str]) -> Sequence[str | bytes]:
+    """The keys as something whose length is that of their bytes. TypeError where not all are text."""
+    # joining is twice as fast, unless it moves megabytes
+    ascii_ = "".join(text).isascii() if len(text[0]) <= SHORT_KEY else all(map(str.isascii, text))
+    return text if ascii_ else list(map(str.encode, text))
 
 
 def _pop(queue: deque[Item], size: int) -> list[Item]:
