@@ -110,6 +110,11 @@ class Engine:
         """Keys that take memory."""
         return len(self._dedup.seats)
 
+    @property
+    def met(self) -> int:
+        """Keys that the policy has begun to learn about, so far."""
+        return self._policy.met
+
     def explain(self, key: bytes, now: float) -> Explained:
         """What is known of this key, for a person."""
         return Explained(seat_of(self._dedup, key, now), self.quarantine.keys.get(key), key in self._marks)

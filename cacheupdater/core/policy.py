@@ -33,6 +33,9 @@ class Policy(Protocol):
     learns: bool
     """Whether `on_loaded`, `on_misses` and `on_changes` want to be told: it costs a look at every key."""
 
+    met: int
+    """Keys that were strangers until it was told of them: each costs as much as another hint."""
+
     def hold(self, namespace: Namespace) -> float:
         """Seconds from a head's start for which touches of its key are declined."""
         ...
@@ -70,6 +73,7 @@ class Fixed:
     """Every touch after the hold is worth a load: a least interval per key."""
 
     learns = False
+    met = 0
 
     def hold(self, namespace: Namespace) -> float:
         return namespace.every

@@ -49,6 +49,7 @@ FETCH_BYTES = 48 * 1024  # of packs that were smaller before, this much: 4,000 h
 FETCH_PACKS_MOST = (
     8  # however small they were: the next ones may be full, and twelve milliseconds are the most for one turn
 )
+NEWCOMERS = 1_000  # keys that a turn begins to learn about: after more the next takes half as many packs
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
 FULL_PAUSE = 0.025  # seconds until a partition at its cap looks again whether it may read on
 FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked again
@@ -180,9 +181,12 @@ class Partition:
             self._telling.read()
             if not messages:
                 return
+            met = self.engine.met
             with self._turn:
                 self._take_in(messages, clock(), caught_up=len(messages) < packs)
             packs = _as_many_as(messages)
+            if self.engine.met - met > NEWCOMERS:
+                packs //= 2  # each costs twice, and the first touch of the memory for their rows comes on top
             self.stir()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
 

@@ -48,6 +48,7 @@ class Priced:
     """A policy that does as its `inner` one says, and keeps what that was; until the story comes to rest, for prices never do."""
 
     learns = True
+    met = 0
 
     def __init__(self, inner: Price | ByLot, log: list[object]) -> None:
         self.quiet = False

@@ -152,8 +152,9 @@ class Ledger(MemoryQueue):
 class Shell:
     """Everything around the partitions. Each namespace has a table in `tables`, by its name."""
 
-    def __init__(self, *namespaces, partitions=1, judged=False, **changed):
+    def __init__(self, *namespaces, partitions=1, judged=False, policy=None, **changed):
         self.judged = judged
+        self.policy = policy or Fixed()
         loop = asyncio.get_running_loop()
         self.queue = Ledger(partitions)
         self.redis = MemoryRedis(lambda: 1000.0 + loop.time())
@@ -184,7 +185,7 @@ class Shell:
             wall=self.wall,
         )
         engine = Engine(
-            keyspace, Fixed(), limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset
+            keyspace, self.policy, limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset
         )
         return Partition(gained, engine, around=around, stir_all=stir_all)
 

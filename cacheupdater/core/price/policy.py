@@ -92,6 +92,7 @@ class Price:
         self._next = now
         self.born = now
         """When counting reads began."""
+        self.met = 0
         self._priced = now
         self._sounding = Sounding(self)
         self._cursor = 0
@@ -228,6 +229,7 @@ class Price:
             if self.table.silent is not None:
                 self.table.silent[rows] = state[:, (A, B)]
             self.spaces.markets[self.spaces.market[number]].tracked += len(rows)
+            self.met += len(rows)
         return passed
 
     def _read(self, rows: Rows, reads: Doubles, now: float) -> list[bytes]:

@@ -10,9 +10,10 @@ from shell_story import GARBAGE, Rows, Shell, Turns, in_virtual_time
 
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.policy import Fixed
 from cacheupdater.core.removals import AGAIN, REFUSALS_MAX
 from cacheupdater.errors import Faulty, Forbidden, Unavailable
-from cacheupdater.pipeline.partition import FETCH_PACKS, FETCH_PACKS_MOST
+from cacheupdater.pipeline.partition import FETCH_PACKS, FETCH_PACKS_MOST, NEWCOMERS
 from cacheupdater.testing import virtual_loop
 from cacheupdater_client import wire
 
@@ -304,6 +305,42 @@ async def test_a_turn_reads_more_packs_where_they_were_small_and_never_more_hint
     async with shell.partition() as partition:
         await asyncio.sleep(1.0)
         assert partition.engine.cursor.scan == FETCH_PACKS + second  # then the engine is full
+
+
+class Meeting(Fixed):
+    """As the policy `price` meets a key: once; and wants none of them loaded."""
+
+    def __init__(self):
+        self.known = set()
+        self.met = 0
+
+    def on_hints(self, keys, counts, now):
+        self.known.update(keys)
+        self.met = len(self.known)
+        return []
+
+
+@in_virtual_time
+async def test_a_turn_reads_half_as_many_packs_while_most_keys_are_new_to_the_policy():
+    shell = Shell(policy=Meeting())
+    packs, hints = 5 * FETCH_PACKS, NEWCOMERS
+    for _ in range(2):  # the second time all of them are known
+        for n in range(packs):
+            keys = [b"p:%d" % (10**9 + n * hints + k) for k in range(hints)]
+            assert shell.queue.offer(0, wire.encode_pack(Kind.TOUCH, 1, keys))
+    fetched, fetch = [], shell.queue.fetch
+
+    async def watched(partition, most):
+        fetched.append(most)
+        return await fetch(partition, most)
+
+    shell.queue.fetch = watched
+    async with shell.partition() as partition:
+        await asyncio.sleep(1.0)
+        assert partition.engine.cursor.scan == 2 * packs
+    meeting = 1 + (packs - FETCH_PACKS) // (FETCH_PACKS // 2)
+    assert fetched[:meeting] == [FETCH_PACKS] + [FETCH_PACKS // 2] * (meeting - 1)
+    assert fetched[meeting + 1 : -1] == [FETCH_PACKS] * (len(fetched) - meeting - 2)
 
 
 @in_virtual_time
