@@ -22,9 +22,8 @@ PACKS, PACK = 40, 1_000
 PROBES = 40
 LONGEST_S = 0.1
 USUAL_S, RARE = 0.02, 0.001  # of processor time: one longer turn in a thousand
-BUSY_S = 0.05
-# seats in one dict; one more, and it is made anew: 21 MB that nobody has touched, at once
-LARGE = 2**19 * 2 // 3
+# seats in one dict; one more, and it is made anew: 42 MB that nobody has touched, at once
+LARGE = 2**20 * 2 // 3
 ROUNDS = 3  # so often each key is read, about
 AHEAD = (
     16  # packs that are sent before the first of them is accepted: as many as the updater will take in a turn
@@ -100,7 +99,7 @@ def _turns(updater):
     found = re.findall(r'turn_cpu_seconds_bucket{le="(.+)"} (\S+)', page)
     within = {bound: float(number) for bound, number in found}
     turns = within["+Inf"]
-    bounds = (USUAL_S / 2, USUAL_S, BUSY_S, LONGEST_S)
+    bounds = (USUAL_S / 2, USUAL_S, LONGEST_S)
     return turns, {bound: turns - within[f"{bound:g}"] for bound in bounds}
 
 
@@ -119,8 +118,8 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     """With a fixed interval each key has a seat in the end, with prices a row in the table; one partition has them all.
 
     A dict of seats grows in one piece. At 700,000 that takes 24 to 33 ms of CPU on a quiet machine, and 18 of them go to the first
-    touch of new memory: how long the system takes to find that is not ours to bound. So the last growths may be long, but they
-    count among the rare turns, and no other may take 50 ms.
+    touch of new memory: how long the system takes to find that is not ours to bound. So the last growth may be long, but it
+    counts among the rare turns, and no other may take 100 ms.
     """
     sources = {"main": {"budget": budget}}
     load = {"source": "main", "python": "live_loaders:plain"}
@@ -146,5 +145,4 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     assert turns > packs
     seats = packs * PACK if refresh else 1
     assert longer[USUAL_S] <= max(1.0, RARE * turns), longer
-    assert longer[BUSY_S] <= _growths(seats, LARGE), longer
-    assert longer[LONGEST_S] <= _growths(seats, 2 * LARGE), longer
+    assert longer[LONGEST_S] <= _growths(seats, LARGE), longer
