@@ -16,7 +16,7 @@ import re
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,6 +29,10 @@ SECRET_BYTES_MAX = 64 * 1024  # a token is a few kilobytes; a larger file was na
 # What a client without a name of its own tells the broker, for its logs and quotas.
 CLIENT_ID = "cacheupdater"
 
+# not urlsplit: newer Pythons, and patched older ones, take brackets for one host alone and refuse "a:1,[::1]:2"
+_URL = re.compile(
+    r"kafka://(?P<servers>[^/?#]*)(?:/(?P<topic>[^?#]*))?(?:\?(?P<options>[^#]*))?", re.IGNORECASE
+)
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -46,18 +50,18 @@ class Address(NamedTuple):
 
 def parse(url: str, *, options: Collection[str] = ()) -> Address:
     """ValueError tells what is wrong. `options` are those allowed beside the ones of TLS and SASL."""
-    parts = urlsplit(url)
-    if parts.scheme != "kafka" or parts.fragment:
+    parts = _URL.fullmatch(url)
+    if parts is None:
         raise ValueError(f"write {FORM}")
-    if "@" in parts.netloc:
+    if "@" in parts["servers"]:
         raise ValueError("holds a user or password; write ?sasl=SCRAM-SHA-512&username=...&password_file=...")
-    servers = tuple(parts.netloc.split(","))
+    servers = tuple(parts["servers"].split(","))
     if len(servers) > SERVERS_MAX or not all(map(_is_server, servers)):
         raise ValueError(f"names no brokers, or not as host:port; write {FORM}")
-    topic = unquote(parts.path.removeprefix("/"))
+    topic = unquote(parts["topic"] or "")
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
         raise ValueError(f"names no topic, or one that Kafka does not allow; write {FORM}")
-    said = _options(parts.query, {*SECURITY, *options})
+    said = _options(parts["options"] or "", {*SECURITY, *options})
     _check_security(said)
     return Address(servers, topic, said)
 

@@ -9,15 +9,20 @@ import pytest
 
 
 @pytest.fixture
-def updaters():
+def sockets():
+    """A folder for unix sockets; not tmp_path, for a socket's whole path may have a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def updaters(sockets):
     """Starts updater processes; all of them end with the test, their logs are shown where it failed."""
     from updater_process import Updaters
 
-    # not tmp_path: a socket's whole path may have a hundred bytes
-    with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
-        started = Updaters(Path(folder))
-        yield started
-        started.close()
+    started = Updaters(sockets)
+    yield started
+    started.close()
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ _TABLES = (
 
 
 @pytest.fixture
-def check(tmp_path, capsys, monkeypatch, redis_url, pg_url):
+def check(tmp_path, sockets, capsys, monkeypatch, redis_url, pg_url):
     """Runs the command; what is not said works."""
     with Database(pg_url) as database:
         for table in _TABLES:
@@ -44,9 +44,11 @@ def check(tmp_path, capsys, monkeypatch, redis_url, pg_url):
 
     def check(**said):
         file = tmp_path / "shop.yaml"
+        # the default lies in a folder that only root may make
+        listen = f"listen: [unix://{sockets}/hints.sock]\n" if "queue" not in said else ""
         works = {"queue": "memory://", "cache": redis_url, "source": pg_url, "python": "connect_shop:banners"}
         works |= {"product": "table: products"}
-        file.write_text(_CONFIG.format(**works | said))
+        file.write_text(_CONFIG.format(**works | said) + listen)
         code = main(["check", "--connect", "-c", str(file)])
         out = capsys.readouterr().out
         lines = out[out.rindex("CONTACTED") :].splitlines()[1:]

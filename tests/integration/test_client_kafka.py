@@ -187,7 +187,7 @@ def test_only_names_the_prefixes_that_leave(kafka, kafka_topic, buffer_to, sende
 
 
 def test_pack_that_is_too_large_for_the_topic_is_counted_and_keeps_no_other(
-    kafka, new_topic, buffer_to, sender
+    needs_apache, kafka, new_topic, buffer_to, sender
 ):
     topic = new_topic(partitions=1, config={"max.message.bytes": "4000"})
     buffer = buffer_to(kafka.url(topic, "?compression=none"))

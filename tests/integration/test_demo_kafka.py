@@ -33,12 +33,12 @@ def demo(folder, seconds, **more):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """Nothing is left there."""
-    made = tmp_path / "demo"
-    made.mkdir()
+def folder():
+    """A short path, for unix sockets lie in it; and nothing is left there."""
+    made = Path(tempfile.mkdtemp(prefix="cu"))
     yield str(made)
     assert list(made.iterdir()) == []
+    made.rmdir()
 
 
 @pytest.fixture

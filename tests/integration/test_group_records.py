@@ -42,7 +42,7 @@ BAD = [
 
 
 @pytest.fixture
-def group(tmp_path, kafka, new_topic, pg_url, redis_url, updaters):
+def group(needs_apache, tmp_path, kafka, new_topic, pg_url, redis_url, updaters):
     topic = new_topic(partitions=PARTITIONS)
     return Group(
         tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url

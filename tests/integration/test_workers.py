@@ -85,7 +85,9 @@ def owned(parent):
 
 
 @pytest.mark.timeout(240)
-def test_both_work_and_one_page_tells_of_both_and_a_dead_one_is_started_again(group, parent, redis_url):
+def test_both_work_and_one_page_tells_of_both_and_a_dead_one_is_started_again(
+    needs_apache, group, parent, redis_url
+):
     eventually(lambda: ready(parent), WITHIN_S)
     serving(group, redis_url)
     eventually(lambda: all(parent.metric("hints_total", worker=str(n)) for n in (0, 1)))

@@ -35,6 +35,8 @@ class Link(Protocol):
 
 def link_to(url: str) -> Callable[[], Link]:
     """What makes a link to this target; ValueError tells which targets there are."""
+    if url.lower().startswith("kafka:"):
+        return _kafka_to(url)
     parts = urlsplit(url)
     if parts.scheme == "unix" and parts.path and not parts.netloc:
         return lambda: StreamLink(UnixAddress(parts.path))
@@ -42,8 +44,6 @@ def link_to(url: str) -> Callable[[], Link]:
         return lambda: StreamLink(TcpAddress(parts.hostname or "", _port_of(url)))
     if parts.scheme == "memory":
         return lambda: MemoryLink(parts.netloc or "main")
-    if parts.scheme == "kafka":
-        return _kafka_to(url)
     raise ValueError(f"emit={url!r} is no target; use {_TARGETS}")
 
 

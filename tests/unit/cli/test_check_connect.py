@@ -12,6 +12,7 @@ from cacheupdater.service.contact import Finding
 
 _CONFIG = """\
 version: 1
+listen: ["unix://%s/hints.sock"]
 cache: {url: "redis://:c4n4ry@127.0.0.1:1/0"}
 sources: {main: {budget: 500/s}}
 namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "%s"}}}
@@ -26,7 +27,7 @@ WRONG = Finding("load", "product", "wrong", "there is no such table")
 def connect(tmp_path, capsys):
     def connect(python="json:loads"):
         file = tmp_path / "shop.yaml"
-        file.write_text(_CONFIG % python)
+        file.write_text(_CONFIG % (tmp_path, python))
         code = main(["check", "--connect", "-c", str(file)])
         printed = capsys.readouterr()
         assert "c4n4ry" not in printed.out + printed.err

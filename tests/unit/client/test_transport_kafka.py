@@ -484,3 +484,8 @@ def test_missing_library_is_named_with_what_installs_it(missing, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
     with pytest.raises(ValueError, match=r"pip install 'cacheupdater\[kafka\]'"):
         link_to("kafka://h:1/t")
+
+
+def test_brokers_may_be_named_by_more_than_one_ipv6_address():
+    """Newer Pythons' urlsplit takes such an address for a broken one."""
+    assert link_to("kafka://[::1]:9092,[::2]:9092/t")

@@ -49,8 +49,8 @@ async def test_a_workers_end_is_noticed_while_a_child_of_it_holds_its_stdout(tmp
 
 
 HUNG_UP = """
-import signal, sys, time
-signal.signal(signal.SIGHUP, lambda *_: print("heard", flush=True) or sys.exit(4))
+import os, signal, sys, time
+signal.signal(signal.SIGHUP, lambda *_: os.write(1, b"heard\\n") and sys.exit(4))
 print("ready here", flush=True)
 time.sleep(600)
 """
