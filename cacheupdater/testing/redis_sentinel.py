@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.testing.redis_telling import Reply, Word
 
-SILENCE_MS = 1000  # a primary that is silent for so long is taken for dead
+SILENCE_MS = 2500  # a primary that is silent for so long is taken for dead; on a busy machine a healthy one is for a second
 FAILOVER_TIMEOUT_MS = 2000  # a vote that came to nothing is repeated after twice this
 SETTLE_TIMEOUT_S = 30.0  # usually 2 to 4 s, on a busy machine more
 QUORUM = 2

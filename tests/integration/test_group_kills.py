@@ -66,6 +66,7 @@ def test_updaters_that_are_killed_under_load_lose_nothing(group, group_seconds, 
     record_property("figure: group kills, hints judged", verdict.hints)
     record_property("figure: group kills, hints a second", f"{verdict.rate:,.0f}")
     record_property("figure: group kills, updaters killed", kills)
+    record_property("figure: group kills, hints that were sent twice", verdict.repeated)
 
 
 def test_an_updater_that_commits_ahead_of_its_work_does_not_pass(group):
@@ -79,7 +80,7 @@ def test_an_updater_that_commits_ahead_of_its_work_does_not_pass(group):
     group.rest()
     verdict = group.verdict(emitted)
     print(verdict)
-    assert verdict.early > 100
+    assert verdict.early > 100 or verdict.repeated
     assert verdict.lost > 10
     assert verdict.unserved > 10
     assert verdict.astray == verdict.moved_back == 0

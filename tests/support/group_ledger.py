@@ -121,10 +121,20 @@ def unserved(hints: Hints, values: Values, slack: Slack) -> np.ndarray:
 
 def astray(hints: Hints, records: Records) -> int:
     """How many hints the topic has too few of; a resent record may give it too many."""
+    return int(np.maximum(_missing(hints, records), 0).sum())
+
+
+def repeated(hints: Hints, records: Records) -> int:
+    """How many hints the topic has too many of: a producer sends again what a slow broker did not confirm in time."""
+    return int(np.maximum(-_missing(hints, records), 0).sum())
+
+
+def _missing(hints: Hints, records: Records) -> np.ndarray:
+    """Of each key and kind: hints that were emitted and are not in the topic; below zero are those that are there twice."""
     shape = max(hints.keys.max(initial=0), records.keys.max(initial=0)) + 1
     emitted = np.bincount(hints.kinds * shape + hints.keys, minlength=3 * shape)
     arrived = np.bincount(records.kinds * shape + records.keys, records.counts, minlength=3 * shape)
-    return int(np.maximum(emitted - arrived.astype(np.int64), 0).sum())
+    return emitted - arrived.astype(np.int64)
 
 
 def early(hints: Hints, records: Records, commits: Commits, *, loads: Loads, slack: Slack) -> np.ndarray:

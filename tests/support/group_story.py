@@ -53,6 +53,7 @@ class Verdict(NamedTuple):
     early: int  # keys of records that were committed before their load
     moved_back: int  # commits
     stale: int  # values at rest
+    repeated: int  # hints that the topic has twice; where there are any, `early` is not told
     hints: int
     loads: int
     commits: int
@@ -210,12 +211,13 @@ class Group:
         return group_topic.generations(self.servers, self.name)
 
     def verdict(self, emitted, *, sent_once=True):
-        """Once it is at rest. Where a broker went away, a record may have been sent twice, and K1 cannot be told."""
+        """Once it is at rest. Where a broker went away or was slow, a record may have been sent twice: K1 cannot be told then."""
         hints, loads, held = emitted.hints, self.rows.loads(), group_rows.values(self.redis_url)
         topic, commits = group_topic.read(self.servers, self.topic), self.commits()
+        repeated = ledger.repeated(hints, topic.records)
         early = (
             ledger.early(hints, topic.records, commits, loads=loads, slack=SLACK)
-            if sent_once
+            if sent_once and not repeated
             else np.zeros(1)
         )
         return Verdict(
@@ -225,6 +227,7 @@ class Group:
             early=int(early.sum()),
             moved_back=ledger.moved_back(commits),
             stale=int(ledger.stale(held, self.rows.versions()).sum()),
+            repeated=repeated,
             hints=len(hints.keys),
             loads=loads.count,
             commits=len(commits.offsets),

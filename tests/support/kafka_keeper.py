@@ -11,11 +11,13 @@ import fcntl
 import sys
 from pathlib import Path
 
+from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_server import KafkaServer
 
 
 def keep(folder: Path) -> None:
     with KafkaServer() as server:
+        kafka_topics.done(kafka_topics.coordinated(server.bootstrap))
         draft = folder / "draft"
         draft.write_text(f"{server.bootstrap}\n{server.pid}\n")
         draft.rename(folder / "broker")  # whole, or not there

@@ -119,6 +119,11 @@ def test_a_hint_that_the_topic_never_had_is_astray_and_one_that_it_has_twice_is_
     assert ledger.astray(HINTS, RECORDS._replace(counts=numbers(2, 3, 2))) == 0
 
 
+def test_hints_that_the_topic_has_twice_are_counted():
+    assert ledger.repeated(HINTS, RECORDS) == 0
+    assert ledger.repeated(HINTS, RECORDS._replace(counts=RECORDS.counts + numbers(1, 0, 2))) == 3
+
+
 def test_a_commit_that_goes_back_is_seen_in_its_own_partition_only():
     assert ledger.moved_back(COMMITS._replace(offsets=numbers(4, 6, 3))) == 1
     assert ledger.moved_back(Commits(numbers(0, 1, 0), numbers(9, 1, 9), at(1, 2, 3))) == 0
