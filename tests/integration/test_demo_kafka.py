@@ -71,7 +71,8 @@ def test_demo_passes_its_own_checks_with_one_of_two_updaters_killed(needs_broker
 @pytest.mark.timeout(180)
 def test_demo_stops_everything_it_started_when_it_is_told_to_end(needs_broker, folder):
     with demo(folder, 60) as process:
-        assert any("warm-up" in line for line in process.stdout), "it ended before it began"
+        heard = []
+        assert any("warm-up" in (heard.append(line) or line) for line in process.stdout), "".join(heard)
         started = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=60)

@@ -486,6 +486,10 @@ def test_missing_library_is_named_with_what_installs_it(missing, monkeypatch):
         link_to("kafka://h:1/t")
 
 
-def test_brokers_may_be_named_by_more_than_one_ipv6_address():
+def test_brokers_may_be_named_by_more_than_one_ipv6_address(monkeypatch):
     """Newer Pythons' urlsplit takes such an address for a broken one."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: find(name) or True
+    )  # in the base install too
     assert link_to("kafka://[::1]:9092,[::2]:9092/t")
