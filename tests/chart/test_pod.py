@@ -1,169 +1,170 @@
-"""What of the pods can run without a kubelet: their rendered commands, variables, files, probes and user.
+"""What of the chart's pods can run without a kubelet: their rendered commands, variables, files, probes, mounts and user.
 
-A folder stands for the root of the file system: paths of mounts are rewritten to lie in it, addresses to lie on this
-machine. The processes are the user of the chart where root runs the tests and that user can read the interpreter;
-otherwise they are whoever runs the tests, which is told.
+`contained` says how a container becomes a process here; the conftest tells at the end of the run as whom. Redis is a real
+one with a password, the database a file in the updater's state folder. An application that has nothing of ours but the
+client reads beside it. The same for the sidecar is in `tests/sidecar`.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
+import json
 import sqlite3
-import subprocess
 import sys
 import tempfile
-import urllib.request
-from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from chart_tools import rendered, told
-from updater_process import eventually, free_port
+from chart_tools import rendered
+from contained import ISOLATED, OBSTACLE, Pod
+from updater_process import ROOT, eventually
+from watched_application import KEY, Application, none_waited
 
 from cacheupdater.testing.redis_server import RedisServer
 from cacheupdater_client import Redis
 
 VALUES = """
 existingSecret: {name: shop}
-test: {key: "product:1", timeoutSeconds: 20}
+test: {key: "product:7", timeoutSeconds: 20}
 config:
   version: 1
   listen: ["tcp://0.0.0.0:7171"]
-  cache: {url: "redis://:${REDIS_PASSWORD}@127.0.0.1:REDIS_PORT/0"}
+  admin: {listen: "0.0.0.0:9090", token_file: /run/secrets/cacheupdater/token}
+  defaults: {refresh: {every: 300ms}}
+  cache: {url: "redis://:${REDIS_PASSWORD}@redis:6379/0"}
   sources: {main: {url: "sqlite+aiosqlite:////var/lib/cacheupdater/shop.db", budget: 500/s}}
   namespaces: {product: {key: "product:{id:int}", load: {source: main, table: products}}}
 """
-SECRET = {"REDIS_PASSWORD": "s3cret"}
-MOUNTED = ("/etc/cacheupdater", "/var/lib/cacheupdater", "/run/cacheupdater", "/run/secrets")
+SECRET = {"REDIS_PASSWORD": "s3cret", "token": "a-token-that-nobody-guesses-0123456789"}
+ENTRY = [sys.executable, "-m", "cacheupdater"]  # the image's
+GRACE_S = 30.0
+RUN_S = 60.0
+APPLICATION = {
+    "name": "shop",
+    "securityContext": {
+        "runAsUser": 10001,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+}
 
 
-@cache
-def _user(wanted):
-    """As whom a process of the pod starts here."""
-    user = {"user": wanted, "group": wanted, "extra_groups": []}
-    try:
-        subprocess.run([sys.executable, "-c", ""], check=True, cwd="/", **user)
-    except (OSError, subprocess.CalledProcessError) as e:
-        told(f"the pod's processes are user {os.geteuid()}, not {wanted}: {e}")
-        return {}
-    return user
+class Node:
+    """A machine with what `helm install` has brought to it, and a Redis beside."""
 
+    def __init__(self, folder, redis_port):
+        self.folder = folder
+        (folder / "values.yaml").write_text(VALUES)
+        found = rendered("--values", folder / "values.yaml")
+        self.contents = {("Secret", "shop"): SECRET}
+        self.contents |= {
+            ("ConfigMap", each["metadata"]["name"]): each["data"]
+            for each in found
+            if each["kind"] == "ConfigMap"
+        }
+        self.spec = next(each for each in found if each["kind"] == "Deployment")["spec"]["template"]["spec"]
+        self.spec_of_test = next(each for each in found if each["kind"] == "Pod")["spec"]
+        self.redis = f"127.0.0.1:{redis_port}"
+        self.redis_url = f"redis://:{SECRET['REDIS_PASSWORD']}@{self.redis}/0"
+        self.pod, self.updater = self._contain("updater", self.spec, {})
+        self.hints = f"127.0.0.1:{self.pod.port(7171)}"  # what the service would stand for
+        self.application = self._application()
 
-class Machine:
-    """One node: the pods' files, and how their processes start."""
+    def _contain(self, name, spec, places):
+        folder = self.folder / name
+        folder.mkdir(mode=0o755)
+        pod = Pod(folder, spec, contents=self.contents)
+        (container,) = spec["containers"]
+        return pod, pod.contain(container, ENTRY, places={"redis:6379": self.redis, **places})
 
-    def __init__(self, root, found):
-        self.root, self.found = root, found
-        self.admin, self.hints = free_port(), free_port()
-        for each in MOUNTED:
-            (root / each[1:]).mkdir(parents=True)
-        for each in found:
-            if each["kind"] == "ConfigMap":
-                folder = root / ("etc/cacheupdater-test" if "see.py" in each["data"] else "etc/cacheupdater")
-                folder.mkdir(exist_ok=True)
-                for name, text in each["data"].items():
-                    (folder / name).write_text(self.inside(text) if name.endswith(".yaml") else text)
+    def _application(self):
+        (self.folder / "shop").mkdir(mode=0o755)
+        pod = Pod(self.folder / "shop", {"securityContext": {"fsGroup": 10001}, "volumes": []})
+        return Application(pod, APPLICATION, redis_url=self.redis_url, emit=f"tcp://{self.hints}")
 
-    def inside(self, text):
-        text = text.replace("0.0.0.0:9090", f"127.0.0.1:{self.admin}")
-        text = text.replace("0.0.0.0:7171", f"127.0.0.1:{self.hints}")
-        text = text.replace("shop-cacheupdater:7171", f"127.0.0.1:{self.hints}")
-        for each in MOUNTED:
-            text = text.replace(each, f"{self.root}{each}")
-        return text
+    def set_price(self, price):
+        file = self.pod.paths["state"] / "shop.db"
+        with sqlite3.connect(file) as shop:
+            shop.execute("CREATE TABLE IF NOT EXISTS products (id INTEGER PRIMARY KEY, price INTEGER)")
+            shop.execute("INSERT OR REPLACE INTO products VALUES (7, ?)", (price,))
+        shop.close()
 
-    def start(self, pod):
-        container = pod["containers"][0]
-        entry = [sys.executable, "-m", "cacheupdater"]  # the image's
-        if "command" in container:
-            entry = [sys.executable, *container["command"][1:]]
-        given = {each["name"]: self.inside(str(each["value"])) for each in container.get("env", ())}
-        return subprocess.Popen(
-            [self.inside(each) for each in [*entry, *container.get("args", ())]],
-            env={"PATH": os.defpath, "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", **SECRET, **given},
-            cwd=self.root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            **_user(container["securityContext"]["runAsUser"]),
-        )
+    def start(self):
+        """As the kubelet does: the other two probes begin once this one has been content."""
+        self.updater.start()
+        eventually(lambda: self.updater.probe("startupProbe"))
+        eventually(lambda: self.updater.probe("readinessProbe"))
 
-    def probe(self, probe):
-        """Whether the kubelet would be content."""
-        port = {"admin": self.admin}[probe["httpGet"]["port"]]
-        url = f"http://127.0.0.1:{port}{probe['httpGet']['path']}"
-        try:
-            with urllib.request.urlopen(url, timeout=probe["timeoutSeconds"]) as answer:
-                return answer.status == 200
-        except OSError:
-            return False
+    def test_release(self, **changed):
+        """The pod of `helm test`: how it ended, and what it said."""
+        for each in self.spec_of_test["containers"][0]["env"]:
+            each["value"] = changed.get(each["name"], each["value"])
+        _, test = self._contain("test", self.spec_of_test, {"shop-cacheupdater:7171": self.hints})
+        said, _ = test.start().process.communicate(timeout=RUN_S)
+        return test.process.returncode, said + test.log
 
 
 @pytest.fixture
 def node():
-    """A machine with a running updater, and Redis with a password."""
-    root = Path(tempfile.mkdtemp(prefix="cacheupdater-pod-"))
-    with RedisServer(options=["--requirepass", SECRET["REDIS_PASSWORD"]]) as server:
-        port = server.url.rpartition(":")[2].partition("/")[0]
-        (root / "values.yaml").write_text(VALUES.replace("REDIS_PORT", port))
-        machine = Machine(root, rendered("--values", root / "values.yaml"))
-        with sqlite3.connect(root / "var/lib/cacheupdater/shop.db") as shop:
-            shop.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT)")
-            shop.execute("INSERT INTO products VALUES (1, 'tea'), (2, 'milk')")
-        shop.close()
-        subprocess.run(["chmod", "-R", "a+rX", root], check=True)
-        if _user(65532):
-            subprocess.run(["chown", "-R", "65532:65532", root / "var", root / "run"], check=True)
-        pod = next(each for each in machine.found if each["kind"] == "Deployment")["spec"]["template"]["spec"]
-        updater = machine.start(pod)
-        container = pod["containers"][0]
-        try:
-            eventually(lambda: machine.probe(container["startupProbe"]), within=60)
-            eventually(lambda: machine.probe(container["readinessProbe"]), within=60)
-            yield SimpleNamespace(machine=machine, updater=updater, pod=pod, redis_port=port)
-        finally:
-            updater.kill()
-            updater.communicate()
-            shutil.rmtree(root)
+    options = ["--requirepass", SECRET["REDIS_PASSWORD"]]
+    with RedisServer(options=options) as server, tempfile.TemporaryDirectory(prefix="pod-") as folder:
+        Path(folder).chmod(0o755)
+        made = Node(Path(folder), server.port)
+        made.set_price(900)
+        yield made
+        made.application.kill()
+        made.updater.kill()
+        print(f"--- updater ---\n{made.updater.log}")  # pytest shows it where a test failed
 
 
 def test_the_pod_runs_and_the_test_of_the_release_sees_a_value_arrive(node):
-    container = node.pod["containers"][0]
-    assert node.machine.probe(container["livenessProbe"])
-    if _user(65532):
-        assert f"\nUid:\t{65532}\t" in Path(f"/proc/{node.updater.pid}/status").read_text()
-    test = next(each for each in node.machine.found if each["kind"] == "Pod")
-    run = node.machine.start(test["spec"])
-    said, _ = run.communicate(timeout=60)
-    assert run.returncode == 0, said
-    assert "product:1: a hint was left, and string was there after" in said
+    node.start()
+    assert node.updater.probe("livenessProbe")
+    code, said = node.test_release()
+    assert code == 0, said
+    assert "product:7: a hint was left, and string was there after" in said
 
 
 def test_the_test_of_the_release_fails_where_no_value_arrives(node):
-    node.updater.kill()
-    test = next(each for each in node.machine.found if each["kind"] == "Pod")
-    for each in test["spec"]["containers"][0]["env"]:
-        if each["name"] == "TEST_TIMEOUT":
-            each["value"] = "1"
-    run = node.machine.start(test["spec"])
-    said, _ = run.communicate(timeout=60)
-    assert run.returncode == 1, said
+    code, said = node.test_release(TEST_TIMEOUT="1")
+    assert code == 1, said
     assert "no value within 1 s" in said
 
 
-def test_an_application_beside_it_does_not_notice_its_death(node):
-    url = f"redis://:{SECRET['REDIS_PASSWORD']}@127.0.0.1:{node.redis_port}/0"
-    shop = Redis.from_url(url, emit=f"tcp://127.0.0.1:{node.machine.hints}", only=["product:"])
-    assert shop.get("product:2") is None
-    eventually(lambda: shop.get("product:2"))
-    node.updater.send_signal(signal.SIGKILL)
-    node.updater.wait(10)
-    assert [b"milk" in shop.get("product:2") for _ in range(1000)] == [True] * 1000
+def test_hints_of_an_application_reach_redis_and_it_does_not_notice_the_updaters_death(node):
+    node.application.start()
+    alone = node.application.reads_for(1.0)
+    assert {each["value"] for each in alone} == {None}
+    node.start()
+    eventually(lambda: node.application.price() == 900)
+    node.set_price(750)
+    eventually(lambda: node.application.price() == 750)
+
+    node.updater.kill()
+    without = node.application.reads_for(2.0)
+    assert {json.loads(each["value"])["price"] for each in without} == {750}
+    assert none_waited(alone)
+    assert none_waited(without)
+    assert not node.updater.probe("livenessProbe")
+
+    node.set_price(600)
+    node.start()  # the kubelet does this
+    eventually(lambda: node.application.price() == 600)
+    assert node.application.alive
 
 
 def test_it_ends_within_the_grace_period(node):
-    node.updater.terminate()
-    assert node.updater.wait(node.pod["terminationGracePeriodSeconds"]) == 0
+    node.start()
+    with Redis.from_url(node.redis_url, emit=f"tcp://{node.hints}", only=["product:"]) as shop:
+        eventually(lambda: shop.get(KEY))
+    seconds, code = node.updater.end(GRACE_S)
+    assert code == 0
+    assert seconds < node.spec["terminationGracePeriodSeconds"]
+
+
+@pytest.mark.skipif(not ISOLATED, reason=OBSTACLE)
+def test_it_is_its_user_and_can_write_nowhere_but_into_its_own_mounts(node):
+    assert {"config", "secret", "run", "state", "tmp"} <= node.pod.paths.keys()
+    wrote, who = node.updater.tried([*node.pod.paths.values(), "/var/lib", ROOT])
+    assert wrote == {"run", "state", "tmp"}
+    assert who == f"65532 [65532] {['0' * 16] * 3}"

@@ -11,32 +11,17 @@ import sqlite3
 import stat
 import sys
 import tempfile
-import time
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 import redis
-from contained import ISOLATED, Pod, how
+from contained import ISOLATED, OBSTACLE, Pod, how
 from sidecar_chart import PLAIN, configuration, pod
-from updater_process import ROOT, eventually, free_port
-
-APPLICATION = ROOT / "tests" / "support" / "beside_application.py"
-KEY = "product:7"
-SLOW_S = 0.25  # a read that waited for anything of ours would wait longer: the client's shortest patience is a second
+from updater_process import ROOT, eventually
+from watched_application import KEY, Application, none_waited
 
 QUICK = "\ndefaults: {refresh: {every: 300ms}}\n"  # learning what is worth a row takes longer
-TRY_TO_WRITE = """
-import os, sys
-for folder in sys.argv[1:]:
-    try:
-        open(folder + "/probe", "w").close()
-        print("wrote", folder)
-    except OSError:
-        print("refused", folder)
-wanted = ("CapEff", "CapPrm", "CapBnd")
-print(os.getuid(), os.getgroups(), [each.split()[1] for each in open("/proc/self/status") if each[:6] in wanted])
-"""
 
 
 class Beside:
@@ -47,25 +32,19 @@ class Beside:
         self.database.mkdir()
         self.set_price(900)
         self.spec = pod(manifest)
-        self.pod = Pod(folder, self.spec)
-        self.port = free_port()
+        contents = {
+            ("ConfigMap", "shop-cacheupdater"): {"cacheupdater.yaml": configuration(manifest) + QUICK},
+            ("Secret", "shop-cacheupdater"): {"SHOP_DB": f"sqlite+aiosqlite:///{self.database}/shop.db"},
+        }
+        self.pod = Pod(folder, self.spec, contents=contents)
+        self.port = self.pod.port(9090)
         self.redis_url = redis_url
         (container,) = self.spec["initContainers"]
         (application,) = self.spec["containers"]
-        places = {"redis://redis:6379/0": redis_url, "0.0.0.0:9090": f"127.0.0.1:{self.port}"}
-        # the Secret that envFrom names
-        secret = {"SHOP_DB": f"sqlite+aiosqlite:///{self.database}/shop.db"}
         updater = [sys.executable, "-m", "cacheupdater"]
-        self.sidecar = self.pod.contain(container, updater, environment=secret, places=places)
-        text = self.sidecar.here(configuration(manifest)) + QUICK
-        (self.pod.paths["cacheupdater-config"] / "cacheupdater.yaml").write_text(text)
-        socket = self.sidecar.here("unix:///run/cacheupdater/hints.sock")
-        self.application = self.pod.contain(
-            application,
-            [sys.executable, str(APPLICATION), redis_url, KEY],
-            environment={"CACHEUPDATER_EMIT": socket},  # in a pod it is where the client looks by itself
-            places={},
-        )
+        self.sidecar = self.pod.contain(container, updater, places={"redis://redis:6379/0": redis_url})
+        socket = self.sidecar.here("unix:///run/cacheupdater/hints.sock")  # where the client looks by itself
+        self.application = Application(self.pod, application, redis_url=redis_url, emit=socket)
 
     def set_price(self, price):
         with sqlite3.connect(self.database / "shop.db") as shop:
@@ -89,23 +68,6 @@ class Beside:
             ]
         return sum(float(each.split()[-1]) for each in samples)
 
-    def heard(self):
-        """What the application saw in its last 20 reads."""
-        line = self.application.process.stdout.readline()
-        assert line, self.application.log
-        return json.loads(line)
-
-    def price(self):
-        value = self.heard()["value"]
-        return value and json.loads(value)["price"]
-
-    def reads_for(self, seconds):
-        """All that it saw in this time."""
-        end, seen = time.monotonic() + seconds, []
-        while time.monotonic() < end:
-            seen.append(self.heard())
-        return seen
-
 
 @pytest.fixture
 def beside(redis_url):
@@ -115,7 +77,7 @@ def beside(redis_url):
         yield story
         story.sidecar.kill()
         story.application.kill()
-        print(f"--- sidecar, {how} ---\n{story.sidecar.log if story.sidecar.process else ''}")
+        print(f"--- sidecar, {how} ---\n{story.sidecar.log}")
 
 
 @pytest.mark.prove  # the next one says half of it in every `make test`
@@ -125,11 +87,11 @@ def test_hints_of_the_application_reach_redis_through_the_rendered_sidecar(besid
     assert stat.S_IMODE(socket.stat().st_mode) == 0o660
     if ISOLATED:
         assert (socket.stat().st_uid, socket.stat().st_gid) == (65532, 65532)
-    assert beside.sidecar.probe(beside.port)
+    assert beside.sidecar.probe()
     beside.application.start()
-    eventually(lambda: beside.price() == 900)
+    eventually(lambda: beside.application.price() == 900)
     beside.set_price(750)
-    eventually(lambda: beside.price() == 750)
+    eventually(lambda: beside.application.price() == 750)
     seconds, code = beside.sidecar.end()
     assert code == 0
     assert seconds < 10.0  # below what a pod has by default
@@ -140,22 +102,21 @@ def test_application_does_not_notice_that_its_sidecar_is_not_there_or_dies_or_co
     with redis.Redis.from_url(beside.redis_url) as plain:
         plain.set(KEY, json.dumps({"id": 7, "name": "teapot", "price": 900}))
     beside.application.start()
-    before = beside.reads_for(1.0)
+    before = beside.application.reads_for(1.0)
     beside.start_sidecar()
     beside.set_price(750)
-    eventually(lambda: beside.price() == 750)
+    eventually(lambda: beside.application.price() == 750)
 
-    beside.sidecar.process.kill()
     beside.sidecar.kill()
-    without = beside.reads_for(2.0)
+    without = beside.application.reads_for(2.0)
     assert {json.loads(each["value"])["price"] for each in without} == {750}
     for seen in (before, without):
-        assert sorted(each["longest"] for each in seen)[len(seen) // 2] < SLOW_S
-    assert not beside.sidecar.probe(beside.port)
+        assert none_waited(seen)
+    assert not beside.sidecar.probe()
 
     beside.start_sidecar()  # the kubelet does this: the socket of the dead one is still there
     eventually(beside.hints)
-    assert beside.application.process.poll() is None
+    assert beside.application.alive
 
 
 def test_sidecar_without_a_fleet_never_starts(beside):
@@ -168,12 +129,9 @@ def test_sidecar_without_a_fleet_never_starts(beside):
     assert "each of N sidecars would spend every budget and quota whole" in beside.sidecar.log
 
 
-@pytest.mark.skipif(not ISOLATED, reason="needs root, to become the container's user")
+@pytest.mark.skipif(not ISOLATED, reason=OBSTACLE)
 def test_sidecar_can_write_nowhere_but_into_its_own_mounts(beside):
     folders = [*beside.pod.paths.values(), "/var/lib", ROOT]
-    beside.sidecar._command = [sys.executable, "-c", TRY_TO_WRITE, *map(str, folders)]
-    out, _ = beside.sidecar.start().process.communicate(timeout=30)
-    *said, who = out.splitlines()
-    wrote = {Path(each.split()[1]).name for each in said if each.startswith("wrote")}
+    wrote, who = beside.sidecar.tried(folders)
     assert wrote == {"cacheupdater-run", "cacheupdater-state", "cacheupdater-tmp"}
     assert who == f"65532 [65532] {['0' * 16] * 3}"

@@ -1,0 +1,58 @@
+"""An application of a pod as tests watch it: `beside_application.py` as a contained process that reads one key all the time.
+
+It prints what it saw in every 20 reads, and how long the longest of them took. Tests of both charts ask whether it has
+noticed anything of the updater.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from updater_process import ROOT
+
+PROGRAM = ROOT / "tests" / "support" / "beside_application.py"
+KEY = "product:7"
+SLOW_S = 0.25  # a read that waited for anything of ours would wait longer: the client's shortest patience is a second
+
+
+class Application:
+    """One container without an updater in it."""
+
+    def __init__(self, pod, container, *, redis_url, emit):
+        """`emit` is said by a variable, as an operator would."""
+        program = [sys.executable, str(PROGRAM), redis_url, KEY]
+        self.contained = pod.contain(container, program, environment={"CACHEUPDATER_EMIT": emit})
+
+    def start(self):
+        self.contained.start()
+
+    def kill(self):
+        self.contained.kill()
+
+    def heard(self):
+        """What it saw in its last 20 reads."""
+        line = self.contained.process.stdout.readline()
+        assert line, self.contained.log
+        return json.loads(line)
+
+    def price(self):
+        value = self.heard()["value"]
+        return value and json.loads(value)["price"]
+
+    def reads_for(self, seconds):
+        """All that it saw in this time."""
+        end, seen = time.monotonic() + seconds, []
+        while time.monotonic() < end:
+            seen.append(self.heard())
+        return seen
+
+    @property
+    def alive(self):
+        return self.contained.process.poll() is None
+
+
+def none_waited(seen):
+    """Whether of these reads half and more took no longer than a read takes; the other half is this machine's."""
+    return sorted(each["longest"] for each in seen)[len(seen) // 2] < SLOW_S
