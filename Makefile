@@ -20,7 +20,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test prove compose-check chart chart-docs coverage lint bench freshness freshness-live group image package lock diagram clean
+.PHONY: help demo demo-kafka test prove compose-check chart chart-cluster chart-docs coverage lint bench freshness freshness-live group image package lock diagram clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -59,6 +59,11 @@ lint: $(DEV) ## style, types and the direction of imports
 
 chart: $(DEV) ## the Helm chart by real tools: lint, golden files, three versions of Kubernetes, policies; fetches 400 MB once
 	$(PYTEST) -n 0 --timeout 1200 tests/chart
+
+chart-cluster: $(DEV) ## both charts in a real Kubernetes API server, and their pods' commands run here; two minutes, after it was built once (Go; four)
+	$(BIN)/python tests/support/kube_binaries.py
+	$(PYTEST) -n 0 --timeout 1200 tests/kubernetes tests/sidecar
+	$(PYTEST) -n 0 tests/sidecar --prove
 
 chart-docs: $(DEV) ## write the chart's README and values.schema.json from its values.yaml
 	$(BIN)/python charts/document.py

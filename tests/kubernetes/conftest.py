@@ -1,0 +1,33 @@
+"""One API server for all tests of this folder, and at the end of the run: which programs judged, what was tried, what was not."""
+
+from __future__ import annotations
+
+import pytest
+from chart_tools import TOLD, crds
+from contained import how
+from kube_binaries import binaries
+from kube_cluster import Cluster
+from kube_release import CALLS
+
+# what some files of values presume in a cluster
+PRESUMED = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+}
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with Cluster(binaries()) as made:
+        made.define(crds())
+        made.must(PRESUMED)
+        yield made
+
+
+def pytest_terminal_summary(terminalreporter):
+    for each in [*TOLD, f"pods ran {how}"]:
+        terminalreporter.write_line(f"cluster: {each}")
+    counted = ", ".join(f"{CALLS.count(each)} {each}" for each in dict.fromkeys(CALLS))
+    terminalreporter.write_line(f"cluster: calls of helm: {counted or 'none'}")
