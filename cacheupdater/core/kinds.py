@@ -2,7 +2,8 @@
 
 Asked for the first values of a namespace (`verdict`) and for those that `check --connect` shows. A field differs where
 its kind does: a number that would become text, a time that would change its form, a field that would be gone. That
-numbers or texts have other values is no difference, for rows change. NULL goes with every kind, and so tells nothing.
+numbers or texts have other values is no difference, for rows change. NULL goes with every kind, and so tells nothing;
+but where an application writes an empty list its readers go through it, which they cannot do with NULL.
 Where everything is text, in hashes and strings, spellings are compared too (`texts`). Pure; keeps nothing.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from cacheupdater_client.fence import Form
 
@@ -71,6 +72,12 @@ def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[ob
 
 def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared]:
     """Field by field, as far as both tell their kinds."""
+    if theirs in ([], {}) and ours in (
+        None,
+        theirs,
+    ):  # a list of their own, for few values are empty and all tell
+        what = f"{field or 'the value'} is {kind_of(theirs)} and would become NULL where it is empty"
+        yield Compared(f"{field} where empty", theirs, ours, what if ours is None else "")
     if theirs is None or ours is None:
         return
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
@@ -79,7 +86,7 @@ def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared
             if name in ours:
                 yield from compared(part, ours[name], path)
             else:
-                yield Compared(path, part, NOTHING, f"{path} would be gone")
+                yield Compared(path, part, NOTHING, f"{path} would be gone{folded(str(name), ours)}")
     elif isinstance(theirs, list) and isinstance(ours, list):
         if theirs and ours:  # rows alike: the first tells
             yield from compared(theirs[0], ours[0], f"{field}[]")
@@ -87,6 +94,12 @@ def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared
         was, becomes = kind_of(theirs), kind_of(ours)
         what = f"{field or 'the value'} is {was} and would become {becomes}"
         yield Compared(field, theirs, ours, "" if was == becomes else what)
+
+
+def folded(name: str | bytes, ours: Collection[str | bytes]) -> str:
+    """Why a field is not there although the statement asks for it: PostgreSQL writes unquoted names in lower case."""
+    lower = name.lower()
+    return ", for its name is loaded in lower case" if lower != name and lower in ours else ""
 
 
 def kind_of(value: object) -> str:

@@ -60,7 +60,7 @@ def _fields(
         if name in ours:
             yield from _contents(field, text, ours[name], free=isinstance(row.get(field), str))
         elif name not in nulls:
-            yield Compared(field, _word(text), NOTHING, f"{field} would be gone")
+            yield Compared(field, _word(text), NOTHING, f"{field} would be gone{kinds.folded(name, ours)}")
         elif _word(text) in _NULLS:  # any other text: the row has changed
             yield Compared(f"{field} of NULL", _word(text), NOTHING, f"{field} of NULL would be gone")
     for name in nulls - theirs.keys() - ours.keys():

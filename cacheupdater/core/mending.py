@@ -23,8 +23,12 @@ _OTHER_TYPE = "a type that no namespace writes"
 # by what the values read as; of anything else no setting would make what is written equal to it
 _ENCODINGS = {"json": "json", "hash": "hash", "msgpack": "msgpack", "text": "string", "bytes": "raw"}
 _SETTINGS = (
-    ("of NULL would be gone", "let the statement say what stands for NULL, as `coalesce` does"),
-    ("would be gone", "let the statement load that field too"),
+    (
+        "of NULL would be gone|would become NULL",
+        "let the statement say what stands for NULL, as `coalesce` does",
+    ),
+    ("would be gone, for its name", 'quote the name in the statement, as in `AS "inStock"`'),
+    ("(?<!of NULL) would be gone(?!, for its name)", "let the statement load that field too"),
     (
         "(is|become) (true or false|True or False|TRUE or FALSE)",
         "let the statement spell it, as by `initcap(x::text)` or `x::int`",
@@ -38,6 +42,7 @@ _SETTINGS = (
         "say `value.times` as the application spells them (rfc3339, iso or str)",
     ),
 )
+_EQUAL = "make the statement's values equal"
 _REPLACE = "say `value.foreign: replace` once the application can read what is written"
 
 
@@ -66,13 +71,9 @@ def advice(*whys: str) -> str:
     for why in whys:
         if found := re.search(r"they read as (.+), where (\w+) would", why):
             return _another_encoding(found[1], found[2])
-    settings = dict.fromkeys(filter(None, map(_setting, whys))) or ["make the statement's values equal"]
-    return f"{', '.join(settings)}, or {_REPLACE}"
-
-
-def _setting(why: str) -> str:
-    """Empty where none makes them equal."""
-    return next((setting for words, setting in _SETTINGS if re.search(words, why)), "")
+    said = ", ".join(whys)  # each of them may tell of several fields
+    settings = [setting for words, setting in _SETTINGS if re.search(words, said)]
+    return f"{', '.join(settings) or _EQUAL}, or {_REPLACE}"
 
 
 def _another_encoding(theirs: str, ours: str) -> str:

@@ -48,6 +48,24 @@ def test_what_differs_is_told_without_any_value():
     assert one.what == "price is a number and would become text"
 
 
+def test_name_that_the_database_has_put_into_lower_case_is_told_apart_from_one_that_is_not_loaded():
+    theirs = {"inStock": True, "Colour": 1, "size": 2}
+    assert [each.what for each in compared(theirs, {"instock": True, "id": 7})] == [
+        "inStock would be gone, for its name is loaded in lower case",
+        "Colour would be gone",
+        "size would be gone",
+    ]
+
+
+@pytest.mark.parametrize(("empty", "kind"), [([], "a list"), ({}, "an object")])
+def test_empty_list_that_would_become_null_is_told_for_its_readers_go_through_it(empty, kind):
+    [one] = compared({"lines": empty}, {"lines": None})
+    assert one.what == f"lines is {kind} and would become NULL where it is empty"
+    [alike] = compared({"lines": empty}, {"lines": empty})
+    assert (alike.field, alike.what) == (one.field, "")
+    assert list(compared({"lines": None}, {"lines": empty})) == []
+
+
 def test_what_is_alike_is_told_too_but_null_tells_nothing():
     both = (
         {"id": 7, "at": None, "on": True, "lines": []},

@@ -68,6 +68,12 @@ def test_null_is_a_question_of_its_own(theirs, what):
     assert told(theirs, None) == ({} if what is None else {"x of NULL": what})
 
 
+def test_field_of_a_hash_whose_name_is_loaded_in_lower_case_is_told_so():
+    theirs, ours = {b"inStock": b"true"}, {b"instock": b"true"}
+    [gone] = [each for each in compared("hash", theirs, ours, {"instock": True}) if each.what]
+    assert gone.what == "inStock would be gone, for its name is loaded in lower case"
+
+
 def test_field_that_no_column_has_would_be_gone():
     [gone] = [each for each in compared("hash", {b"views": b"7"}, {b"id": b"7"}, {"id": 7}) if each.what]
     assert str(gone) == 'views: "7" -> gone'

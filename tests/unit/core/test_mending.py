@@ -45,7 +45,9 @@ def test_a_value_is_named_by_its_kind_and_never_by_what_it_says(value, said):
         ("at is a time without a zone and would become a time with zone Z", "`value.times`"),
         ("day is a date and would become a time with zone Z", "`value.times`"),
         ("colour would be gone", "statement load"),
+        ("inStock would be gone, for its name is loaded in lower case", '`AS "inStock"`'),
         ("note of NULL would be gone", "`coalesce`"),
+        ("lines is a list and would become NULL where it is empty", "`coalesce`"),
         ("on is True or False and would become true or false", "`initcap(x::text)`"),
         ("on is a whole number and would become true or false", "`x::int`"),
         ("price is a number such as 1.5 and would become a number such as 1.50", "`value.numbers`"),
@@ -65,3 +67,16 @@ def test_several_fields_name_each_setting_once():
     )
     assert said.count("`value.numbers`") == said.count("`value.times`") == 1
     assert said.count("`value.foreign: replace`") == 1
+
+
+def test_each_field_of_one_line_has_its_setting():
+    said = advice(
+        "price is a number and would become text, inStock would be gone, for its name is loaded in lower case"
+    )
+    assert "`value.numbers`" in said
+    assert '`AS "inStock"`' in said
+    assert "load that field too" not in said, "it is loaded already, under another name"
+
+
+def test_null_that_would_be_gone_is_not_called_a_field_that_is_not_loaded():
+    assert "load that field too" not in advice("note of NULL would be gone")

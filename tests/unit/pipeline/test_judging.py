@@ -166,3 +166,19 @@ async def test_rows_that_were_not_asked_for_are_given_back():
         await asyncio.sleep(0.1)
         assert shell.observer.total("rows") == 0
         assert source.bucket.level(asyncio.get_running_loop().time()) >= before
+
+
+@in_virtual_time
+async def test_few_empty_lists_that_would_become_null_are_enough():
+    """A list of rows is empty for one product in twenty, and NULL is what `json_agg` makes of no rows."""
+    shell = shop()
+    shell.tables["p"].rows = {(n,): {"id": n, "lines": [1] if n else None} for n in range(30)}
+    for n, key in enumerate(KEYS):
+        shell.redis.set(key, b'{"id":%d,"lines":[1]}' % n if n else b'{"id":0,"lines":[]}')
+    async with shell.partition():
+        shell.queue.touch(*KEYS)
+        await asyncio.sleep(5.0)
+    assert shell.redis.get(KEYS[0]) == b'{"id":0,"lines":[]}'
+    [standing] = shell.notices.standing()
+    assert "lines is a list and would become NULL where it is empty" in standing.text
+    assert "`coalesce`" in standing.text
