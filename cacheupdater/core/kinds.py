@@ -72,10 +72,8 @@ def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[ob
 
 def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared]:
     """Field by field, as far as both tell their kinds."""
-    if theirs in ([], {}) and ours in (
-        None,
-        theirs,
-    ):  # a list of their own, for few values are empty and all tell
+    # apart from values that are not empty: few are, and all of them tell
+    if theirs in ([], {}) and ours in (None, theirs):
         what = f"{field or 'the value'} is {kind_of(theirs)} and would become NULL where it is empty"
         yield Compared(f"{field} where empty", theirs, ours, what if ours is None else "")
     if theirs is None or ours is None:
