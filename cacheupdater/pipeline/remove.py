@@ -1,11 +1,13 @@
 """From changes that were dropped to Redis: the old values go, and what is not ours stays.
 
 Called by the partition with the keys of one invalidation; the answers go back to the engine in their order. Of a namespace
-that is known to be the application's no key is asked for at all.
+that is known to be the application's no key is asked for at all. Of one that has no verdict only those leave that a load of
+ours has written: where no statement has worked yet, an application that fills its cache by itself would find each value gone.
 """
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import FOREIGN, Answer, Result
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.pipeline.partition import Surroundings
+    from cacheupdater.ports import Found
     from cacheupdater_client.fence import Form
+
+
+LOOKED_AT = 200  # keys in one call, as many as Redis writes in a few milliseconds
 
 
 async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer]:
@@ -27,11 +33,22 @@ async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer
         recipe = around.recipes[namespace]
         if around.judging.is_foreign(namespace):
             barred.update(known)
-        elif not recipe.replace:
+            continue
+        if around.judging.is_open(namespace):
+            barred.update(await _never_ours(around, list(known)))
+        if not recipe.replace:
             forms.update(dict.fromkeys(known, recipe.form))
     asked = [key for key in keys if key not in barred]
     said = iter(await _asked(around, asked, forms) if asked else ())
     return [FOREIGN if key in barred else next(said) for key in keys]
+
+
+async def _never_ours(around: Surroundings, keys: Sequence[bytes]) -> set[bytes]:
+    """Those whose values were written, and not by a load. Where Redis does not say, it was one."""
+    found: list[Found | None] = []
+    for first in range(0, len(keys), LOOKED_AT):
+        found += await around.writer.look(keys[first : first + LOOKED_AT])
+    return set(compress(keys, (each is not None and each.here and each.wrote is None for each in found)))
 
 
 async def _asked(around: Surroundings, keys: Sequence[bytes], forms: dict[bytes, Form]) -> Sequence[Answer]:

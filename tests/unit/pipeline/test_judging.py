@@ -12,6 +12,7 @@ from shell_story import Shell, in_virtual_time, namespace
 
 from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.hints import Kind
+from cacheupdater.errors import Faulty
 
 KEYS = [b"p:%d" % n for n in range(30)]
 
@@ -108,6 +109,43 @@ async def test_after_a_restart_our_own_values_say_it_at_once():
         shell.queue.touch(*KEYS)
         await asyncio.sleep(0.2)
         assert {shell.redis.get(key) for key in KEYS} == {b'{"id":%d,"price":"8.90"}' % n for n in range(30)}
+
+
+THEIRS = b'{"id":1,"price":"3"}'  # reads as ours would
+
+
+def broken(shell):
+    """The statement of `p` fails for each of its rows."""
+    shell.tables["p"].faults = {(n,): Faulty("permission denied for table p") for n in range(30)}
+    return shell
+
+
+@in_virtual_time
+async def test_statement_that_never_worked_takes_nothing_from_an_application_that_fills_its_cache():
+    """Each SET of its own leaves a change; a change that cannot be served removes what we wrote, and that is nothing here."""
+    shell = broken(shop())
+    async with shell.partition() as partition:
+        for second in range(60):
+            for key in KEYS:
+                if second:
+                    assert shell.redis.get(key) == THEIRS
+                shell.redis.set(key, THEIRS)
+            shell.queue.change(*KEYS)
+            await asyncio.sleep(1.0)
+        assert len(partition.engine.quarantine) == len(KEYS)
+        assert {shell.redis.get(key) for key in KEYS} == {THEIRS}
+
+
+@in_virtual_time
+async def test_what_an_earlier_process_wrote_is_removed_where_its_change_cannot_be_served():
+    shell = broken(shop())
+    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 600_000)], form="json")
+    shell.redis.set(KEYS[1], THEIRS)
+    async with shell.partition():
+        shell.queue.change(*KEYS[:2])
+        await asyncio.sleep(30.0)
+        assert shell.redis.get(KEYS[0]) is None
+        assert shell.redis.get(KEYS[1]) == THEIRS
 
 
 @in_virtual_time
