@@ -40,7 +40,7 @@ demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while 
 test: lint ## lint, types, layers, all tests in their short form; ten minutes on two cores
 	$(PYTEST) -n $(WORKERS)
 
-prove: $(DEV) ## campaigns of 200,000 schedules, kills, zombies, outages, races; twenty minutes; TIMES=10 makes ten times as much
+prove: $(DEV) ## campaigns of 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; twenty minutes; TIMES=10 makes ten times as much
 	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
 
 compose-check: $(DEV) ## examples/03-compose: its file, and each service that can run here; Chromium looks at the page
