@@ -6,11 +6,13 @@ DURATION ?= 30
 SEEDS ?= 101
 SECONDS ?= 600
 TIMES ?= 1
+LOCKED ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 IMAGE_TOOLS := build/image-tools
+LOWEST := build/lowest
 # what is installed for development is enough for the demonstration
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
 # Many tests wait for servers, so one worker more than cores; beyond eight they only wait for each other. They start
@@ -20,7 +22,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test prove compose-check chart chart-cluster chart-docs coverage lint bench freshness freshness-live group image package lock diagram clean
+.PHONY: help demo demo-kafka test prove compose-check chart chart-cluster chart-docs coverage lint bench freshness freshness-live group image package lock lowest audit diagram clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -29,6 +31,7 @@ help: ## what there is
 	@echo "  SECONDS=600     seconds that each lane of freshness-live is measured"
 	@echo '  ONLY="p1 p5"    benchmarks to run, all for none'
 	@echo "  TIMES=1         how many times as much as usual \`make prove\` does"
+	@echo "  LOCKED=1        .venv as CI has it: by the hashes of image/dev.lock"
 	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
 
 demo: $(DEMO) ## see it work: a shop, a Redis, four applications, half a minute
@@ -40,7 +43,7 @@ demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while 
 test: lint ## lint, types, layers, all tests in their short form; ten minutes on two cores
 	$(PYTEST) -n $(WORKERS)
 
-prove: $(DEV) ## campaigns of 200,000 schedules, kills, zombies, outages, races; twenty minutes; TIMES=10 makes ten times as much
+prove: $(DEV) ## campaigns of 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; twenty minutes; TIMES=10 makes ten times as much
 	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
 
 compose-check: $(DEV) ## examples/03-compose: its file, and each service that can run here; Chromium looks at the page
@@ -90,6 +93,12 @@ package: $(DEV) $(IMAGE_TOOLS) ## the wheel: its content, and the demonstration 
 lock: $(IMAGE_TOOLS) ## renew what the image installs, by hash; UPGRADE=1 takes newer versions
 	@UV=$(IMAGE_TOOLS)/bin/uv UPGRADE=$(UPGRADE) image/lock.sh
 
+lowest: $(IMAGE_TOOLS) ## tests with the oldest version that pyproject.toml allows of each dependency; needs an index, five minutes
+	@UV=$(IMAGE_TOOLS)/bin/uv PYTHON=$(PYTHON) image/lowest.sh $(LOWEST)
+
+audit: $(IMAGE_TOOLS) ## known holes in what the locks name, by pip-audit; says what could not be asked
+	$(IMAGE_TOOLS)/bin/python image/audit.py
+
 diagram: $(DEV) ## draw docs/automaton.md from the automaton's table
 	$(BIN)/python -m cacheupdater.core.automaton > docs/automaton.md
 
@@ -97,10 +106,10 @@ clean: ## remove .venv and whatever was built
 	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find cacheupdater client tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(IMAGE_TOOLS): image/tools.txt
+$(IMAGE_TOOLS): image/tools.lock
 	@echo "Installing what makes and checks the image into $@ (once) ..."
 	@$(PYTHON) -m venv --clear $@
-	@$@/bin/pip install --quiet --requirement image/tools.txt
+	@$@/bin/pip install --quiet --require-hashes --requirement image/tools.lock
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
@@ -110,7 +119,12 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 
 $(DEV): pyproject.toml | $(BIN)/python
 	@echo "Installing what development needs into $(VENV) (once) ..."
+ifeq ($(LOCKED),)
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+else
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement image/dev.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+endif
 	@touch $@
 
 $(BIN)/python:

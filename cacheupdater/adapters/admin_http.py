@@ -9,6 +9,9 @@ The server is our own because the task is a few small GETs and a general one fit
 the signal handlers in `serve`, exits the process when the port is taken, has no limit on the time or number of
 connections that have not yet sent a request, and waits in steps of 0.1 s when closing. Here a connection is one
 request, within fixed limits of size, time and number.
+
+Who comes is let in, and who holds most pays for it (`_Seats`): a stranger that opens connections and asks nothing takes
+them from itself, never from the kubelet, whose probe would else fail and have a healthy updater killed.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ import ipaddress
 import json
 import logging
 import os
+from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import IntEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -42,7 +48,16 @@ if TYPE_CHECKING:
 HEAD_BYTES_MAX = 8 * 1024  # request line and headers; scrapers and probes send under 1 KiB
 REQUEST_S = 5.0  # for the head to arrive; probes give up sooner
 ANSWER_S = 30.0  # to make and send a page: thousands of namespaces over a slow link
-CONNECTIONS_MAX = 32  # a scraper, probes and a few people; beyond it connections are closed unheard
+CONNECTIONS_MAX = 32  # a scraper, probes and a few people
+PER_ADDRESS_MAX = 8  # of them: probes, a scraper and a browser behind one address
+AT_ONCE_MAX = 128  # while new ones have their moment
+SETTLE_S = 0.02  # that moment: a probe asks within one millisecond of having connected
+SETTLE_TURNS = (
+    3  # of the loop, in which it reads what has arrived: to be told of it, to take it, to wake the reader
+)
+NETWORK_BITS = 64  # of an IPv6 address: what one host may choose its own addresses from
+TOLD_EVERY_S = 600.0  # between two lines of the log about connections that had to go
+BACKLOG = 512  # connections that the system keeps while the loop turns: a flood is let in, to be parted with
 CLOSE_S = 1.0  # for requests that are under way when closing
 
 UNIX = "unix://"
@@ -69,6 +84,85 @@ class Keyed(NamedTuple):
 
     pages: Mapping[str, KeyPage]
     token: str | None = None
+
+
+class _Stage(IntEnum):
+    """How far a connection has come; whose stage is lowest goes first."""
+
+    SILENT = 0  # it has not sent a whole request
+    SENDING = 1  # its answer waits for it to read
+    MAKING = 2  # its answer is being made: that costs us time, and soon it is over
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """One connection's."""
+
+    task: asyncio.Task[None]
+    address: str
+    stage: _Stage = _Stage.SILENT
+
+
+class _Seats:
+    """Room for so many connections, of which no address has more than its share.
+
+    A new one always finds room, and has a moment to say what it wants. Then, where there are too many, some go of the
+    address that holds most: the oldest that have sent no request, else the oldest that do not read their answer, else
+    those that have waited for it least. So a stranger never shuts out an address that holds less than itself.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[_Seat, None] = {}  # the oldest first
+        self._settling = False
+        self._told = -TOLD_EVERY_S
+
+    def take(self, seat: _Seat) -> None:
+        """Somebody else may have to leave for it."""
+        self._taken[seat] = None
+        if len(self._taken) > AT_ONCE_MAX:
+            self._part_with(self._greatest())
+        if not self._settling and self._crowds():
+            self._settling = True
+            asyncio.get_running_loop().call_later(SETTLE_S, self._settle, SETTLE_TURNS)
+
+    def give_back(self, seat: _Seat) -> None:
+        """Its connection is over."""
+        self._taken.pop(seat, None)
+
+    def _settle(self, turns: int) -> None:
+        """After a loop that stood still: what has arrived meanwhile is read first."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._settle, turns - 1)
+            return
+        self._settling = False
+        while crowds := self._crowds():
+            self._part_with(crowds)
+
+    def _crowds(self) -> set[str]:
+        """Of whose connections one must go."""
+        held = Counter(each.address for each in self._taken)
+        if above := {address for address, count in held.items() if count > PER_ADDRESS_MAX}:
+            return above
+        return self._greatest() if len(self._taken) > CONNECTIONS_MAX else set()
+
+    def _greatest(self) -> set[str]:
+        held = Counter(each.address for each in self._taken)
+        return {address for address, count in held.items() if count == max(held.values())}
+
+    def _part_with(self, crowds: set[str]) -> None:
+        """One connection of these."""
+        crowd = [each for each in self._taken if each.address in crowds]
+        stage = min(each.stage for each in crowd)
+        leaving = [each for each in crowd if each.stage == stage][-1 if stage is _Stage.MAKING else 0]
+        self.give_back(leaving)
+        leaving.task.cancel()
+        now = asyncio.get_running_loop().time()
+        if now - self._told >= TOLD_EVERY_S:
+            self._told = now
+            text = (
+                "admin: %s holds too many connections; some that ask nothing are closed (said once in %g s)"
+            )
+            _log.warning(text, leaving.address or "the socket", TOLD_EVERY_S)
 
 
 class AdminServer:
@@ -98,6 +192,7 @@ class AdminServer:
         self._names = {*_LOOPBACK_NAMES, self.host} if _is_loopback(self.host) else None
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[None]] = set()
+        self._seats = _Seats()
         self._rendering = asyncio.Lock()  # one page of metrics at a time: each may be megabytes
 
     async def start(self) -> None:
@@ -114,7 +209,7 @@ class AdminServer:
             return
         try:
             self._server = await asyncio.start_server(
-                self._connected, self.host, self.port, limit=HEAD_BYTES_MAX
+                self._connected, self.host, self.port, limit=HEAD_BYTES_MAX, backlog=BACKLOG
             )
         except OSError as e:
             raise Misconfigured(f"admin: cannot listen on {self.host}:{self.port}: {e}") from e
@@ -134,21 +229,22 @@ class AdminServer:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._busy) >= CONNECTIONS_MAX:
-            writer.close()
-            return
+        assert task is not None  # start_server makes one for each connection
+        seat = _Seat(task, _network_of(writer.get_extra_info("peername")))
         self._busy.add(task)
+        self._seats.take(seat)
         try:
-            await self._serve(reader, writer)
+            await self._serve(reader, writer, seat)
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
             pass  # the asker has gone or is too slow: nobody is left to tell
         except asyncio.CancelledError:
-            pass  # only `close` cancels us, and nobody awaits this task; cancelled tasks would be logged as errors
+            pass  # only `close` and `_Seats` cancel us, nobody awaits this task; cancelled ones would be logged as errors
         finally:
+            self._seats.give_back(seat)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
             self._busy.discard(task)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seat: _Seat) -> None:
         try:
             async with asyncio.timeout(REQUEST_S):
                 request = _parse(await reader.readuntil(b"\r\n\r\n"))
@@ -159,7 +255,9 @@ class AdminServer:
         writer.transport.set_write_buffer_limits(high=0)  # drain means sent
         async with asyncio.timeout(ANSWER_S):
             if request is not None:
+                seat.stage = _Stage.MAKING
                 answer = await self._answer(request)
+            seat.stage = _Stage.SENDING
             writer.write(_encode(answer, with_body=request is None or request.method != "HEAD"))
             await writer.drain()
 
@@ -256,6 +354,18 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _network_of(peer: object) -> str:
+    """Whom a connection counts for: an IPv4 address, or the network in which an IPv6 host chooses its own."""
+    if not isinstance(peer, tuple):
+        return ""  # a unix socket: whoever may open it
+    try:
+        address = ipaddress.ip_address(peer[0].partition("%")[0])
+    except ValueError:
+        return str(peer[0])
+    bits = NETWORK_BITS if address.version == 6 else address.max_prefixlen
+    return str(ipaddress.ip_network((address, bits), strict=False).network_address)
 
 
 def _plain(status: HTTPStatus) -> _Answer:

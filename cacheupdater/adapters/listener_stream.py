@@ -25,7 +25,7 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from cacheupdater.ports import Observer
 
@@ -40,6 +40,8 @@ BACKLOG = 512  # a whole machine of workers may reconnect at the same instant af
 REASSURE_EVERY_S = 2.5
 # nothing heard for so long while closing: nothing is in flight; local sockets take microseconds
 QUIET_S = 0.02
+LOCK_S = 5.0  # another of ours that starts has the lock for a millisecond
+LOCK_EVERY_S = 0.05
 KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
 
 
@@ -146,7 +148,7 @@ class StreamListener:
             raise Misconfigured(f"listen: cannot listen on {address}: {e}") from e
 
     async def _listen_unix(self, path: Path) -> None:
-        sock = _bind_unix(path)
+        sock = await _bind_unix(path)
         self._files.append((path, path.stat().st_ino))  # noqa: ASYNC240  once, at the start, on a local path
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_unix_server(lambda: _Peer(self), sock=sock, backlog=BACKLOG))
@@ -311,35 +313,68 @@ def _keep_alive(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
 
 
-def _bind_unix(path: Path) -> socket.socket:
+async def _bind_unix(path: Path) -> socket.socket:
     """A listening socket at `path`, in the place of a dead one but never of a living one."""
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    with _claimed(path.parent):
+    async with _claimed(path.with_name(f".{path.name}.lock")):
         _remove_dead(path)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.bind(str(path))
-            path.chmod(SOCKET_MODE)  # before listen: nobody can connect under other permissions
-            sock.listen(BACKLOG)
-        except OSError:
-            sock.close()
-            raise
+        return _bound(path)
+
+
+def _bound(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(str(path))
+        path.chmod(SOCKET_MODE)  # before listen: nobody can connect under other permissions
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
     return sock
 
 
-@contextlib.contextmanager
-def _claimed(directory: Path) -> Iterator[None]:
-    """Two processes that start at once must not both take the other's fresh socket for a dead one."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+@contextlib.asynccontextmanager
+async def _claimed(lock: Path) -> AsyncIterator[None]:
+    """Two processes that start at once must not both take the other's fresh socket for a dead one.
+
+    Whoever may read a file or folder can hold its lock for ever, so this is a file for us alone. It is removed while
+    it is locked, so that nothing is left and nobody locks a file that is gone.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + LOCK_S
+    while (descriptor := _locked(lock)) is None:
+        if clock() > deadline:
+            raise Unavailable(
+                f"listen: {lock} is another user's, or of another updater that begins to listen and does not come to an end"
+            )
+        await asyncio.sleep(LOCK_EVERY_S)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError as e:
-        raise Misconfigured(
-            f"listen: another process is starting to listen in {directory}; start again"
-        ) from e
     finally:
-        os.close(handle)
+        with contextlib.suppress(OSError):
+            os.unlink(lock)  # noqa: PTH108  pathlib's is refused in coroutines, and this takes no time
+        os.close(descriptor)
+
+
+def _locked(lock: Path) -> int | None:
+    """The descriptor that holds it; None while somebody else has it, or something else stands there."""
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(lock, flags, 0o600)
+    except OSError:
+        if lock.is_symlink() or lock.exists():
+            return None
+        raise  # the folder takes no files: waiting would not help
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(descriptor)
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        if ours and os.path.samestat(found, lock.lstat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass  # it is locked, or was removed by the one that had it
+    os.close(descriptor)
+    return None
 
 
 def _remove_dead(path: Path) -> None:

@@ -4,6 +4,7 @@ The composition root makes one `StateFile` where the configuration names a path.
 crash, a full disk, a power cut), the path holds one whole version: the new one is written beside it, brought to the
 disk, and then takes its name. Each writer has a name of its own for that, and locks the file while it writes; so what a
 crash has left is told from what is being written, and removed at the next start. What the bytes mean is not known here.
+Names of new files cannot be guessed and are never followed, so links that others put into the folder lead nowhere.
 
 All methods block; they are called in threads. Writes wait for one another.
 """
@@ -13,12 +14,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile, mkstemp
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 
@@ -45,7 +47,7 @@ class StateFile:
     def read(self) -> bytes | None:
         """What was written last; None when nothing ever was."""
         try:
-            with self._path.open("rb") as file:
+            with _opened(self._path) as file:
                 data = file.read(self._most + 1)
         except FileNotFoundError:
             return None
@@ -103,9 +105,18 @@ class StateFile:
     def _tidy(self) -> None:
         """What a crash has left while it was written."""
         for rest in self._path.parent.glob(f"{escape(self._prefix)}*"):
-            with suppress(OSError), rest.open("rb") as file:
+            with suppress(OSError), _opened(rest, os.O_NOFOLLOW) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: it is being written
                 rest.unlink()
+
+
+def _opened(path: Path, flags: int = 0) -> BinaryIO:
+    """An ordinary file, to read. Whoever may write to the folder can put a pipe there, and opening one waits without end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no ordinary file")
+    return open(descriptor, "rb")  # noqa: PTH123  a descriptor, for its flags
 
 
 def refuse_unusable(path: Path) -> None:
@@ -118,7 +129,6 @@ def refuse_unusable(path: Path) -> None:
         with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.probe-"):
             pass
         if path.exists():
-            with path.open("rb"):
-                pass
+            _opened(path).close()
     except OSError as e:
         raise Misconfigured(f"state: {path} cannot be used: {e.strerror or e}") from e

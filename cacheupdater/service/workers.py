@@ -181,7 +181,10 @@ def _folder(count: int) -> tempfile.TemporaryDirectory[str]:
     try:
         folder = tempfile.TemporaryDirectory(prefix="cacheupdater-")
     except OSError as e:
-        raise Misconfigured(f"TMPDIR: no folder for the workers' sockets can be made: {e}") from e
+        raise Misconfigured(
+            f"TMPDIR: no folder for the workers' sockets can be made: {e.strerror or e};"
+            " name a folder that this user may write to, or mount one at /tmp"
+        ) from e
     size = len(os.fsencode(_socket_in(Path(folder.name), count)))
     if size > SOCKET_BYTES_MAX:
         folder.cleanup()

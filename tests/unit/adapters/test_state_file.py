@@ -118,3 +118,40 @@ def test_half_a_file_of_one_that_crashed_is_gone_after_the_next_start(file, tmp_
     again = StateFile(str(tmp_path / "learned"), most=100)
     assert again.read() == b"good"
     assert [each.name for each in tmp_path.iterdir()] == ["learned"]
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_files_place_is_refused_and_holds_up_nobody(tmp_path):
+    os.mkfifo(tmp_path / "learned")
+    with pytest.raises(Misconfigured, match="no ordinary file"):
+        StateFile(str(tmp_path / "learned"), most=100)
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_that_comes_later_is_no_state(file, tmp_path):
+    os.mkfifo(tmp_path / "learned")
+    with pytest.raises(Faulty, match="no ordinary file"):
+        file.read()
+
+
+@pytest.mark.timeout(20)
+def test_what_others_put_beside_the_file_holds_up_nobody(tmp_path):
+    os.mkfifo(tmp_path / "learned.new-pipe")
+    (tmp_path / "learned.new-folder").mkdir()
+    file = StateFile(str(tmp_path / "learned"), most=100)
+    file.write([b"good"])
+    assert file.read() == b"good"
+
+
+def test_links_that_others_put_beside_the_file_lead_nowhere(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    for name in ("learned.new", "learned.new-x", "learned.old", "learned.probe-x"):
+        (tmp_path / name).symlink_to(victim)
+    file = StateFile(str(tmp_path / "learned"), most=100)
+    file.write([b"good"])
+    file.set_aside()
+    file.write([b"better"])
+    assert victim.read_bytes() == b"precious"
+    assert (tmp_path / "learned.old").read_bytes() == b"good"
+    assert not (tmp_path / "learned").is_symlink()

@@ -353,3 +353,26 @@ def test_demo_gets_its_arguments(monkeypatch):
     monkeypatch.setitem(sys.modules, "cacheupdater.demo.main", fake)
     assert main(["demo", "--duration", "15", "--seed", "7", "--plain"]) == 3
     assert seen == {"duration": 15.0, "seed": 7, "plain": True}
+
+
+_HURRIED = """
+import sys
+from cacheupdater.adapters import listener_stream
+from cacheupdater.cli import main
+listener_stream.LOCK_S = 0.1
+raise SystemExit(main(sys.argv[1:]))
+"""
+
+
+def test_run_that_finds_the_lock_of_its_socket_taken_ends_with_70(tmp_path):
+    """Whoever restarts it gives the other the time that it needs; with 78 it would stay down."""
+    (tmp_path / ".hints.sock.lock").touch(0o644)  # as if another's
+    file = tmp_path / "shop.yaml"
+    file.write_text(
+        f"version: 1\nlisten: ['unix://{tmp_path}/hints.sock']\ncache: {{url: 'redis://127.0.0.1:1'}}\n"
+        "sources: {main: {budget: 1/s}}\n"
+        "namespaces: {item: {key: 'item:{id:int}', load: {source: main, python: 'json:loads'}}}\n"
+    )
+    done = python("-c", _HURRIED, "run", "-c", str(file))
+    assert (done.returncode, done.stdout) == (70, "")
+    assert f"listen: {tmp_path}/.hints.sock.lock is another user's" in done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from cacheupdater.cli import main
@@ -126,3 +129,27 @@ def test_a_mailbox_cannot_be_recorded_from_outside(record, tmp_path, capsys):
     assert record('"memory://main"', tmp_path / "x.rec") == 78
     assert "heard by its own process only" in capsys.readouterr().err
     assert not (tmp_path / "x.rec.part").exists()
+
+
+RECORDS = """
+import sys
+from cacheupdater.service import record
+from cacheupdater.core.price.recording import Recording
+async def recorded(*_, **__):
+    return Recording(60.0, [], 0)
+record.record = recorded
+from cacheupdater.cli import main
+raise SystemExit(main(sys.argv[1:]))
+"""
+
+
+def test_a_link_that_somebody_put_beside_the_recording_leads_nowhere(tmp_path):
+    victim, config = tmp_path / "victim", tmp_path / "shop.yaml"
+    victim.write_text("precious")
+    (tmp_path / "minute.rec.part").symlink_to(victim)
+    config.write_text(_CONFIG % "'tcp://127.0.0.1:0'")
+    command = [sys.executable, "-c", RECORDS, "record", "-c", str(config), "-o", str(tmp_path / "minute.rec")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, victim.read_text()) == (0, "precious"), done.stderr
+    assert (tmp_path / "minute.rec").is_file()
+    assert not (tmp_path / "minute.rec").is_symlink()

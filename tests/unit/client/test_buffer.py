@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from redis._parsers.encoders import Encoder
+from redis.exceptions import DataError
 
 from cacheupdater_client.buffer import PLACES, SHORT_KEY, UNIT_BYTES, Buffer
 from cacheupdater_client.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
@@ -73,6 +74,10 @@ def test_buffer_gives_the_strongest_kind_first(buffer):
     ],
 )
 def test_buffer_takes_every_key_that_redis_py_takes(buffer, key, data):
+    try:
+        Encoder("utf-8", "strict", decode_responses=False).encode(key)
+    except DataError:
+        pytest.skip("this redis-py does not take it")  # a bytearray, before 8
     buffer.touch(key)
     assert drained(buffer) == {TOUCH: {data: 1}}
 

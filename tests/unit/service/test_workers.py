@@ -77,6 +77,15 @@ def test_a_long_tmpdir_is_a_configuration_that_cannot_work(config, tmp_path, mon
     assert list(Path(folder).iterdir()) == []
 
 
+def test_no_folder_for_the_sockets_is_a_configuration_that_a_person_must_mend(config, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
+    with pytest.raises(
+        Misconfigured,
+        match=r"TMPDIR: no folder .*; name a folder that this user may write to, or mount one at /tmp",
+    ):
+        Workers(config, 2, ["/no/such/program"])
+
+
 async def test_a_worker_that_cannot_be_started_stands_as_a_trouble_and_ends_no_other(config, caplog):
     stop = asyncio.Event()
     parent = Workers(config, 2, ["/no/such/program"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import msgspec
 import pytest
 
@@ -68,3 +70,10 @@ def test_no_byte_can_be_changed_unnoticed():
         forged[at] ^= 1
         with pytest.raises(Misconfigured):
             decode(bytes(forged))
+
+
+def test_a_name_that_is_no_text_is_refused_even_with_a_good_checksum():
+    forged = msgspec.msgpack.encode(RECORDING).replace(b"product", b"produ\xe4t")
+    head = encode(RECORDING)[: -len(msgspec.msgpack.encode(RECORDING)) - 4]
+    with pytest.raises(Misconfigured, match="is damaged"):
+        decode(head + zlib.crc32(forged).to_bytes(4, "big") + forged)

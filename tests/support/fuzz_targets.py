@@ -1,0 +1,456 @@
+"""What strangers can hand us, as functions of bytes for the fuzzer: each returns how it ended, or raises what nobody expects.
+
+A target is made by calling its function once; what that imports is what the fuzzer watches. What it returns is a small word
+("Malformed garbage", "200"): where no coverage can be had, words that are new steer the search.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+ROOT = Path(__file__).parents[2]
+
+
+class Target(NamedTuple):
+    """What `make` returns is called with each input; what it needs to have closed it puts on the stack that it is given.
+    `inputs` is this target's share of a full run's million."""
+
+    make: object
+    samples: object
+    inputs: int
+    length: int = 1024  # bytes of an input, at the most
+    words: tuple[str, ...] = ()
+
+
+def _told(error):
+    return f"{type(error).__name__} {getattr(error, 'reason', '')}"
+
+
+# --- what comes over a socket ---------------------------------------------------------------------------
+
+
+def frames(_stack):
+    """Both readers of a stream, however it is cut: the first byte says how."""
+    from cacheupdater_client import wire
+
+    def cut(data, size):
+        reader, found, why = wire.FrameReader(), [], ""
+        try:
+            for at in range(0, len(data), size):
+                found += reader.feed(data[at : at + size])
+        except wire.Malformed as e:
+            why = _told(e)
+        assert len(reader._data) <= wire.FRAME_BYTES_MAX + size + wire.FRAME_HEAD_BYTES
+        return found, why
+
+    def run(data):
+        size, data = 1 + data[0] if data else 1, data[1:]
+        whole = cut(data, len(data) or 1)[1]
+        assert cut(data, size)[1] == whole
+        try:
+            for each in wire.ReplyReader().feed(data):
+                assert isinstance(each, int | wire.Hello)
+        except wire.Malformed as e:
+            whole += _told(e)
+        return whole
+
+    return run
+
+
+def frame_samples():
+    from cacheupdater_client import wire
+
+    frame = wire.encode_frame(1, wire.encode_pack(wire.TOUCH, 0, [b"p:1"]))
+    replies = wire.encode_hello(wire.Hello(4, [b"p:"])) + wire.encode_ack(7)
+    return [b"\x02" + frame * 3, b"\xff" + replies, b"\0" + frame[:-2]]
+
+
+def packs(_stack):
+    """Packs, as far as an engine with either policy: hints are taken in, units end, removals too, and all of it again."""
+    from engine_story import Story, namespace
+    from price_story import Desk, priced, source
+
+    from cacheupdater.pipeline.intake import take_in
+    from cacheupdater.ports import Message
+
+    class Counts:
+        """What an observer would be told, as a word."""
+
+        def __init__(self):
+            self.word = ""
+
+        def count(self, metric, amount, *, label="", reason=""):
+            self.word += f"{metric} {reason} "
+
+    clock = itertools.count(1)
+    desk = Desk(priced("p", at=source()), learned=1000)
+    few = {"pending": 1000, "strangers": 1000, "absent": 1000}
+    stories = [Story(namespace(), **few), Story(*desk.namespaces, policy=desk.policy, **few)]
+
+    def run(data):
+        now, observer = 0.05 * next(clock), Counts()
+        for story in stories:
+            take_in(story.engine, [Message(story.offset, data)], now, observer=observer)
+            story.offset += 1
+            work = story.step(now)
+            for unit in work.units:
+                story.end(unit, now)
+            if work.invalidation is not None:
+                story.removed(work.invalidation, now)
+            story.engine.tally.drain()
+        return observer.word
+
+    return run
+
+
+def pack_samples():
+    import msgspec
+
+    from cacheupdater_client import wire
+
+    keys = [b"p:%d" % n for n in range(20)]
+    return [
+        *(wire.encode_pack(kind, 1_800_000_000_000, keys, list(range(1, 21))) for kind in range(3)),
+        wire.encode_pack(wire.TOUCH, 0, [b"p:1"], [2**63]),
+        wire.encode_pack(wire.MISS, -(2**63), [b"p:1", b"q:1", b"\xff"]),
+        msgspec.msgpack.encode((1, 0, 0, ["p:1"], [], {"more": None})),
+        msgspec.msgpack.encode((2, {})),
+    ]
+
+
+def records(_stack):
+    """Records of a topic: their times, keys and values are whatever a producer likes."""
+    from types import SimpleNamespace
+
+    from cacheupdater.adapters.queue_kafka.messages import messages
+    from cacheupdater_client import wire
+
+    def run(data):
+        when = int.from_bytes(data[:8], "big", signed=True)
+        size = data[8] if len(data) > 8 else 0
+        key, value = data[9 : 9 + size], data[9 + size :]
+        record = SimpleNamespace(offset=7, timestamp=when, key=key or None, value=value or None)
+        (message,) = messages([record])
+        try:
+            return f"kind {wire.decode_pack(message.payload).kind}"
+        except wire.Malformed as e:
+            return _told(e)
+
+    return run
+
+
+def record_samples():
+    return [
+        struct.pack(">qB", 1_800_000_000_000, len(key)) + key + value
+        for key, value in [(b"p:1", b""), (b"", b""), (b"k", pack_samples()[0])]
+    ]
+
+
+def requests(stack):
+    """The admin address, from the bytes of a request to those of its answer."""
+    from cacheupdater.adapters import admin_http
+
+    async def page(*_):
+        return {"said": 1}
+
+    loop = asyncio.new_event_loop()
+    stack.callback(loop.close)
+    server = admin_http.AdminServer(
+        "127.0.0.1:0",
+        metrics=lambda _accept: (b"metric 1\n", "text/plain"),
+        ready=lambda: {"queue": True},
+        pages={"/freshness": page},
+        keyed=admin_http.Keyed({"/explain": page}, "a-token-of-some-length"),
+    )
+
+    class Writer:
+        def __init__(self):
+            self.sent, self.transport = b"", self
+
+        def set_write_buffer_limits(self, high):
+            pass
+
+        def write(self, data):
+            self.sent += data
+
+        async def drain(self):
+            pass
+
+    async def one(data):
+        reader, writer = asyncio.StreamReader(limit=admin_http.HEAD_BYTES_MAX), Writer()
+        reader.feed_data(data)
+        reader.feed_eof()
+        seat = admin_http._Seat(None, "")
+        try:
+            await server._serve(reader, writer, seat)
+        except asyncio.IncompleteReadError:
+            return "incomplete"
+        status = writer.sent.split(b" ", 2)[1].decode()
+        assert status in {"200", "400", "401", "403", "404", "405", "431"}, writer.sent
+        return status
+
+    def run(data):
+        if b"/metrics" in data[:20]:
+            data = data.replace(
+                b"/metrics", b"/metricz", 1
+            )  # it starts a thread, which costs more than all else
+        return loop.run_until_complete(one(data))
+
+    return run
+
+
+def request_samples():
+    lines = b"Host: localhost\r\nAuthorization: Bearer a-token-of-some-length\r\nAccept: */*\r\n\r\n"
+    paths = (b"/livez", b"/readyz", b"/freshness?a=b", b"/explain?key=p%3A1&x", b"/")
+    return [b"GET %s HTTP/1.1\r\n%s" % (path, lines) for path in paths] + [b"POST / HTTP/1.0\r\n\r\n"]
+
+
+# --- what lies on a disk --------------------------------------------------------------------------------
+
+
+def states(_stack):
+    """Files of what was learned, and recordings. The first byte says which; checksums are made right, or nothing would be read."""
+    from engine_story import namespace
+    from price_story import Desk, priced, source
+
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.price import memory, recording
+    from cacheupdater.errors import Faulty, Misconfigured
+
+    def learned(body):
+        told = memory.read(memory._START.pack(memory.MAGIC, 1, crc32(body)) + body, wall=2e9)
+        desk = Desk(priced("p", at=source(), stamp="age"), namespace("q"), learned=100)
+        keyspace = Keyspace([(each.pattern, each) for each in desk.namespaces])
+        memory.restore_prices(desk.markets, told.prices)
+        for part in told.learned.split(2):
+            memory.restore(desk.policy, keyspace, part, moment=memory.Moment(10.0, told.absent))
+        desk.read(b"p:1", at=11.0)
+        desk.tick(12.0)
+        return f"learned {len(told.learned.keys)}"
+
+    def recorded(body):
+        found = recording.decode(recording._HEAD + crc32(body).to_bytes(4, "big") + body)
+        return f"recorded {len(found.spaces)}"
+
+    def run(data):
+        try:
+            return (recorded if data[:1] == b"\1" else learned)(data[1:])
+        except (Faulty, Misconfigured) as e:
+            return f"{type(e).__name__} {str(e)[:40]}"
+
+    return run
+
+
+def state_samples():
+    from price_story import Desk, priced, source
+
+    from cacheupdater.core.price import memory, recording
+
+    desk = Desk(priced("p", at=source()))
+    desk.read(b"p:1", b"p:2", b"p:3", at=1.0, counts=[1, 2, 3])
+    part = memory.learned(memory.copy(desk.policy, 0, now=2.0))
+    whole = b"".join(memory.file_of([part], memory.prices_of(desk.markets), most=100, wall=1e9))
+    space = recording.Space("p", "db", 1.0, None, {1: 2}, 0, None, [recording.Watched(1, 0.0, 1.0, True)])
+    minute = recording.encode(recording.Recording(60.0, [space], 0))
+    return [b"\0" + whole[memory._START.size :], b"\1" + minute[len(recording._HEAD) + 4 :]]
+
+
+def configurations(stack):
+    """Files of configuration, as `run` and `check` read them, and what is printed of one that is sound."""
+    from cacheupdater.config import ConfigErrors, load_config
+
+    folder = tempfile.TemporaryDirectory(prefix="cacheupdater-fuzz-", dir=_memory_folder())
+    file = Path(stack.enter_context(folder)) / "fuzzed.yaml"
+
+    def run(data):
+        file.write_bytes(data)
+        try:
+            return repr(load_config(file, {"NAME": "value", "DEEP": "${NAME}"}))[:20]
+        except ConfigErrors as e:
+            return str(len(str(e).splitlines()))
+
+    return run
+
+
+def _memory_folder():
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def configuration_samples():
+    found = [path.read_bytes() for path in sorted(ROOT.glob("examples/**/*updater.yaml"))]
+    small = b"version: 1\ncache: {url: 'redis://h'}\nsources: {m: {budget: 1/s}}\nnamespaces: {i: {key: 'i:{n:int}', load: {source: m, python: 'a:b'}}}\n"
+    return [*found, small]
+
+
+# --- what stands in Redis -------------------------------------------------------------------------------
+
+
+def floors(stack):
+    """Floors and values that somebody else has written, as the scripts meet them and as their answers are read."""
+    import redis
+
+    from cacheupdater.testing.redis_server import RedisServer
+    from cacheupdater_client import fence
+
+    server = stack.enter_context(RedisServer())
+    client = stack.enter_context(redis.Redis.from_url(server.unix_url))
+    commit, invalidate = (client.script_load(each.text) for each in (fence.COMMIT, fence.INVALIDATE))
+    key = b"p:1"
+    floor = fence.floor_name(key)
+
+    def run(data):
+        size = data[0] if data else 0
+        token = fence.token_of(*client.time())
+        plan = client.pipeline(transaction=False)
+        plan.delete(key, floor)
+        plan.set(floor, data[1 : 1 + size])
+        plan.set(key, data[1 + size :]) if len(data) % 2 else plan.hset(key, "field", data[1 + size :])
+        plan.evalsha(commit, *fence.commit_args(token, [(key, b'{"a":1}', 1000)], form="json"))
+        plan.evalsha(invalidate, *fence.invalidate_args([key]))
+        plan.evalsha(invalidate, *fence.write_through_args(key, b"{}", 1000, token))
+        said = [fence.outcomes(each) for each in plan.execute()[3:]]
+        for (each,) in said:
+            if isinstance(each, fence.Refused):
+                assert each.wait_after(token) < 3600.0
+        return str([type(each).__name__ for (each,) in said])
+
+    return run
+
+
+def floor_samples():
+    return [
+        bytes([len(floor)]) + floor + value
+        for floor in (b"", b"1800000000000000001", b"0000000000000000001800000000000000001", b"9" * 30, b"-1")
+        for value in (b'{"a": 1}', b"\x81\xa1a\x01", b"")
+    ]
+
+
+def fleet(stack):
+    """The record of a fleet in which somebody else has written. A grant is a number from 0 to what was wanted."""
+    import redis
+
+    from cacheupdater.adapters.fleet_redis import RedisFleet
+    from cacheupdater.core.price.shares import Owner
+    from cacheupdater.errors import Unavailable
+    from cacheupdater.ports import Offer
+    from cacheupdater.testing.redis_server import RedisServer
+
+    server = stack.enter_context(RedisServer())
+    client = stack.enter_context(redis.Redis.from_url(server.unix_url))
+    loop = asyncio.new_event_loop()
+    stack.callback(loop.close)
+    member = RedisFleet(server.unix_url, "fuzz")
+    stack.callback(lambda: loop.run_until_complete(member.close()))
+    offer = Offer(budget=100.0, wanted=50.0, held=10.0, least=1.0, owner=Owner(1.0, 0.0))
+    record = member._record("db")
+
+    def run(data):
+        name, _, entry = data.partition(b" ")
+        client.delete(record)
+        client.hset(record, mapping={name: entry, "born": b"1"} if data[:1] == b"o" else {name: entry})
+        try:
+            grant = loop.run_until_complete(member.exchange("db", offer))
+        except Unavailable:
+            return "unavailable"
+        assert 0.0 <= grant.rate <= offer.wanted, grant
+        return str(len(grant.others))
+
+    return run
+
+
+def fleet_samples():
+    return [
+        b"other 7 9999999999999 50 1 0 0",
+        b"other 7 9999999999999 -50 1 0",
+        b"other 7 9999999999999 nan nan inf 9",
+        b"owner 7 1 1 x y 99999999999999999999",
+        b"born soon",
+    ]
+
+
+# --- addresses ------------------------------------------------------------------------------------------
+
+
+def urls(_stack):
+    """Every reader of an address, and whatever prints one. No password of ours may come back in an error's text."""
+    from cacheupdater.config import addresses, queues
+    from cacheupdater.config.models import _cache_url, _source_url
+    from cacheupdater.config.secrets import Url, redact
+    from cacheupdater.core import cache_url
+    from cacheupdater.errors import Misconfigured
+    from cacheupdater_client import broker
+    from cacheupdater_client.transports import link_to
+
+    readers = (
+        addresses.listen_address,
+        addresses.host_port,
+        queues.queue_url,
+        _cache_url,
+        _source_url,
+        cache_url.parse,
+        broker.parse,
+        link_to,
+    )
+
+    def run(data):
+        text = data.decode("utf-8", "replace")
+        said = []
+        for reader in readers:
+            try:
+                reader(text)
+                said.append("1")
+            except (ValueError, Misconfigured):
+                said.append("0")
+        redact(text), str(Url(text)), repr(Url(text))
+        return "".join(said)
+
+    return run
+
+
+def url_samples():
+    return [
+        each.encode()
+        for each in (
+            "unix:///run/cacheupdater/hints.sock",
+            "tcp://[::1]:7171",
+            "memory://shop",
+            "redis://user:pass@host:6379/0?ssl_ca_certs=x",
+            "redis+cluster://user:pass@[::1]:1,b:2?x=y",
+            "rediss+sentinel://a:1,b/main/0?sentinel_password=x&y=z",
+            "kafka://a:1,[::1]:2/topic?group=g&sasl=PLAIN&username=u&password_file=/x&session_timeout=10s",
+            "postgresql+asyncpg://u:p%40@h:5432/db?ssl=require",
+            "sqlite+aiosqlite:///x.db",
+        )
+    ]
+
+
+TARGETS = {
+    "frames": Target(frames, frame_samples, 330_000),
+    "packs": Target(packs, pack_samples, 60_000),
+    "records": Target(records, record_samples, 330_000),
+    "requests": Target(
+        requests, request_samples, 150_000, words=("GET ", "HTTP/1.1", "Host: ", "/explain?key=", "\r\n")
+    ),
+    "states": Target(states, state_samples, 60_000),
+    "configurations": Target(
+        configurations,
+        configuration_samples,
+        10_000,
+        words=("${NAME}", "${", "- ", ": ", "!!python", "&a", "*a", "<<: ", "version: 1", "1/s", "{id:int}"),
+    ),
+    "floors": Target(
+        floors, floor_samples, 20_000, length=256, words=("1800000000000000001", "000", "1e9", "nan")
+    ),
+    "fleet": Target(
+        fleet, fleet_samples, 20_000, length=256, words=("nan", "-", "1e308", " 9999999999999 ", "born ")
+    ),
+    "urls": Target(
+        urls, url_samples, 200_000, length=256, words=("redis+sentinel://", "kafka://", "://", "@", "%", "?")
+    ),
+}
