@@ -50,6 +50,7 @@ Metric = Literal[
     "lag",  # gauge by partition: packs on the queue that are not finished
     "rebalances",  # counter: how often the group has shared out the partitions
     "lost_packs",  # counter by reason: gone from the queue before they were read
+    "skipped_batches",  # counter by reason: of the queue, passed over unread
     "commit_failures",  # counter by reason
 ]
 

@@ -84,6 +84,12 @@ _LOST = {
     "retention": "the topic kept them for too short a time",
     "reset": "the topic was made anew, or an election cut its log",
 }
+_SKIPPED = {
+    "too_large": "more than 4 MiB when it is decompressed",
+    "corrupt": "its codec or its records contradict themselves",
+    "codec": "compressed in a way that nobody here can read: unknown, or the package `cramjam` is missing",
+    "torn": "its checksum was wrong three times",
+}
 _COMMIT_FAILURES = {
     "rebalance": "the partitions belong to others by now, who read the rest again",
     "unavailable": "the broker did not take it; it is tried again",
@@ -191,6 +197,12 @@ DECLARED: dict[Metric, Declared] = {
         "Packs that were gone from the queue before they were read; a topic that was made anew counts as one at least.",
         reason="reason",
         reasons=_LOST,
+    ),
+    "skipped_batches": Declared(
+        "counter",
+        "Batches of the topic that were passed over unread, and are committed; each also counts as one pack that is `garbage`.",
+        reason="reason",
+        reasons=_SKIPPED,
     ),
     "commit_failures": Declared(
         "counter",
