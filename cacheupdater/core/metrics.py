@@ -15,6 +15,7 @@ Metric = Literal[
     "rows",  # counter by namespace: rows asked from the source
     "statements",  # counter by namespace
     "errors",  # counter by namespace and reason: failed loads and writes
+    "unsound",  # counter by reason: of ours in Redis, taken for absent
     "invalidations",  # counter by namespace: keys removed because a change could not be served
     "intake_rejected",  # counter by reason: packs and frames refused
     "peers",  # gauge: connected hint senders

@@ -90,6 +90,10 @@ _SKIPPED = {
     "codec": "compressed in a way that nobody here can read: unknown, or the package `cramjam` is missing",
     "torn": "its checksum was wrong three times",
 }
+_UNSOUND = {
+    "floor": "what stood where a key's floor belongs was none, and is one now",
+    "fleet": "an entry of the fleet's record, or the record, was none, and is gone",
+}
 _COMMIT_FAILURES = {
     "rebalance": "the partitions belong to others by now, who read the rest again",
     "unavailable": "the broker did not take it; it is tried again",
@@ -124,6 +128,12 @@ DECLARED: dict[Metric, Declared] = {
     "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),
     "invalidations": Declared(
         "counter", "Keys removed because their change could not be served.", "namespace"
+    ),
+    "unsound": Declared(
+        "counter",
+        "What was found in Redis under a name of ours and cannot be ours: taken for absent. Somebody else writes there.",
+        reason="what",
+        reasons=_UNSOUND,
     ),
     "intake_rejected": Declared(
         "counter",
