@@ -177,6 +177,7 @@ class Grant(NamedTuple):
     rate: float  # at most what was wanted; with the claims of all others at most the budget
     others: tuple[Owner, ...]
     ahead: int = 0  # owners that have nothing and have waited for longer
+    unsound: int = 0  # what was found in the record that no owner writes, and was taken for absent
 
 
 class Fleet(Protocol):

@@ -3,32 +3,60 @@
 -- `since` is when it began to wait: it wants something and has nothing. 0: it does not.
 -- ARGV: owner, number of its call, budget, wanted, held, price, aim, the least that is of use, a claim's life, the record's
 -- youth, how long nobody is missed.
--- Answers the grant, how many have waited for longer, and each other owner's "price aim"; nothing to a call that comes
--- after a newer one.
+-- Answers the grant, how many have waited for longer, what was found that is no entry, and each other owner's "price aim"; to a
+-- call whose number is not above that in the record, this number alone: a newer call came first, or a stranger wrote it.
+-- Whoever may write to this Redis can write anything here. What no updater would have written is taken for absent, and removed.
 local BORN, FORGOTTEN_MS = 'born', 86400000 -- a fleet that slept for a day is a new one
+local OWNERS_MAX, NAME_MAX, ENTRY_MAX, DIGITS_MAX = 2000, 64, 200, 15 -- 2000 would keep a Redis busy with this alone
 local record, owner, number = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local budget, wanted, held = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local least, life, youth, missed = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local born, claimed, answer, since, waiting = nil, 0, { '', 0 }, now, {}
-local fields = redis.call('HGETALL', record)
+-- A whole number; a rate. Neither is ever negative, endless, or none at all.
+local function whole(text)
+  return text and #text <= DIGITS_MAX and string.find(text, '^%d+$') and tonumber(text) or nil
+end
+
+local function rate(text)
+  local found = text and #text <= 25 and string.find(text, '^%d[%d.]*e?[+-]?%d*$') and tonumber(text)
+  return found and found < math.huge and found or nil
+end
+
+local unsound = 0
+local fields = redis.pcall('HGETALL', record)
+if fields.err and not string.find(fields.err, 'WRONGTYPE', 1, true) then return fields end
+if fields.err or #fields > 2 * OWNERS_MAX then
+  redis.call('UNLINK', record)
+  fields, unsound = {}, 1
+end
+
+local born, claimed, answer, since, waiting = nil, 0, { '', 0, 0 }, now, {}
 for i = 1, #fields, 2 do
   local name, entry = fields[i], fields[i + 1]
   if name == BORN then
-    born = tonumber(entry)
+    born = whole(entry)
+    if not born then unsound = unsound + 1 end
   else
-    local n, till, claim, told, waits = string.match(entry, '^(%d+) (%d+) (%S+) (%S+ %S+) ?(%d*)$')
-    till, claim, waits = tonumber(till), tonumber(claim), tonumber(waits) or 0 -- an older updater tells no `since`
-    if name == owner then
-      if n and tonumber(n) >= number then return {} end
-      if n and waits > 0 and waits < now then since = waits end
-    elseif not till or not claim or till <= now then
+    local n, till, claim, price, aim, waits
+    if #name <= NAME_MAX and #entry <= ENTRY_MAX then
+      n, till, claim, price, aim, waits = string.match(entry, '^(%d+) (%d+) (%S+) (%S+) (%S+) ?(%d*)$')
+    end
+    n, till, claim, waits = whole(n), whole(till), rate(claim), whole(waits) or 0 -- an older updater tells no `since`
+    if not n or not till or not claim then
+      redis.call('HDEL', record, name)
+      unsound = unsound + 1
+    elseif name == owner then
+      if n >= number then return { string.format('%.0f', n) } end
+      if waits > 0 and waits < now then since = waits end
+    elseif till <= now then
       redis.call('HDEL', record, name)
     else
+      -- what an owner tells of itself may be missing; what it claims counts all the same
+      local told = string.format('%.17g %.17g', rate(price) or 0, rate(aim) or 0)
       if till > now + life then -- the clock has stepped back; a dead owner's claim must end all the same
-        redis.call('HSET', record, name, string.format('%s %.0f %.17g %s %.0f', n, now + life, claim, told, waits))
+        redis.call('HSET', record, name, string.format('%.0f %.0f %.17g %s %.0f', n, now + life, claim, told, waits))
       end
       if waits > 0 and till - life > now - missed then waiting[#waiting + 1] = waits end
       claimed = claimed + claim
@@ -49,7 +77,7 @@ for _, waits in ipairs(waiting) do
   if held > 0 or waits < since then ahead = ahead + 1 end
 end
 free = math.max(free - ahead * least, math.min(free, held))
-local grant = math.max(0, math.min(wanted, free))
+local grant = math.max(0, math.min(wanted, free, budget))
 if grant < least * (1 - 1e-9) then grant = 0 end
 if wanted == 0 or grant > 0 then since = 0 end
 -- Whatever was granted: until the answer arrives, the owner spends what it holds.
@@ -57,5 +85,5 @@ local told = string.format('%s %s %.0f', ARGV[6], ARGV[7], since)
 local entry = string.format('%d %.0f %.17g %s', number, now + life, math.max(grant, held), told)
 redis.call('HSET', record, owner, entry)
 redis.call('PEXPIRE', record, FORGOTTEN_MS)
-answer[1], answer[2] = string.format('%.17g', grant), tostring(ahead)
+answer[1], answer[2], answer[3] = string.format('%.17g', grant), tostring(ahead), tostring(unsound)
 return answer

@@ -9,6 +9,9 @@ ignores the late one. Nothing is repeated here; the next exchange is the repetit
 
 A record is a single key, so in a cluster one node has it; redis-py finds out which, and who the primary is.
 
+The script believes nothing of what it finds in the record, and this module nothing of what the script answers: a record of rubbish costs the
+fleet some seconds, never a process and never more than its budget.
+
 Beside what the writer needs, an ACL user needs: ~cacheupdater:fleet:* +hgetall +hset +hdel +pexpire +time
 In a cluster also +command, which redis-py asks for.
 """
@@ -19,6 +22,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from hashlib import sha1
 from itertools import count
+from math import isfinite
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -37,7 +41,7 @@ from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Grant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from cacheupdater.ports import Offer
 
@@ -60,26 +64,39 @@ class RedisFleet:
             raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
         self._kind = type(address)
         self._name = name
-        self._owner = token_hex(8)
-        self._numbers = count(1)
+        self._owner, self._numbers, self._told = _newcomer()
 
     async def exchange(self, source: str, offer: Offer) -> Grant:
         """Replace our claim."""
-        rates = (offer.budget, offer.wanted, offer.held, offer.owner.price, offer.owner.aim, offer.least)
+        told = [each if isfinite(each) else 0.0 for each in offer.owner]
+        rates = (offer.budget, offer.wanted, offer.held, *told, offer.least)
         times = [round(seconds * 1000) for seconds in (CLAIM_LIFE, YOUTH, WAITING)]
-        arguments: list[str | int] = [
-            self._owner,
-            next(self._numbers),
-            *(repr(float(each)) for each in rates),
-            *times,
-        ]
+        number = next(self._numbers)
+        self._told = max(self._told, number)
         async with _one_call():
             await self._find()
-            answer = await self._run(self._record(source), arguments)
-        if not answer:
-            raise Unavailable("a newer call of this updater came first")
-        rate, ahead, *others = answer
-        return Grant(float(rate), tuple(Owner(*map(float, each.split())) for each in others), int(ahead))
+            said: list[str | int] = [self._owner, number, *(repr(float(each)) for each in rates), *times]
+            answer = await self._run(self._record(source), said)
+        try:
+            return self._read(answer, offer)
+        except (ValueError, TypeError, AttributeError) as e:
+            raise Unavailable("what Redis answered is no answer of our script") from e
+
+    def _read(self, answer: Sequence[bytes], offer: Offer) -> Grant:
+        """Whatever stands in the record, no more than was asked for, and no more than there is."""
+        if len(answer) == 1:
+            if int(answer[0]) <= self._told:
+                raise Unavailable("a newer call of this updater came first")
+            # What it claims in our name ends by itself; it may be more than we have, and never is what we count on.
+            self._owner, self._numbers, self._told = _newcomer()
+            raise Unavailable(
+                "somebody else has written in the fleet's record in our name; we take another one"
+            )
+        rate, ahead, unsound, *told = answer
+        most = min(offer.wanted, offer.budget)
+        others = tuple(Owner(*map(float, each.split())) for each in told)
+        granted = min(max(float(rate), 0.0), most) if isfinite(float(rate)) else 0.0
+        return Grant(granted, others, int(ahead), int(unsound))
 
     async def leave(self, source: str) -> None:
         """Give our claim up."""
@@ -118,6 +135,11 @@ class RedisFleet:
 
     def _record(self, source: str) -> str:
         return f"cacheupdater:fleet:{self._name}:{source}"
+
+
+def _newcomer() -> tuple[str, Iterator[int], int]:
+    """An owner that nobody has heard of: its name, the numbers of its calls, and the highest that was sent."""
+    return token_hex(8), count(1), 0
 
 
 def _client(address: cache_url.One | cache_url.Cluster | cache_url.Sentinels) -> Any:

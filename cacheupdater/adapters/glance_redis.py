@@ -102,14 +102,15 @@ class Glance:
         )
 
     async def _age(self, key: bytes, floor: bytes | None) -> float | None:
-        if floor is None or not floor.isdigit():
+        newest = None if floor is None else fence.floor_of(floor)
+        if newest is None:
             return None
         where = {}
         if isinstance(self._address, cache_url.Cluster):
             where["target_nodes"] = self._redis.get_node_from_key(key)
         said = await self._redis.time(**where)
         seconds, micros = said if isinstance(said, (tuple, list)) else next(iter(said.values()))
-        return (fence.token_of(int(seconds), int(micros)) - int(floor)) / 1e9
+        return (fence.token_of(int(seconds), int(micros)) - newest) / 1e9
 
 
 _READ = frozenset({"string", "hash"})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-QueueEvent: TypeAlias = Literal["queue_missing", "fetch_failed", "commit_failed"]
+QueueEvent: TypeAlias = Literal["queue_missing", "fetch_failed", "commit_failed", "batch_skipped"]
 """What a queue can tell of."""
 
 OurEvent: TypeAlias = Literal[
@@ -41,6 +41,7 @@ EVENTS: Mapping[str, str] = {
     "queue_missing": "no broker, no topic, or no right to see it",
     "fetch_failed": "packs cannot be read; the subject is the partition, or empty for all",
     "commit_failed": "what is finished cannot be told to the queue; the subject is the partition",
+    "batch_skipped": "a batch of the topic was passed over: too large, or not to be read; the subject is the partition",
     "load_failed": "the source named by the subject does not answer, or not in time",
     "load_refused": "the statement, the rows or the values of this namespace are at fault",
     "write_failed": "Redis does not take some values of this namespace",

@@ -15,6 +15,7 @@ Metric = Literal[
     "rows",  # counter by namespace: rows asked from the source
     "statements",  # counter by namespace
     "errors",  # counter by namespace and reason: failed loads and writes
+    "unsound",  # counter by reason: of ours in Redis, taken for absent
     "invalidations",  # counter by namespace: keys removed because a change could not be served
     "intake_rejected",  # counter by reason: packs and frames refused
     "peers",  # gauge: connected hint senders
@@ -50,6 +51,7 @@ Metric = Literal[
     "lag",  # gauge by partition: packs on the queue that are not finished
     "rebalances",  # counter: how often the group has shared out the partitions
     "lost_packs",  # counter by reason: gone from the queue before they were read
+    "skipped_batches",  # counter by reason: of the queue, passed over unread
     "commit_failures",  # counter by reason
 ]
 

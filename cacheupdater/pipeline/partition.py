@@ -30,6 +30,7 @@ from cacheupdater.pipeline.remove import remove
 from cacheupdater.pipeline.sieve import Sieve
 from cacheupdater.pipeline.telling import Telling, Turn
 from cacheupdater.pipeline.unremoved import Unremoved
+from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.pipeline.vitals import Vitals
 from cacheupdater.pipeline.write import matched, prepare, write
 
@@ -105,6 +106,11 @@ class Surroundings:
     def foreign(self) -> Foreign:
         """Keys that hold what we did not write."""
         return Foreign(self.notices)
+
+    @cached_property
+    def unsound(self) -> Unsound:
+        """What stands in place of floors."""
+        return Unsound(self.observer)
 
     @cached_property
     def judging(self) -> Judging:

@@ -18,6 +18,7 @@ from cacheupdater.pipeline.freshness import Freshness
 from cacheupdater.pipeline.portions import Portions
 from cacheupdater.pipeline.remembering import Remembering
 from cacheupdater.pipeline.sharing import Purse, Sharing
+from cacheupdater.pipeline.unsound import Unsound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -78,6 +79,7 @@ class Pricing:
         self._portions = Portions(namespaces)
         self._without = -inf  # since when nothing has been ours
         self._notices = notices
+        self._observer = observer
         self._sharings: dict[str, Sharing] = {}  # by source
         self._quotas: list[Sharing] | None = None  # None: they go with the partitions
         self._remembering: Remembering | None = None
@@ -93,8 +95,10 @@ class Pricing:
         """Spend a part of each budget only. Before the first partition is gained. `quotas`: a part of each quota too, for
         each updater of the fleet owns all partitions, of a queue of its own."""
 
+        unsound = Unsound(self._observer)
+
         def sharing(purse: Purse, market: Market | None) -> Sharing:
-            return Sharing(purse, market, fleet, stir=stir, notices=self._notices)
+            return Sharing(purse, market, fleet, stir=stir, notices=self._notices, unsound=unsound)
 
         self._sharings = {
             name: sharing(Purse(f"source {name}", name, source.bucket), self.markets.get(source))

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.budget import Bucket
     from cacheupdater.core.price import Market
     from cacheupdater.pipeline.notices import Notices
+    from cacheupdater.pipeline.unsound import Unsound
     from cacheupdater.ports import Fleet, Grant
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Sharing:
         *,
         stir: Callable[[], None],
         notices: Notices,
+        unsound: Unsound,
     ) -> None:
         """The purse's bucket holds the whole budget; until something is granted it is closed. `stir` says that there
         may be more to spend."""
@@ -91,6 +93,7 @@ class Sharing:
         self._fleet = fleet
         self._stir = stir
         self._notices = notices
+        self._unsound = unsound
         self._budget = Budget(purse.bucket.rate, purse.bucket.burst)
         self._changed = asyncio.Event()
         self._others: tuple[Owner, ...] | None = None  # None: we have just come
@@ -136,6 +139,7 @@ class Sharing:
             self._say_trouble(e)
             return ASK_AGAIN
         self._notices.over("fleet_down", self._purse.name)
+        self._unsound.found("fleet", grant.unsound)
         known, self._others = self._others, grant.others
         if known is None:
             return 0.0  # now we know among how many we are

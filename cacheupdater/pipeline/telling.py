@@ -11,7 +11,7 @@ import logging
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.answers import FINISHING, Result, plain
+from cacheupdater.core.answers import FINISHING, UNSOUND, Result, plain
 from cacheupdater.core.words import counted
 from cacheupdater.errors import Faulty, Unpaid
 from cacheupdater.pipeline.naming import named
@@ -151,6 +151,7 @@ class Telling:
 
     def _some_not_written(self, unit: Unit, answers: Sequence[Answer]) -> None:
         name, notices = unit.namespace.name, self._notices
+        self._around.unsound.found("floor", answers.count(UNSOUND))
         bad = [each for each in answers if each.result is Result.FAILED]
         if bad:
             why = bad[0].why or bad[0].result.value

@@ -230,6 +230,8 @@ class MemoryWriter:
     def _found(self, key: bytes, *, values: bool) -> Found:
         held, floor = self.server.get(key), self.server.floor(key)
         value = None if not values or isinstance(held, Other) else held
+        if fence.size_of(value) > fence.SCRIPT_BYTES_MAX:
+            value = None
         if held is None or floor is None:
             return Found(held is not None, None, value=value)
         age = (self.server.token() - floor) / 1e9

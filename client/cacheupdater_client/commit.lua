@@ -1,26 +1,31 @@
 -- commit: the write of a load, for each pair of KEYS (key, floor).
 -- ARGV: token, load_age us, clock_step us, least floor life ms, form (empty = nothing is foreign), kinds (one letter a key);
 --       then per key: s -> ttl ms, value | h -> ttl ms, 2 * fields, field, value, ... | a -> ttl ms
--- Answers per key: 1 written, 0 unchanged, 2 already written by this token, -1 token too old or ahead,
---       -2 foreign: left alone, digits = refused: the floor, "-text" = failed.
+-- Answers per key: 1 written, 0 unchanged, 2 already written by this token, 3 written or unchanged beside a floor that is none,
+--       -1 token too old or ahead, -2 foreign: left alone, digits = refused: the floor, "-text" = failed.
 local token, load_age, clock_step, floor_life = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local form, kinds = ARGV[5] ~= '' and ARGV[5] or nil, ARGV[6]
-local DUPLICATE, TOO_OLD = 2, -1
+local DUPLICATE, UNSOUND, TOO_OLD = 2, 3, -1
 local age = now - micros(token)
 local expired = age > load_age or age < 0
 
 local function commit(key, floor, kind, ttl, first, last)
   if expired then return TOO_OLD end
-  local newest = call('GET', floor)
+  local newest, there = attempt('GET', floor), false
   if newest then
-    -- a floor far ahead means that the clock stepped back: it would refuse everything, so it no longer counts
-    if above(newest, token) and micros(newest) <= now + clock_step then return newest end
+    there = true
     if newest == token then return DUPLICATE end
+    if #newest ~= #token or newest > token then   -- what is no floor and no more than the token does no harm
+      newest = sound(newest)
+      -- a floor far ahead means that the clock stepped back: it would refuse everything, so it no longer counts
+      if newest and above(newest, token) and micros(newest) <= now + clock_step then return newest end
+    end
   end
   local answer = put(key, kind, ttl, first, last, form, newest)
   if answer ~= FOREIGN then
     -- value first, floor last; where there is no value, the floor has only to outlive older loads
     call('SET', floor, token, 'PX', kind == 'a' and floor_life or longer(ttl, floor_life))
+    if there and not newest then return UNSOUND end
   end
   return answer
 end

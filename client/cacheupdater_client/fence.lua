@@ -12,6 +12,17 @@ local function micros(token)
   return tonumber(sub(token, 1, -4))
 end
 
+-- A floor as we write it. Whatever else stands in its place (another type, padding, megabytes) is taken for no floor.
+local FLOOR_DIGITS = 20   -- microseconds since 1970, and three digits: enough until the year 5138
+
+local function sound(floor)
+  if type(floor) == 'table' then
+    if string.find(floor.err, 'WRONGTYPE', 1, true) then return nil end
+    error(floor.err, 0)
+  end
+  return floor and #floor <= FLOOR_DIGITS and string.find(floor, '^[1-9]%d*$') and floor or nil
+end
+
 local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end

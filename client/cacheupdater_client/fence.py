@@ -77,6 +77,14 @@ def form_of(floor: int) -> Form | None:
     return next((form for form, place in _FORMS.items() if place and place == floor % 1000), None)
 
 
+FLOOR_DIGITS = 20  # as the scripts have it
+
+
+def floor_of(text: bytes) -> int | None:
+    """The floor that these bytes are; None where they are none, whoever put them there."""
+    return int(text) if len(text) <= FLOOR_DIGITS and text.isdigit() and not text.startswith(b"0") else None
+
+
 _FLOOR = b"__crs:{"  # how the names of all floors begin
 _CRCS = 65536
 _SLOTS = 16384
@@ -262,6 +270,7 @@ def write_through_args(
 # --- answers --------------------------------------------------------------------------------------------
 
 WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, FOREIGN = 1, 0, 2, -1, -2
+UNSOUND = 3  # written or unchanged; what stood where the floor belongs was none, and is one now
 SET, REMOVED = 1, 0
 
 
@@ -294,4 +303,7 @@ def outcomes(reply: Iterable[int | bytes | str]) -> list[Outcome]:
 
 def _read(answer: bytes | str) -> Outcome:
     text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
-    return Failed(text.lstrip("-").rstrip()) if text.startswith("-") else Refused(int(text))
+    floor = floor_of(text.encode())
+    if floor is not None:
+        return Refused(floor)
+    return Failed(text.lstrip("-").rstrip() if text.startswith("-") else "an answer that is none of ours")

@@ -17,7 +17,7 @@ local function may_set(newest)
 end
 
 local function invalidate(key, floor, form)
-  local newest = call('GET', floor)
+  local newest = sound(attempt('GET', floor))
   local life, answer = floor_life, REMOVED
   -- what cannot be set (no memory, say) is removed: the row has changed, so the old value must go
   if may_set(newest) and pcall(put, key, kind, ttl, 9, #ARGV) then

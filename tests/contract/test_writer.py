@@ -12,6 +12,7 @@ from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.core.answers import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
+from cacheupdater_client.fence import SCRIPT_BYTES_MAX
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -256,6 +257,15 @@ async def test_look_tells_values_and_the_form_in_which_a_load_has_written(cache,
     assert (ours.here, ours.wrote, ours.value) == (True, "json", b"{}")
     assert not nothing.here
     assert [each.value for each in await writer.look(keys)] == [None] * 5
+
+
+async def test_look_brings_no_value_that_is_larger_than_any_that_we_write(cache, writer):
+    await cache.set(b"most", bytes(SCRIPT_BYTES_MAX))
+    await cache.set(b"large", bytes(SCRIPT_BYTES_MAX + 1))
+    await cache.set(b"hash", {b"%d" % n: bytes(1000) for n in range(1100)})
+    most, large, hashed = await writer.look([b"most", b"large", b"hash"], values=True)
+    assert (large.here, large.value, hashed.here, hashed.value) == (True, None, True, None)
+    assert most.value == bytes(SCRIPT_BYTES_MAX)
 
 
 async def test_write_replaces_all_fields_of_a_hash(cache, writer):

@@ -18,6 +18,7 @@ from cacheupdater_client.fence import (
     SET,
     TOO_OLD,
     UNCHANGED,
+    UNSOUND,
     WRITTEN,
     Refused,
 )
@@ -201,11 +202,74 @@ def test_key_that_fails_answers_for_itself_and_its_neighbours_are_written(r):
     assert r.get(b"bad") is None
 
 
-def test_floor_of_a_wrong_type_fails_its_key_alone(r):
-    r.rpush(fence.floor_name(b"bad"), b"x")
-    failed, written = commit(r, token(r), (b"bad", b"v", 5_000), (b"k", b"v", 5_000))
-    assert "WRONGTYPE" in failed.text
-    assert written == WRITTEN
+NO_FLOORS = {
+    "padded with zeros": b"0" * 30 + b"1700000000000000000",
+    "of 8 MiB": b"9" * (8 * 1024 * 1024),
+    "nothing": b"",
+    "letters": b"z" * 19,
+    "negative": b"-9" + b"9" * 30,
+    "not a number": b"nan",
+    "hexadecimal": b"0x" + b"f" * 18,
+    "with a line": b"9\n" + b"9" * 17,
+    "of another length": b"+" + b"9" * 21,
+    "a list": [b"x"],
+    "a hash": {b"f": b"9"},
+}
+
+
+def stand(r, name, value):
+    """Whoever may write to Redis may write this."""
+    if isinstance(value, list):
+        r.rpush(name, *value)
+    elif isinstance(value, dict):
+        r.hset(name, mapping=value)
+    else:
+        r.set(name, value)
+
+
+@pytest.mark.parametrize("kind", NO_FLOORS)
+def test_what_is_no_floor_is_taken_for_none_and_told(r, kind):
+    name = fence.floor_name(b"bad")
+    stand(r, name, NO_FLOORS[kind])
+    t = token(r)
+    assert commit(r, t, (b"bad", b"v", 5_000), (b"k", b"v", 5_000)) == [UNSOUND, WRITTEN]
+    assert r.get(b"bad") == b"v"
+    assert floor(r, b"bad") == t
+    assert 0 < r.pttl(name) <= 70_000
+    assert commit(r, token(r), (b"bad", b"w", 5_000)) == [WRITTEN]
+
+
+def test_what_is_no_floor_and_would_lie_below_the_token_is_written_over(r):
+    r.set(fence.floor_name(b"k"), b"0x" + b"f" * 17)
+    t = token(r)
+    assert commit(r, t, (b"k", b"v", 5_000)) == [WRITTEN]
+    assert floor(r, b"k") == t
+
+
+@pytest.mark.parametrize("kind", NO_FLOORS)
+def test_an_invalidation_puts_a_floor_where_there_is_none(r, kind):
+    r.set(b"bad", b"old")
+    stand(r, fence.floor_name(b"bad"), NO_FLOORS[kind])
+    before = token(r)
+    assert invalidate(r, b"bad") == [REMOVED]
+    assert r.get(b"bad") is None
+    assert before < floor(r, b"bad") < before + 60 * SECOND
+    assert isinstance(commit(r, before, (b"bad", b"late", 5_000))[0], Refused)
+
+
+@pytest.mark.parametrize("kind", NO_FLOORS)
+def test_a_write_through_is_not_kept_off_by_what_is_no_floor(r, kind):
+    stand(r, fence.floor_name(b"bad"), NO_FLOORS[kind])
+    since = token(r)
+    assert write_through(r, b"bad", b"new", 5_000, since) == SET
+    assert r.get(b"bad") == b"new"
+
+
+def test_a_foreign_value_beside_what_is_no_floor_stays(r):
+    r.set(b"k", b"\x80pickled")
+    r.rpush(fence.floor_name(b"k"), b"x")
+    assert commit(r, token(r), (b"k", b"{}", 5_000), form="json") == [FOREIGN]
+    assert r.get(b"k") == b"\x80pickled"
 
 
 @pytest.mark.parametrize(

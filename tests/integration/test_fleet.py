@@ -158,3 +158,20 @@ def test_a_state_that_can_never_be_written_ends_the_start_with_78(updaters, sett
     updater.launch()
     assert updater.wait() == 78
     assert "nowhere/learned cannot be used: No such file or directory" in updater.log
+
+
+def test_rubbish_in_the_record_ends_no_updater_and_no_successor(updaters, settings, plain):
+    far = "99999999999999"
+    rubbish = {"x": f"1 {far} 1 abc def", "y": f"1 {far} nan 1 1", "z": "9" * 1_000_000, "born": "nan"}
+    plain.hset(RECORD, mapping=rubbish)
+    updater = updaters.start(settings)
+    ask(updater, 1, 100)
+    eventually(lambda: plain.exists("item:1"), CLAIM_LIFE + 30.0)
+    for broken in (lambda: plain.hset(RECORD, mapping=rubbish), lambda: plain.set(RECORD, "a string")):
+        found = updater.metric("unsound_total", what="fleet")
+        broken()
+        eventually(lambda found=found: updater.metric("unsound_total", what="fleet") > found)
+    assert updater.running
+    assert sum("fleet's record" in message for message in updater.messages) == 1
+    updater.terminate()
+    assert updater.wait() == 0

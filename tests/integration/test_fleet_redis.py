@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from math import isfinite
 
 import pytest
 import redis.asyncio
@@ -11,7 +12,7 @@ from pace import PATIENCE_S
 from redis.crc import key_slot
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
-from cacheupdater.core.price.shares import CLAIM_LIFE, Owner
+from cacheupdater.core.price.shares import CLAIM_LIFE, Owner, aim
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Offer
 
@@ -78,6 +79,137 @@ async def test_what_is_no_entry_is_removed(fleets, client):
 
     assert (await fleets().exchange("main", offer(100.0))).rate == 100.0
     assert len(await client.hgetall(RECORD)) == 2
+
+
+FAR = "99999999999999"
+RUBBISH = {
+    "words": f"1 {FAR} 1 abc def",
+    "a negative claim": f"1 {FAR} -900 1 1 0",
+    "no number for a claim": f"1 {FAR} nan 1 1 0",
+    "an endless claim": f"1 {FAR} inf 1 1 0",
+    "a claim beyond all numbers": f"1 {FAR} 1e999 1 1 0",
+    "a hexadecimal claim": f"1 {FAR} 0x10 1 1 0",
+    "a price that is none": f"1 {FAR} 10 nan 1 0",
+    "an endless aim": f"1 {FAR} 10 1 inf 0",
+    "a negative aim": f"1 {FAR} 10 1 -1e300 0",
+    "an end that never comes": f"1 {'9' * 400} 10 1 1 0",
+    "a call's number that never comes": f"{'9' * 400} {FAR} 10 1 1 0",
+    "waiting since ever": f"1 {FAR} 0 1 1 {'9' * 400}",
+    "megabytes": "9" * 3_000_000,
+    "bytes": "\0\x01\x7f 1 1 1 1",
+    "lines": f"1 {FAR} 1 1\n1 1",
+}
+
+
+@pytest.mark.parametrize("kind", RUBBISH)
+async def test_rubbish_in_the_record_lifts_no_budget_and_ends_nobody(fleets, client, kind):
+    for name in ("x", "y" * 5000, ""):
+        await client.hset(RECORD, name, RUBBISH[kind])
+    fleet = fleets()
+    grant = await fleet.exchange("main", offer(1000.0))
+    assert 0.0 <= grant.rate <= BUDGET
+    assert all(isfinite(each) and each >= 0.0 for owner in grant.others for each in owner)
+    assert grant.rate + sum(await claims(client)) - grant.rate <= BUDGET + 1e-6
+    assert (await fleet.exchange("main", offer(grant.rate, grant.rate))).unsound == 0, "it is gone"
+    assert "y" * 5000 not in await client.hgetall(RECORD)
+
+
+@pytest.mark.parametrize("kind", ["string", "list", "a hundred thousand owners"])
+async def test_a_record_that_is_none_begins_anew_and_gives_nothing_away_meanwhile(fleets, client, kind):
+    first = fleets()
+    assert (await first.exchange("main", offer(60.0))).rate == 60.0
+    await client.delete(RECORD)
+    if kind == "string":
+        await client.set(RECORD, "x")
+    elif kind == "list":
+        await client.rpush(RECORD, "x")
+    else:
+        await client.hset(RECORD, mapping={str(n): f"1 {FAR} 1 1 1" for n in range(100_000)} | {"born": OLD})
+    grant = await first.exchange("main", offer(100.0, 60.0))
+    assert (grant.rate, grant.unsound) == (60.0, 1)
+    assert (await fleets().exchange("main", offer(100.0))).rate == 0.0, "who lives may hold all of it"
+
+
+@pytest.mark.parametrize("born", ["nan", "-1", "inf", "x", "", "9" * 400, "0x1"])
+async def test_a_birth_that_is_none_is_now(fleets, client, born):
+    await client.hset(RECORD, "born", born)
+    grant = await fleets().exchange("main", offer(100.0))
+    assert (grant.rate, grant.unsound) == (0.0, 1)
+
+
+async def test_who_is_written_over_takes_another_name(fleets, client):
+    """A stranger gives our entry a number that we shall never reach: we would be told of newer calls for ever."""
+    fleet = fleets()
+    assert (await fleet.exchange("main", offer(60.0))).rate == 60.0
+    (name,) = set(await client.hgetall(RECORD)) - {"born"}
+    await client.hset(RECORD, name, f"999999999999999 {FAR} 0 1 1 0")
+    with pytest.raises(Unavailable, match="in our name"):
+        await fleet.exchange("main", offer(60.0, 60.0))
+    assert (await fleet.exchange("main", offer(60.0, 60.0))).rate == 60.0
+    await client.hset(RECORD, fleet._owner, f"999999999999999999999 {FAR} 0 1 1 0")
+    assert (await fleet.exchange("main", offer(60.0, 60.0))).unsound == 1
+
+
+async def test_whatever_stands_in_the_record_nobody_gets_more_than_the_budget(fleets, client):
+    draw, fleet = random.Random(7), fleets()
+    words = [
+        "1",
+        "0",
+        "-1",
+        "nan",
+        "inf",
+        "1e999",
+        "-0",
+        "",
+        "x",
+        "0x9",
+        FAR,
+        "9" * 30,
+        "1.5",
+        "1e-300",
+        "5e-324",
+    ]
+    for _ in range(300):
+        entry = " ".join(draw.choice(words) for _ in range(draw.randint(1, 8)))
+        await client.hset(RECORD, draw.choice(["x", "y", "z", "born", fleet._owner]), entry)
+        try:
+            grant = await fleet.exchange("main", offer(1000.0))
+        except Unavailable:
+            continue
+        assert 0.0 <= grant.rate <= BUDGET
+        assert 0.0 <= aim(Owner(1.0, 50.0), grant.others, BUDGET) <= BUDGET
+
+
+async def test_an_answer_that_is_none_of_ours_is_unavailable(fleets, monkeypatch):
+    fleet = fleets()
+    for said in (
+        [],
+        [b"x"],
+        [b"1", b"2"],
+        [b"x", b"0", b"0"],
+        [b"1", b"0", b"0", b"y z"],
+        [None, 1, 2],
+        5,
+        None,
+    ):
+
+        async def answer(*_, said=said):
+            return said
+
+        monkeypatch.setattr(fleet, "_run", answer)
+        with pytest.raises(Unavailable):
+            await fleet.exchange("main", offer(1.0))
+    for said, granted in (
+        ([b"nan", b"0", b"0"], 0.0),
+        ([b"1e9", b"0", b"0"], 5.0),
+        ([b"-7", b"0", b"0"], 0.0),
+    ):
+
+        async def answer(*_, said=said):
+            return said
+
+        monkeypatch.setattr(fleet, "_run", answer)
+        assert (await fleet.exchange("main", offer(5.0))).rate == granted
 
 
 async def test_a_server_that_forgot_the_script_is_told_again_and_forgets_an_idle_fleet(fleets, client):

@@ -14,10 +14,11 @@ import redis
 from pace import PATIENCE_S, soonest_of
 
 from cacheupdater.adapters.writer_redis import RedisWriter
-from cacheupdater.core.answers import FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Result
+from cacheupdater.core.answers import FOREIGN, TOO_OLD, UNCHANGED, UNSOUND, WRITTEN, Result
 from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
-from cacheupdater.ports import Entry
+from cacheupdater.ports import Entry, Found
 from cacheupdater.testing.redis_server import RedisServer, version
+from cacheupdater_client import fence
 
 TTL_MS = 60_000
 ENTRY = Entry(b"ns:1", b"v", TTL_MS)
@@ -146,20 +147,6 @@ async def test_no_memory_is_unavailable_and_over_when_there_is_memory(writer, ad
 async def test_wrong_type_is_an_answer(writer, admin):
     admin.rpush(b"ns:1", b"item")
     assert await write_one(writer) == FOREIGN
-
-
-async def test_floor_of_a_wrong_type_fails_the_key_with_the_reason(writer, admin):
-    await write_one(writer)
-    [floor] = admin.keys(b"__crs:*")
-    admin.delete(floor)
-    admin.rpush(floor, b"item")
-    answer = await write_one(writer)
-    assert answer.result is Result.FAILED
-    assert "WRONGTYPE" in answer.why
-    neighbours = [b"ns:%d" % n for n in range(2, 10)]
-    refused, *others = await writer.invalidate([b"ns:1", *neighbours])
-    assert (refused.result, "WRONGTYPE" in refused.why) == (Result.FAILED, True)
-    assert others == [WRITTEN] * len(neighbours)
 
 
 KEYS = [b"no:%d" % n if n in {1, 150} else b"ns:%d" % n for n in range(250)]
@@ -378,3 +365,25 @@ async def test_closed_writer_is_unavailable(writer):
     for call in (writer.token(), writer.invalidate([b"k"])):
         with pytest.raises(Unavailable, match="closed"):
             await call
+
+
+@pytest.mark.parametrize("floor", [b"9" * 8_000_000, b"0" * 40, b"", b"x", b"-1", [b"a list"]])
+async def test_what_is_no_floor_is_neither_fetched_nor_believed(writer, admin, floor):
+    """Eight million digits are no number to Python, and a reader of floors would end."""
+    name = fence.floor_name(b"ns:1")
+    admin.set(b"ns:1", b"v")
+    admin.rpush(name, *floor) if isinstance(floor, list) else admin.set(name, floor)
+    sent = admin.info("stats")["total_net_output_bytes"]
+    for values in (False, True):
+        assert await writer.look([b"ns:1"], values=values) == [
+            Found(here=True, age=None, value=b"v" if values else None)
+        ]
+    assert admin.info("stats")["total_net_output_bytes"] - sent < 100_000
+    assert await write_one(writer, ENTRY._replace(value=b"w")) == UNSOUND
+    assert await write_one(writer) == WRITTEN
+
+
+async def test_scripts_that_look_are_loaded_again_too(writer, admin):
+    assert [each.here for each in await writer.look([b"ns:1"])] == [False]
+    admin.script_flush()
+    assert [each.here for each in await writer.look([b"ns:1"])] == [False]

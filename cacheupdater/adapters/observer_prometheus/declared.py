@@ -84,6 +84,16 @@ _LOST = {
     "retention": "the topic kept them for too short a time",
     "reset": "the topic was made anew, or an election cut its log",
 }
+_SKIPPED = {
+    "too_large": "more than 4 MiB when it is decompressed",
+    "corrupt": "its codec or its records contradict themselves",
+    "codec": "compressed in a way that nobody here can read: unknown, or the package `cramjam` is missing",
+    "torn": "its checksum was wrong three times",
+}
+_UNSOUND = {
+    "floor": "what stood where a key's floor belongs was none, and is one now",
+    "fleet": "an entry of the fleet's record, or the record, was none, and is gone",
+}
 _COMMIT_FAILURES = {
     "rebalance": "the partitions belong to others by now, who read the rest again",
     "unavailable": "the broker did not take it; it is tried again",
@@ -118,6 +128,12 @@ DECLARED: dict[Metric, Declared] = {
     "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),
     "invalidations": Declared(
         "counter", "Keys removed because their change could not be served.", "namespace"
+    ),
+    "unsound": Declared(
+        "counter",
+        "What was found in Redis under a name of ours and cannot be ours: taken for absent. Somebody else writes there.",
+        reason="what",
+        reasons=_UNSOUND,
     ),
     "intake_rejected": Declared(
         "counter",
@@ -191,6 +207,12 @@ DECLARED: dict[Metric, Declared] = {
         "Packs that were gone from the queue before they were read; a topic that was made anew counts as one at least.",
         reason="reason",
         reasons=_LOST,
+    ),
+    "skipped_batches": Declared(
+        "counter",
+        "Batches of the topic that were passed over unread, and are committed; each also counts as one pack that is `garbage`.",
+        reason="reason",
+        reasons=_SKIPPED,
     ),
     "commit_failures": Declared(
         "counter",

@@ -4,8 +4,8 @@ The service makes one `KafkaQueue` and calls `start`, which waits for the broker
 `assignments` joins the group, so nobody owns partitions that it does not work on. A crash loses nothing: what was not committed is read
 again by the next owner.
 
-Inside, one poller moves packs from the consumer to a lane per partition (`lanes`), `ownership` turns rebalances into
-assignments and epochs, `commits` gathers what the partitions have finished, and `watch` ends the process when the consumer stands
+Inside, one poller moves parcels from the consumer to a lane per partition (`lanes`), which `unpacking` opens when packs are asked for,
+bounded whatever they hold (`parcels`, `batches`, `codecs`, `messages`). `ownership` turns rebalances into assignments and epochs, `commits` gathers what the partitions have finished, and `watch` ends the process when the consumer stands
 still although the brokers answer. `member` is the door to aiokafka, `settings` how it is set. It neither looks into a pack nor
 retries work.
 """
@@ -21,12 +21,14 @@ from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.commits import Commits, Done
 from cacheupdater.adapters.queue_kafka.member import Denied, Member, MovedOn, OutOfRange
 from cacheupdater.adapters.queue_kafka.ownership import Impostors, Ownership
+from cacheupdater.adapters.queue_kafka.unpacking import Unpacking
 from cacheupdater.adapters.queue_kafka.watch import Watch
 from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
+    from cacheupdater.adapters.queue_kafka.lanes import Lane
     from cacheupdater.ports import Assignment, Message, Observer, Troubles
     from cacheupdater_client.broker import Address
 
@@ -65,6 +67,7 @@ class KafkaQueue:
             notices=notices,
         )
         self._impostors = Impostors(instance, session)
+        self._unpacking = Unpacking(observer=observer, notices=notices)
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[int, int] = {}  # the epochs that whoever follows us has heard of
         self._news = asyncio.Event()  # of them
@@ -112,17 +115,31 @@ class KafkaQueue:
     async def fetch(self, partition: int, limit: int) -> Sequence[Message]:
         """The next 1 to `limit` packs; waits for the first. Nothing once the queue is closed."""
         lane = self._owned.lane(partition)
-        while not (self._closed or (lane.unread and lane.epoch == self._told.get(partition))):
+        while not self._closed:  # nothing is taken within: cancelling loses none
             # Packs of an epoch that whoever follows us has not heard of yet are for a reader that does not exist yet.
-            waits = lane.arrived if lane.epoch == self._told.get(partition) else self._news
-            await waits.wait()  # nothing is taken before it: cancelling loses none
-        if self._closed:
-            return ()
-        taken = lane.take(limit)
-        if lane.held and lane.roomy:
-            lane.held = False
-            self._member.resume(partition)
-        return taken
+            if lane.epoch != self._told.get(partition):
+                await self._news.wait()
+            elif len(lane.unread) < limit and lane.parcels:
+                if not await self._unpack(lane, partition, limit):
+                    break
+            elif lane.unread:
+                break
+            else:
+                await lane.arrived.wait()
+        return () if self._closed else lane.take(limit)
+
+    async def _unpack(self, lane: Lane, partition: int, limit: int) -> bool:
+        """For a turn. False where no more than what is unread can be had now."""
+        sound = self._unpacking.some(lane, partition, limit)
+        self._owned.ease(partition)
+        if sound:
+            if lane.parcels and len(lane.unread) < limit:
+                await asyncio.sleep(0)  # it takes longer than a turn
+            return True
+        self._owned.again(partition)
+        if not lane.unread:
+            raise Unavailable(f"a batch of partition {partition} is torn: its checksum is wrong")
+        return False
 
     async def commit(
         self,

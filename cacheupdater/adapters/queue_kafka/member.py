@@ -2,8 +2,8 @@
 
 The queue makes one and keeps it for life. Here its exceptions become ours, its waits get bounds (aiokafka tries a
 commit or an offset for ever while a broker is away), and here stand the few places where we read what aiokafka 0.14 does not
-publish: the group's generation, that we want to join anew, offsets of many partitions at once, and the topics of a
-cluster without asking a broker to create ours. It decides nothing.
+publish: the group's generation, that we want to join anew, offsets of many partitions at once, the topics of a cluster without
+asking a broker to create ours, and the fetcher's client. It decides nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from cacheupdater.adapters.queue_kafka import settings
+from cacheupdater.adapters.queue_kafka.parcels import Parcel, Sealed, parcel
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client import broker
 
@@ -82,6 +83,8 @@ class Member:
             await self._consumer.start()
         except (kafka.KafkaError, OSError) as e:
             raise Unavailable(_said(e)) from e
+        fetcher = self._consumer._fetcher  # noqa: SLF001  nothing was fetched yet, for nothing is subscribed
+        fetcher._client = Sealed(fetcher._client)  # noqa: SLF001  see `parcels`
         self._connected = True
 
     def join(
@@ -199,8 +202,8 @@ class Member:
 
     # --- packs ------------------------------------------------------------------------------------------
 
-    async def poll(self) -> Mapping[int, Sequence[Any]]:
-        """Records by partition, none at all after a while; waits while a rebalance is under way. Raises OutOfRange, Unavailable."""
+    async def poll(self) -> Mapping[int, Sequence[Parcel]]:
+        """Parcels by partition, none at all after a while; waits while a rebalance is under way. Raises OutOfRange, Unavailable."""
         try:
             found = await self._consumer.getmany(timeout_ms=settings.ms(settings.POLL_WAIT))
         except kafka.OffsetOutOfRangeError as e:
@@ -213,7 +216,7 @@ class Member:
         except kafka.KafkaError as e:
             self._revive()
             raise Unavailable(_said(e)) from e
-        return {at.partition: records for at, records in found.items()}
+        return {at.partition: list(map(parcel, records)) for at, records in found.items()}
 
     def _revive(self) -> None:
         """An error that has ended the heartbeats (a right that was taken away for a moment) aiokafka tells at every poll, for ever."""

@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.lanes import Lane
-from cacheupdater.adapters.queue_kafka.messages import messages
 from cacheupdater.adapters.queue_kafka.placing import Start, start
 from cacheupdater.errors import Misconfigured
 from cacheupdater.ports import Assignment, Gained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from cacheupdater.adapters.queue_kafka.commits import Commits
     from cacheupdater.adapters.queue_kafka.member import Member
+    from cacheupdater.adapters.queue_kafka.parcels import Parcel
     from cacheupdater.errors import CacheUpdaterError
     from cacheupdater.ports import Observer
 
@@ -108,16 +107,30 @@ class Ownership:
         if self._begun_anew:
             await self.find(self._member.led(self._begun_anew))
 
-    def deliver(self, polled: Mapping[int, Sequence[Any]]) -> None:
-        """Records from the consumer."""
-        for partition, records in polled.items():
+    def deliver(self, polled: Mapping[int, Sequence[Parcel]]) -> None:
+        """From the consumer."""
+        for partition, parcels in polled.items():
             lane = self.lane(partition)
             if not lane.open or not self.joined:
                 continue  # it will be read again by whoever owns it
-            lane.put(messages(records))
+            for parcel in parcels:
+                lane.put(parcel)
             if lane.full and not lane.held:
                 lane.held = True
                 self._member.pause(partition)
+
+    def ease(self, partition: int) -> None:
+        """Some of it was unpacked."""
+        lane = self.lanes[partition]
+        if lane.held and lane.roomy:
+            lane.held = False
+            self._member.resume(partition)
+
+    def again(self, partition: int) -> None:
+        """What the consumer has read could not be used: from where it was unpacked."""
+        lane = self.lanes[partition]
+        lane.next = lane.unpacked
+        self._member.seek(partition, lane.next)
 
     async def back(self) -> None:
         """An error of the consumer swallows what it had read beside it: read that again, and leave the others alone."""

@@ -169,8 +169,9 @@ class ClusterWriter:
         for home, some in places.items():
             with suppress(Unavailable):
                 async with self._reaching(home):
-                    _, replies = await home.ask(looks.commands([keys[at] for at in some], values=values))
-                for at, found in zip(some, looks.read(replies, values=values), strict=True):
+                    calls = looks.calls([keys[at] for at in some], values=values)
+                    replies = await home.evaluate(looks.LOOK, calls)
+                for at, found in zip(some, looks.read(replies), strict=True):
                     said[at] = found
         return said
 

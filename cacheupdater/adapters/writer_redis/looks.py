@@ -1,11 +1,14 @@
-"""What readers of some keys find: the commands of one exchange, and how their replies are read.
+"""What readers of some keys find: a script that only reads, one call for each key, and how its replies are read.
 
-Both writers send them, each to the servers that have the keys. A reply that is an error (a right is missing, a slot has
+Both writers send them, each to the servers that have the keys. It is a script so that nothing leaves Redis that is larger than what we
+write, whoever put it there; it calls what the writer has the rights to anyway. A reply that is an error (a right is missing, a slot has
 moved) means that it is not known; nobody is blamed, for nothing but a figure depends on it.
 """
 
 from __future__ import annotations
 
+from hashlib import sha1
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cacheupdater.ports import Found
@@ -17,46 +20,36 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Value
 
 _TOKENS_PER_SECOND = 1e9  # microseconds, and three digits that break ties
+_PARTS = 4
+_TEXT = Path(__file__).with_name("look.lua").read_text("utf-8")
+LOOK = fence.Script(_TEXT, sha1(_TEXT.encode(), usedforsecurity=False).hexdigest())
 
 
-def commands(keys: Sequence[bytes], *, values: bool) -> list[tuple[Any, ...]]:
-    """TIME first, then two or four for each key: commands for which the writer has the rights anyway."""
-    asked: list[tuple[Any, ...]] = [("TIME",)]
-    for key in keys:
-        asked += [("TYPE", key), ("GET", fence.floor_name(key))]
-        if values:  # one of them is an error, for the type is not known before
-            asked += [("GET", key), ("HGETALL", key)]
-    return asked
+def calls(keys: Sequence[bytes], *, values: bool) -> list[tuple[Any, ...]]:
+    """What follows the script's name: one for each key, for in a cluster no two need be together."""
+    most = fence.SCRIPT_BYTES_MAX if values else 0
+    return [(2, key, fence.floor_name(key), most) for key in keys]
 
 
-def read(replies: Sequence[Any], *, values: bool) -> list[Found | None]:
+def read(replies: Sequence[Any]) -> list[Found | None]:
     """One for each key."""
-    time, *said = replies
-    now = fence.token_of(int(time[0]), int(time[1])) if isinstance(time, list) else None
-    step = 4 if values else 2
-    return [_found(said[at : at + step], now) for at in range(0, len(said), step)]
+    return [_found(each) if isinstance(each, list) and len(each) == _PARTS else None for each in replies]
 
 
-def _found(said: Sequence[Any], now: int | None) -> Found | None:
-    here, floor, *held = said
-    if not isinstance(here, bytes):
-        return None
+def _found(said: Sequence[Any]) -> Found | None:
+    time, here, floor, held = said
+    if here == b"none":
+        return Found(here=False, age=None)
     value = _value(here, held)
-    if here == b"none" or now is None or not isinstance(floor, bytes) or not floor.isdigit():
-        return Found(here != b"none", None, value=value)
-    age = max(0.0, (now - int(floor)) / _TOKENS_PER_SECOND)
-    return Found(here=True, age=age, wrote=fence.form_of(int(floor)), value=value)
+    newest = fence.floor_of(floor) if isinstance(floor, bytes) else None
+    if newest is None:
+        return Found(here=True, age=None, value=value)
+    now = fence.token_of(int(time[0]), int(time[1]))
+    age = max(0.0, (now - newest) / _TOKENS_PER_SECOND)
+    return Found(here=True, age=age, wrote=fence.form_of(newest), value=value)
 
 
-def _value(kind: bytes, held: Sequence[Any]) -> Value:
-    """A value may have changed its type between two commands: then it is of no type that we know."""
-    if not held:
-        return None
-    string, fields = held
+def _value(kind: bytes, held: Any) -> Value:
     if kind == b"string":
-        return string if isinstance(string, bytes) else None
-    return (
-        dict(zip(fields[::2], fields[1::2], strict=True))
-        if kind == b"hash" and isinstance(fields, list)
-        else None
-    )
+        return held if isinstance(held, bytes) else None
+    return dict(zip(held[::2], held[1::2], strict=True)) if isinstance(held, list) else None

@@ -18,6 +18,7 @@ _ANSWERS: dict[fence.Outcome, Answer] = {
     fence.WRITTEN: answers.WRITTEN,
     fence.UNCHANGED: answers.UNCHANGED,
     fence.DUPLICATE: answers.DUPLICATE,
+    fence.UNSOUND: answers.UNSOUND,
     fence.TOO_OLD: answers.TOO_OLD,
     fence.FOREIGN: answers.FOREIGN,
 }

@@ -110,8 +110,8 @@ class RedisWriter:
         """What readers of these keys find just now."""
         async with one_call():
             await self._leave_a_former_primary()
-            _, replies = await self._node.ask(looks.commands(keys, values=values))
-        return looks.read(replies, values=values)
+            replies = await self._node.evaluate(looks.LOOK, looks.calls(keys, values=values))
+        return looks.read(replies)
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later ones are unavailable."""

@@ -78,7 +78,7 @@ def aim(mine: Owner, others: Sequence[Owner], budget: float, *, least: float = 0
         return equal
     floor = min(equal, max(LEAST * equal, least))
     usual = median(each.price for each in owners)
-    raw = [_base(each, equal) * _step(each.price / usual) for each in owners]
+    raw = [min(_base(each, equal), budget) * _step(each.price / usual) for each in owners]
     scaled = [max(share * budget / sum(raw), floor) for share in raw]
     above = sum(scaled) - floor * len(owners)
     if above <= 0.0:

@@ -13,9 +13,12 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
+import kafka_batches
+
 from cacheupdater.adapters import queue_kafka
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.member import MovedOn, OutOfRange
+from cacheupdater.adapters.queue_kafka.parcels import parcel
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater_client import broker
@@ -306,12 +309,16 @@ class SimMember:
         if gone:
             raise OutOfRange(gone)
         for partition, at in self._positions.items():
-            records = group.logs[partition][at : at + settings.POLL_PACKS]
+            records = group.logs[partition][at : at + settings.POLL_PARCELS]
             if records and partition not in self._paused:
-                found[partition] = [
-                    SimpleNamespace(offset=at + number, value=payload, key=None, timestamp=0)
-                    for number, (payload, _) in enumerate(records)
-                ]
+                stored = kafka_batches.of(
+                    [kafka_batches.record(number, payload) for number, (payload, _) in enumerate(records)],
+                    base=at,
+                )
+                sealed = SimpleNamespace(
+                    offset=at + len(records) - 1, key=len(records).to_bytes(8), value=stored
+                )
+                found[partition] = [parcel(sealed)]
                 for number, (_, hint) in enumerate(records):
                     self.delivered[partition, at + number] = hint
                 self._positions[partition] = at + len(records)

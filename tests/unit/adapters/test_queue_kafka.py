@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 from cacheupdater.adapters.queue_kafka import lanes, settings
 from cacheupdater.adapters.queue_kafka.commits import Commits, Done
 from cacheupdater.adapters.queue_kafka.lanes import Lane
-from cacheupdater.adapters.queue_kafka.messages import messages
+from cacheupdater.adapters.queue_kafka.messages import message
 from cacheupdater.adapters.queue_kafka.ownership import Impostors
+from cacheupdater.adapters.queue_kafka.parcels import Parcel
 from cacheupdater.adapters.queue_kafka.placing import Start, start
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.ports import Message
@@ -46,44 +46,67 @@ def test_start_is_what_was_committed_else_the_earliest(wanted, first, end, expec
 
 
 def record(offset, key, value):
-    return SimpleNamespace(offset=offset, key=key, value=value, timestamp=1234)
+    return offset, 1234, key, value
 
 
 def test_messages_pass_packs_on_and_make_touches_of_plain_records():
     plain = wire.encode_pack(wire.TOUCH, 1234, [b"a"])
     given = [record(3, None, b"pack"), record(4, b"a", None), record(9, b"k", b"v"), record(10, None, None)]
-    assert messages(given) == [Message(3, b"pack"), Message(4, plain), Message(9, b"v"), Message(10, b"")]
+    made = list(map(message, given))
+    assert made == [Message(3, b"pack"), Message(4, plain), Message(9, b"v"), Message(10, b"")]
 
 
 def test_a_plain_record_whose_key_is_too_long_is_refused_by_every_reader():
-    (message,) = messages([record(1, b"k" * (wire.KEY_BYTES_MAX + 1), b"")])
+    made = message(record(1, b"k" * (wire.KEY_BYTES_MAX + 1), b""))
     with pytest.raises(wire.Malformed):
-        wire.decode_pack(message.payload)
+        wire.decode_pack(made.payload)
+
+
+def test_a_record_that_is_larger_than_any_pack_is_refused_as_such_and_not_kept():
+    large = bytes(wire.PACK_BYTES_MAX * 4)
+    first, second = message(record(1, None, large)), message(record(2, None, large))
+    assert first.payload is second.payload
+    with pytest.raises(wire.Malformed, match="too_large"):
+        wire.decode_pack(first.payload)
 
 
 # --- lanes ----------------------------------------------------------------------------------------------
 
 
-def filled(lane, count, *, size=10, offset=0):
-    lane.put([Message(offset + n, b"x" * size) for n in range(count)])
+def filled(lane, count, *, size=10, packs=1, offset=0):
+    for n in range(count):
+        lane.put(Parcel(b"x" * size, offset + n + 1, packs))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=60))
-def test_a_lane_gives_what_it_got_in_order_and_knows_its_size(steps):
-    lane, put, taken = Lane(), [], []
+def test_a_lane_knows_what_waits_in_it(steps):
+    lane, waiting, end = Lane(), [], 0
     lane.begin(0, known=False)
     for arrives, count in steps:
         if arrives:
-            batch = [Message(len(put) + n, b"x" * (n % 7)) for n in range(count)]
-            put += batch
-            lane.put(batch)
-        elif lane.unread:
-            taken += lane.take(count)
-            assert lane.taken == taken[-1].offset + 1
-        assert taken + list(lane.unread) == put
-        assert lane.bytes == sum(len(message.payload) for message in lane.unread)
-        assert lane.arrived.is_set() == bool(lane.unread)
-        assert lane.next == len(put)
+            end += count
+            waiting.append(Parcel(b"x" * (count % 7), end, count))
+            lane.put(waiting[-1])
+        elif waiting:
+            lane.used_up()
+            waiting.pop(0)
+        assert list(lane.parcels) == waiting
+        assert lane.bytes == sum(len(each.raw) for each in waiting)
+        assert lane.packs == sum(each.packs for each in waiting)
+        assert lane.arrived.is_set() == bool(waiting)
+        assert lane.next == end
+
+
+def test_a_lane_gives_what_was_unpacked_in_order():
+    lane = Lane()
+    lane.begin(0, known=False)
+    filled(lane, 1, packs=3)
+    lane.unread.extend(Message(n, b"x") for n in range(3))
+    lane.used_up()
+    assert [each.offset for each in lane.take(2)] == [0, 1]
+    assert (lane.taken, lane.arrived.is_set()) == (2, True)
+    assert [each.offset for each in lane.take(2)] == [2]
+    assert (lane.taken, lane.arrived.is_set()) == (3, False)
 
 
 def test_a_lane_is_full_by_packs_or_by_bytes_and_roomy_at_half():
@@ -92,9 +115,10 @@ def test_a_lane_is_full_by_packs_or_by_bytes_and_roomy_at_half():
     assert not many.full
     filled(many, 1, size=1)
     assert many.full
-    many.take(lanes.LANE_PACKS_MAX // 2 - 1)
+    for _ in range(lanes.LANE_PACKS_MAX // 2 - 1):
+        many.used_up()
     assert not many.roomy
-    many.take(1)
+    many.used_up()
     assert many.roomy
     large = Lane()
     filled(large, 3, size=lanes.LANE_BYTES_MAX // 3 + 1)
@@ -105,10 +129,12 @@ def test_an_epoch_takes_its_packs_with_it_and_never_repeats():
     lane = Lane()
     lane.begin(5, known=True)
     filled(lane, 3, offset=5)
+    lane.unread.append(Message(5, b"x"))
     lane.over()
     assert not lane.open
     assert not lane.unread
-    assert lane.bytes == 0
+    assert not lane.parcels
+    assert lane.bytes == lane.packs == 0
     lane.begin(6, known=True)
     assert (lane.epoch, lane.next, lane.taken, lane.committed) == (2, 6, 6, 6)
 

@@ -15,8 +15,10 @@ from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.price.shares import CLAIM_LIFE, EXCHANGE_EVERY, YOUTH, Owner
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.sharing import Purse, Sharing
+from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.ports import Offer
 from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
+from cacheupdater.testing.recording_observer import RecordingObserver
 
 RATE, BURST = 100.0, 200.0
 SETTLED = YOUTH + 4 * EXCHANGE_EVERY
@@ -38,6 +40,7 @@ class Owned:
             self.fleet,
             stir=self.stir,
             notices=Notices(asyncio.get_running_loop().time),
+            unsound=Unsound(RecordingObserver()),
         )
         self.task = loop.create_task(self.sharing.run())
 

@@ -1,0 +1,198 @@
+"""Batches of records as a broker stores them: where they lie, and what is in one, record by record.
+
+`unpacking` reads the records of a parcel with these. Nothing here believes what a record says about itself: a length beyond the batch,
+a count that lies, an offset out of its place end the reading of that batch, and headers are passed without being made into objects
+(half a million of them fit into a megabyte). aiokafka reads a batch at once and makes all of that.
+
+Formats: v2 (since Kafka 0.11), and the messages of v0 and v1 that old topics still hold.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from zlib import crc32
+
+from aiokafka.record.util import calc_crc32c
+
+from cacheupdater.adapters.queue_kafka.codecs import Unreadable, decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FRAME = struct.Struct(">qi")  # base offset; the length of what follows
+_MAGIC_AT = 16
+_V2 = struct.Struct(">qiibIhiqqqhii")
+_V2_CHECKED_AT = 21  # the checksum covers everything from the attributes on
+_V2_FIRST = 2
+_LAST_AT, _COUNT_AT = 23, 57
+_V0, _V1 = struct.Struct(">qiIbb"), struct.Struct(">qiIbbq")
+_OLD_CHECKED_AT = _MAGIC_AT
+_SIZE = struct.Struct(">i")
+_CODEC, _LOG_TIME, _CONTROL = 0x07, 0x08, 0x20
+_VARINT_BITS = 63
+_MOST_MS = 2**63 - 1
+
+
+class Torn(Exception):
+    """The checksum is wrong: something happened on the way, or to the broker's disk."""
+
+
+class Batch(NamedTuple):
+    """Where one lies in what was fetched."""
+
+    start: int
+    stop: int
+    base: int
+    end: int  # the offset after its last one
+    packs: int  # so many, as it says
+
+
+Record: TypeAlias = tuple[int, int, bytes | None, bytes | None]
+"""Offset, milliseconds, key and value: what we read of one. Plain, for names cost more than the rest of a small one."""
+
+
+def walk(raw: bytes) -> Iterator[Batch]:
+    """The whole batches in their order; the last of a fetch is often cut off, and comes again. Reads their heads alone."""
+    at, size = 0, len(raw)
+    while size - at >= _FRAME.size:
+        base, length = _FRAME.unpack_from(raw, at)
+        stop = at + _FRAME.size + length
+        if length < _V0.size - _FRAME.size or stop > size:
+            return
+        end, count = base + 1, 1
+        if raw[at + _MAGIC_AT] >= _V2_FIRST:
+            if stop - at < _V2.size:
+                return
+            (last,), (count,) = _SIZE.unpack_from(raw, at + _LAST_AT), _SIZE.unpack_from(raw, at + _COUNT_AT)
+            end = base + max(last, 0) + 1
+        yield Batch(at, stop, base, end, max(count, 1))
+        at = stop
+
+
+def records(raw: bytes, batch: Batch) -> tuple[Iterator[Record], int]:
+    """Its records, read as they are asked for, and what it takes in memory beside `raw`. Raises Torn or Unreadable, now or while they are
+    read; None of a batch that holds none."""
+    if raw[batch.start + _MAGIC_AT] < _V2_FIRST:
+        return _old_records(raw, batch)
+    head = _V2.unpack_from(raw, batch.start)
+    data = memoryview(raw)[batch.start : batch.stop]
+    if calc_crc32c(data[_V2_CHECKED_AT:]) != head[4]:
+        raise Torn
+    attributes = head[5]
+    if attributes & _CONTROL:
+        return iter(()), 0
+    if attributes & _CODEC:
+        body = decompress(attributes & _CODEC, data[_V2.size :])
+        return _new_records(body, (0, len(body)), batch, head), len(body)
+    return _new_records(raw, (batch.start + _V2.size, batch.stop), batch, head), 0
+
+
+def _new_records(
+    body: bytes, place: tuple[int, int], batch: Batch, head: tuple[int, ...]
+) -> Iterator[Record]:
+    at, size = place
+    first_ms, last_ms, count = head[7], head[8], head[12]
+    by_log, last = head[5] & _LOG_TIME, batch.base - 1
+    for _ in range(count):
+        try:
+            # Numbers of one byte are read here, nearly all there are: a call for each would take twice the time.
+            length, at = (body[at] >> 1, at + 1) if not body[at] & 0x81 else _varint(body, at)
+            stop = at + length
+            at += 1  # its attributes mean nothing
+            delta_ms, at = (body[at] >> 1, at + 1) if not body[at] & 0x81 else _varint(body, at)
+            delta, at = (body[at] >> 1, at + 1) if not body[at] & 0x81 else _varint(body, at)
+            key, at = (None, at + 1) if body[at] == 1 else _sized(body, at, stop)
+            value, at = (b"", at + 1) if body[at] == 0 else _sized(body, at, stop)
+        except IndexError:
+            raise Unreadable("corrupt", "records that end beyond their batch") from None
+        offset = batch.base + delta
+        if not (at <= stop <= size and last < offset < batch.end):
+            raise Unreadable("corrupt", "records whose sizes or places cannot be")
+        ms = last_ms if by_log else first_ms + delta_ms
+        yield offset, ms if -1 <= ms <= _MOST_MS else -1, key, value
+        last, at = offset, stop  # what lies between are headers
+    if at != size:
+        raise Unreadable("corrupt", f"a batch that says it holds {count} records, and does not")
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    byte = body[at]
+    at += 1
+    if byte < 0x80:  # nearly always
+        return (byte >> 1) ^ -(byte & 1), at
+    number, bits = byte & 0x7F, 7
+    while True:
+        byte = body[at]
+        at += 1
+        number |= (byte & 0x7F) << bits
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        bits += 7
+        if bits > _VARINT_BITS:
+            raise Unreadable("corrupt", "a number that has no end")
+
+
+def _sized(body: bytes, at: int, stop: int) -> tuple[bytes | None, int]:
+    size, at = _varint(body, at)
+    if size < 0:
+        return None, at
+    if at + size > stop:
+        raise Unreadable("corrupt", "a key or value that ends beyond its record")
+    return body[at : at + size], at + size
+
+
+# --- v0 and v1 ------------------------------------------------------------------------------------------
+
+
+def _old_records(raw: bytes, batch: Batch) -> tuple[Iterator[Record], int]:
+    if (
+        crc32(memoryview(raw)[batch.start + _OLD_CHECKED_AT : batch.stop])
+        != _V0.unpack_from(raw, batch.start)[2]
+    ):
+        raise Torn
+    codec, outer = _old(raw, batch)
+    if not codec:
+        return iter((outer,)), 0
+    body = decompress(codec, memoryview(outer[3] or b""))
+    return _wrapped(body, outer), len(body)
+
+
+def _wrapped(body: bytes, outer: Record) -> Iterator[Record]:
+    """Messages in a message. In v1 their offsets count from the first, and the outer one has the last one's."""
+    last = None
+    for last in walk(body):  # noqa: B007  the last one is what is looked for
+        pass
+    if last is None or last.stop != len(body):
+        raise Unreadable("corrupt", "messages that end beyond their batch")
+    moved, before = outer[0] - last.base if body[_MAGIC_AT] else 0, -1
+    for each in walk(body):
+        codec, (offset, ms, key, value) = _old(body, each)
+        offset += moved
+        if codec or not before < offset <= outer[0]:
+            raise Unreadable("corrupt", "messages in a message whose codecs or places cannot be")
+        yield offset, ms, key, value
+        before = offset
+
+
+def _old(raw: bytes, batch: Batch) -> tuple[int, Record]:
+    """Its codec, and the message."""
+    try:
+        timed = raw[batch.start + _MAGIC_AT] == 1
+        head = (_V1 if timed else _V0).unpack_from(raw, batch.start)
+        at = batch.start + (_V1 if timed else _V0).size
+        key, at = _old_sized(raw, at, batch.stop)
+        value, at = _old_sized(raw, at, batch.stop)
+    except struct.error:
+        raise Unreadable("corrupt", "a message that ends beyond its length") from None
+    return head[4] & _CODEC, (batch.base, head[5] if timed else -1, key, value)
+
+
+def _old_sized(raw: bytes, at: int, stop: int) -> tuple[bytes | None, int]:
+    (size,) = _SIZE.unpack_from(raw, at)
+    at += _SIZE.size
+    if size < 0:
+        return None, at
+    if at + size > stop:
+        raise Unreadable("corrupt", "a key or value that ends beyond its message")
+    return raw[at : at + size], at + size
