@@ -192,7 +192,7 @@ class Endings:
             tail.origin.open -= 1
             tail.origin.leans |= tail.kind > claim.kind
         if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
-            self._removals.ask([key], [claim.origin])
+            self._removals.ask(unit.namespace, [key], [claim.origin])
         else:
             claim.origin.open -= 1
 

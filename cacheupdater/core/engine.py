@@ -78,7 +78,7 @@ class Engine:
         self._marks = AbsentMarks(limits.absent, turn=limits.turn_keys)
         self._dedup = Dedup(limits, self._marks)
         self._strangers = Strangers(limits.strangers)
-        self._removals = Removals()
+        self._removals = Removals(limits, self.tally)
         self._troubles = Troubles(limits, random)
         self.quarantine = self._troubles.quarantine
         self._endings = Endings(
@@ -103,7 +103,12 @@ class Engine:
     @property
     def full(self) -> bool:
         """Reading pauses until some of it is done."""
-        return self.pending >= self._limits.pending
+        return self.pending >= self._limits.pending or self._removals.full
+
+    @property
+    def removals_waiting(self) -> int:
+        """Keys that a dropped change shall remove, once their rate allows."""
+        return self._removals.waiting
 
     @property
     def tracked(self) -> int:
@@ -232,9 +237,14 @@ class Engine:
             self.tally.add("dropped", len(keys), namespace.name, reason="removal_refused")
         return given_up
 
+    def hasten(self) -> None:
+        """The partition is about to go: removals wait no more for their rate."""
+        self._removals.hasten()
+
     def leave(self) -> None:
         """The partition goes to another owner; nothing is asked afterwards."""
         self._policy.leave()
+        self._removals.leave()
         self._dedup.schedule.end()
 
     # --- hints ------------------------------------------------------------------------------------------
@@ -317,7 +327,8 @@ class Engine:
         self.tally.add("dropped", len(barred), reason="quarantined")
         if kind is Kind.CHANGE:
             origin.open += len(barred)
-            self._removals.ask(barred, [origin] * len(barred))
+            for namespace, known in self._keyspace.resolve_many(barred)[0].items():
+                self._removals.ask(namespace, known, [origin] * len(known))
         return [key for key in keys if key not in listed], freed
 
     # --- units ------------------------------------------------------------------------------------------
@@ -366,12 +377,16 @@ class Engine:
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""
         for namespace, keys, claim, reason in self._dedup.schedule.dropped:
-            self.tally.add("dropped", len(keys), namespace.name, reason=reason)
             self._troubles.over(keys)
-            if claim.kind is Kind.CHANGE:
-                self._removals.ask(keys, [claim.origin] * len(keys))
-            else:
+            if claim.kind is not Kind.CHANGE:
+                self.tally.add("dropped", len(keys), namespace.name, reason=reason)
                 claim.origin.open -= len(keys)
+                continue
+            ours = self._strangers.ours(namespace.pattern, keys)
+            self.tally.add("dropped", len(ours), namespace.name, reason=reason)
+            self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
+            self._removals.ask(namespace, ours, [claim.origin] * len(ours))
+            claim.origin.open -= len(keys) - len(ours)
         self._dedup.schedule.dropped.clear()
 
     def _wake(self) -> float:

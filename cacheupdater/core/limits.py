@@ -55,6 +55,12 @@ class Limits:
     pending: int = 100_000
     """Live heads, tails and invalidations per partition at which reading pauses."""
 
+    removals: int = 10_000
+    """Keys per partition that wait for the rate of removals: 20 s of a budget of 500 rows/s, and 10 MiB of the longest keys."""
+
+    senders_wait: bool = True
+    """Whether reading no further makes whoever sends hints wait. Of a topic it does not, and would keep everybody's hints."""
+
     quarantined: int = 1_000
     """Keys in quarantine per partition; the oldest is let go first."""
 

@@ -17,6 +17,8 @@ Metric = Literal[
     "errors",  # counter by namespace and reason: failed loads and writes
     "unsound",  # counter by reason: of ours in Redis, taken for absent
     "invalidations",  # counter by namespace: keys removed because a change could not be served
+    "removals_at_once",  # counter by namespace: those of them that could not wait for their rate
+    "removals_waiting",  # gauge by partition: keys that wait for it
     "intake_rejected",  # counter by reason: packs and frames refused
     "peers",  # gauge: connected hint senders
     "load_seconds",  # histogram by namespace

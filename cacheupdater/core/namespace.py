@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.core.budget import Cost
+from cacheupdater.core.removing import Removing
 
 if TYPE_CHECKING:
     from cacheupdater.core.budget import Bucket, Source
@@ -37,9 +38,11 @@ class Namespace:
     quota: Bucket | None = None  # rows of this namespace; None: only the source's budget binds
     terms: Terms | None = None  # of the policy `price`; None: `fixed`
     cost: Cost = field(init=False)
+    removing: Removing = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", Cost(self.source))
+        object.__setattr__(self, "removing", Removing(self.source, self.quota, self.cost))
 
     def quota_open(self, now: float) -> bool:
         """Whether its quota has not come to its end; one that it does not have never does."""

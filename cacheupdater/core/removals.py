@@ -3,6 +3,8 @@
 The engine collects them, the partition asks Redis for them, and their packs are not done before Redis has
 acknowledged. Nothing is given up while Redis cannot be reached. A key that Redis itself refuses to remove (the user has no
 right to it, its floor holds another type) is given up in the end, with a count: it must not pin its pack for ever.
+Each namespace has a rate for them (`removing`): what waits for it is not tried yet, so that counts towards nothing. As many
+wait as their cap says. Then a socket is not read any further; a topic's, which nobody can make wait, go at once, counted.
 Lives as long as its engine.
 """
 
@@ -10,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import starmap
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.cursors import Origin
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.metrics import Tally
+    from cacheupdater.core.namespace import Namespace
 
 
 # gone; or not ours to remove
@@ -56,29 +60,79 @@ class Invalidation:
 class Removals:
     """What Redis has been, or must be, asked to remove."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits, tally: Tally) -> None:
         self.open = 0  # keys that Redis has not acknowledged
-        self._next: list[Removal] = []
+        self.waiting = 0  # those of them that the rate holds back
+        self._most, self._senders_wait = limits.removals, limits.senders_wait
+        self._tally = tally
+        self._waiting: dict[Namespace, deque[Removal]] = {}
+        self._paid = -inf  # when the rate lets more of them go
+        self._hastened = False
         self._later: deque[tuple[float, Removal]] = deque()  # when to ask again: in order, for all wait alike
 
     @property
     def wake(self) -> float:
-        """When the next removal is asked for again."""
-        return self._later[0][0] if self._later else inf
+        """When the next removal is asked for, or asked for again."""
+        again = self._later[0][0] if self._later else inf
+        return min(again, self._paid) if self._waiting else again
 
-    def ask(self, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
-        """These shall go with the next request. Their origins are open already."""
+    @property
+    def full(self) -> bool:
+        """No more shall be read: whoever sends so many changes that cannot be served has to wait."""
+        return self._senders_wait and self.waiting >= self._most
+
+    def ask(self, namespace: Namespace, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
+        """These shall go as soon as their rate allows. Their origins are open already."""
+        if not keys:
+            return
         self.open += len(keys)
-        self._next.extend(starmap(Removal, zip(keys, origins, strict=True)))
+        self.waiting += len(keys)
+        self._waiting.setdefault(namespace, deque()).extend(map(Removal, keys, origins))
+        self._paid = -inf
+        namespace.removing.join(self)
+
+    def hasten(self) -> None:
+        """From now on nothing waits: the partition is being handed over, and what still waited then would be lost."""
+        self._hastened = True
+
+    def leave(self) -> None:
+        """The partition has gone."""
+        for namespace in self._waiting:
+            namespace.removing.leave(self)
 
     def take(self, now: float) -> Invalidation | None:
-        """The next request, if there is anything in it."""
+        """The next request, if there is anything in it. What is asked for again has been paid."""
+        taken: list[Removal] = []
         while self._later and self._later[0][0] <= now:
-            self._next.append(self._later.popleft()[1])
-        if not self._next:
-            return None
-        taken, self._next = self._next, []
-        return Invalidation(taken, now)
+            taken.append(self._later.popleft()[1])
+        if self._waiting and (self._hastened or now >= self._paid or self._excess):
+            self._paid = inf
+            for namespace in list(self._waiting):
+                taken += self._let_go(namespace, now)
+        return Invalidation(taken, now) if taken else None
+
+    @property
+    def _excess(self) -> int:
+        """How many must not wait although their rate says so."""
+        if self._hastened:
+            return self.waiting
+        return 0 if self._senders_wait else max(0, self.waiting - self._most)
+
+    def _let_go(self, namespace: Namespace, now: float) -> list[Removal]:
+        waiting, pace = self._waiting[namespace], namespace.removing
+        paid = min(pace.share(now), len(waiting))
+        unpaid = min(self._excess, len(waiting)) - paid
+        if unpaid > 0:
+            self._tally.add("removals_at_once", unpaid, namespace.name)
+        gone = [waiting.popleft() for _ in range(max(paid, paid + unpaid))]
+        self.waiting -= len(gone)
+        pace.take(len(gone) if unpaid <= 0 else paid, now)
+        if waiting:
+            self._paid = min(self._paid, pace.when(len(waiting), now))
+        else:
+            del self._waiting[namespace]
+            pace.leave(self)
+        return gone
 
     def unanswered(self, invalidation: Invalidation, now: float) -> None:
         """Redis could not be reached: all of it again, as often as it takes."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from cacheupdater.core.hints import Hints
+    from cacheupdater.core.keyspace import Pattern
 
 
 class Strangers:
@@ -43,6 +44,14 @@ class Strangers:
                 self.put(again)
                 found |= again
         return found
+
+    def ours(self, pattern: Pattern, keys: list[bytes]) -> list[bytes]:
+        """Those that the pattern takes. The others only begin like it, and are remembered."""
+        if pattern.parse_many(keys) is not None:
+            return keys
+        ours = [key for key in keys if pattern.takes(key)]
+        self.put(set(keys).difference(ours))
+        return ours
 
     def without(self, hints: Hints) -> tuple[Hints, int]:
         """What is left of a pack, and how many of its hints are nobody's, repeated ones counted."""

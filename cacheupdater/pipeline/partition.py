@@ -158,6 +158,8 @@ class Partition:
         deadline = clock() + within
         if self._reading is not None:
             self._reading.cancel()
+        self.engine.hasten()
+        self.stir()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while self.engine.pending:  # only a step, or what stirs one, makes it less

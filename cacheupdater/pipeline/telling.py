@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
-_OURS: tuple[Metric, ...] = ("pending", "tracked", "oldest_open_seconds", "quarantined")
+_OURS: tuple[Metric, ...] = (
+    "pending",
+    "tracked",
+    "oldest_open_seconds",
+    "quarantined",
+    "removals_waiting",
+)
 _ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was there, and said something to one key
 
 
@@ -227,6 +233,7 @@ class Telling:
             ("tracked", engine.tracked),
             ("oldest_open_seconds", engine.cursor.age(now)),
             ("quarantined", len(engine.quarantine)),
+            ("removals_waiting", engine.removals_waiting),
             ("scan_offset", engine.cursor.scan),
             ("done_offset", engine.cursor.done),
         )

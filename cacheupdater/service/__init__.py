@@ -13,6 +13,7 @@ import random
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater import __version__
@@ -104,6 +105,7 @@ class Service:
                 self.reload()
             if not isinstance(self._config.queue, MemoryQueueConfig):
                 pricing.divide(time.time)  # noqa: TID251  the one clock that all owners have
+                pricing.limits = replace(pricing.limits, senders_wait=False)
             supervisor = Supervisor(
                 door.queue,
                 _maker(keyspace, around, pricing),

@@ -335,6 +335,8 @@ class Model:
         """True where the key must leave Redis: "A dropped ... change invalidates its key"."""
         key = self.keys[name]
         require(key.due, name, "was dropped but is not due")
+        if key.head.kind is Kind.CHANGE and not key.parses:  # nothing of nobody's is removed
+            reason = "unknown"
         key.stranger = reason == "unknown"
         change = key.head.kind is Kind.CHANGE and not key.stranger
         if change:

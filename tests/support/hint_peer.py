@@ -40,6 +40,10 @@ class HintPeer:
             self.pack(encode_pack(kind, 0, share), partition)
         self.wait()
 
+    def hint_unheard(self, kind, *keys):
+        """One pack to the only partition; returns when the kernel has taken it."""
+        self.pack(encode_pack(kind, 0, keys))
+
     def pack(self, payload, partition=0):
         """One frame with whatever payload."""
         self.raw(encode_frame(partition, payload))

@@ -135,6 +135,14 @@ DECLARED: dict[Metric, Declared] = {
         reason="what",
         reasons=_UNSOUND,
     ),
+    "removals_at_once": Declared(
+        "counter",
+        "Those of them that did not wait for their rate: too many waited, or the partition went to another owner.",
+        "namespace",
+    ),
+    "removals_waiting": Declared(
+        "gauge", "Keys of dropped changes that wait for the rate of removals.", "partition"
+    ),
     "intake_rejected": Declared(
         "counter",
         "Packs, frames and connections that were refused.",

@@ -1,0 +1,81 @@
+"""Whoever reaches the hint socket announces changes that nobody made: what may leave a real Redis, and how fast."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import redis
+from hint_peer import HintPeer
+from live_database import Database
+from updater_process import Updaters, config, eventually
+
+from cacheupdater_client.wire import CHANGE
+
+KEYS = 10_000
+RATE = 500.0  # rows a second
+WATCHED_S = 4.0
+
+
+@pytest.fixture
+def plain(redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture
+def updater(tmp_path, pg_url, redis_url):
+    with Database(pg_url) as database:
+        database.execute("CREATE TABLE items (id bigint PRIMARY KEY, version bigint)")
+    started = Updaters(tmp_path)
+    sources = {"main": {"url": pg_url, "budget": f"{RATE:.0f}/s", "burst": "1s"}}
+    items = {
+        "key": "product:{id:int}",
+        "load": {"source": "main", "table": "items"},
+        "value": {"foreign": "replace"},
+        "max_backlog": 100,
+    }
+    yield started.start(config(redis_url, sources, {"item": items}, partitions=1))
+    started.close()
+
+
+def fill(plain, form):
+    names = [form % n for n in range(KEYS)]
+    with plain.pipeline(transaction=False) as pipe:
+        for at in range(0, KEYS, 1000):
+            pipe.mset(dict.fromkeys(names[at : at + 1000], json.dumps({"id": 1, "version": 1})))
+        pipe.execute()
+    return [name.encode() for name in names]
+
+
+def values(plain):
+    return sum(1 for _ in plain.scan_iter("product:*", count=5000))
+
+
+def flood(updater, names):
+    """As fast as it is let; the peer does not wait to be acknowledged."""
+    peer = HintPeer(updater.socket)
+    for at in range(0, KEYS, 1000):
+        peer.hint_unheard(CHANGE, *names[at : at + 1000])
+    return peer
+
+
+def test_false_changes_remove_no_key_that_the_pattern_does_not_take(updater, plain):
+    with flood(updater, fill(plain, "product:cart:%d")):
+        eventually(lambda: updater.metric("dropped_total", reason="unknown") >= KEYS - 200)
+
+        assert values(plain) == KEYS
+
+
+def test_false_changes_empty_a_namespace_no_faster_than_its_budget(updater, plain):
+    names = fill(plain, "product:%d")
+    began = time.monotonic()
+    with flood(updater, names):
+        while time.monotonic() < began + WATCHED_S:
+            left = values(plain)
+            # each row that is loaded is absent, which removes its key too: twice the rate, and a second of it at once
+            assert left >= KEYS - RATE * (2 * (time.monotonic() - began) + 1) - 200
+        print(f"\nof {KEYS} keys {left} are left after {WATCHED_S:g} s")
+        eventually(lambda: values(plain) == 0)
