@@ -45,7 +45,7 @@ COPY --from=build --chown=65532:65532 /build/empty /run/cacheupdater
 COPY --from=build /build/empty /etc/cacheupdater
 COPY --from=build /build/empty /app
 ENV PATH=/opt/cacheupdater/bin:$PATH \
-    PYTHONPATH=/app \
+    PYTHONSAFEPATH=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \

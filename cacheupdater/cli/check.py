@@ -45,11 +45,12 @@ def add_to(
 
 
 def check(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from cacheupdater.cli.workplace import look_last
     from cacheupdater.config import load_config
     from cacheupdater.service.refusals import refusals
     from cacheupdater.service.sidecar import unfit_beside_an_application
 
-    sys.path.insert(0, "")  # for Python loaders, as in `run`
+    look_last()  # for Python loaders, as in `run`
 
     def further(config: Config) -> Iterable[tuple[Path, str]]:
         yield from refusals(config)

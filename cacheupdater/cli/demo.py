@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def demo(args: argparse.Namespace, _environ: Mapping[str, str]) -> int:
+    # its applications are processes of multiprocessing, whose Python would look into the working directory first
+    os.environ["PYTHONSAFEPATH"] = "1"  # noqa: TID251  for children alone
     if args.kafka:
         from cacheupdater.demo.group.main import run
     else:

@@ -6,7 +6,6 @@ Without a running updater it answers what configuration and Redis can tell. It w
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
@@ -66,10 +65,11 @@ def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 async def _looked(config: Config, key: bytes, *, connect: bool) -> tuple[Facts, Facts, Facts | None]:
+    from cacheupdater.cli.workplace import look_last
     from cacheupdater.service import look
 
     if connect:
-        sys.path.insert(0, "")  # for Python loaders, as in `run`
+        look_last()  # for Python loaders, as in `run`
     one = look.declared(config, key)
     return one.plain(), await look.seen(config, key), await look.row(config, one, key) if connect else None
 

@@ -43,6 +43,7 @@ def record(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
     from cacheupdater.cli import logs
+    from cacheupdater.cli.workplace import look_last
     from cacheupdater.config import load_config
     from cacheupdater.core.price.recording import encode
     from cacheupdater.errors import Misconfigured
@@ -50,7 +51,7 @@ def record(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
     config = load_config(args.config, environ)
     logs.configure("warning", sys.stderr)
-    sys.path.insert(0, "")  # for Python loaders, as in `run`
+    look_last()  # for Python loaders, as in `run`
     output = Path(args.output)
     part = output.with_name(output.name + ".part")
     try:

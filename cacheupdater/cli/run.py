@@ -59,6 +59,7 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
     from cacheupdater.cli.serve import serve
+    from cacheupdater.cli.workplace import look_last
     from cacheupdater.config import load_config
     from cacheupdater.service.sidecar import unfit_beside_an_application
 
@@ -71,8 +72,7 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     logs.configure(args.log_level, sys.stderr)
     if args.workers and not args.worker:
         return serve(_parent(args, config))
-    # Python loaders are looked for in the working directory, as gunicorn and uvicorn do
-    sys.path.insert(0, "")
+    look_last()  # for Python loaders
     from cacheupdater.service import Service
 
     if args.worker:
@@ -90,7 +90,8 @@ def _processes(args: argparse.Namespace) -> int:
 def _parent(args: argparse.Namespace, config: Config) -> Workers:
     from cacheupdater.service.workers import Workers
 
-    again = [sys.executable, "-m", "cacheupdater", "run", "--config", args.config]
+    # -P: Python itself must not look into the working directory first
+    again = [sys.executable, "-P", "-m", "cacheupdater", "run", "--config", args.config]
     again += ["--log-level", args.log_level, "--workers", str(args.workers)]  # they share the memory
     return Workers(config, args.workers, [*again, "--worker"])
 

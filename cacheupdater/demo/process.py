@@ -40,7 +40,7 @@ class UpdaterProcess:
 
     def launch(self) -> None:
         """Returns at once; `ready` says when it accepts hints. Call it from the main thread, which outlives it."""
-        command = [sys.executable, "-m", "cacheupdater", "run", "-c", str(self._config)]
+        command = [sys.executable, "-P", "-m", "cacheupdater", "run", "-c", str(self._config)]
         with self.log.open("ab") as log:
             # a session of its own: Ctrl-C is for the conductor
             self._process = subprocess.Popen(

@@ -122,7 +122,7 @@ def test_it_says_who_it_is_and_how_it_starts(box):
     assert config["Cmd"] == ["run", "--config", "/etc/cacheupdater/cacheupdater.yaml"]
     assert config["User"] == "65532:65532"
     assert config["WorkingDir"] == "/app"
-    assert "PYTHONPATH=/app" in config["Env"]
+    assert "PYTHONSAFEPATH=1" in config["Env"]
     assert list(config["ExposedPorts"]) == ["9090/tcp"]
     labels = config["Labels"]
     assert all(labels[f"org.opencontainers.image.{each}"] for each in LABELS)

@@ -129,7 +129,7 @@ def test_the_wheel_says_what_it_is(wheel):
     assert about["Name"] == "cacheupdater"
     assert about["License-Expression"] == "Apache-2.0"
     assert set(about.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
-    assert "cacheupdater = cacheupdater.cli:main" in scripts
+    assert "cacheupdater = cacheupdater.__main__:main" in scripts
     assert re.search(r"^# \w+", about.get_payload()), "the readme is its description"
 
 

@@ -37,7 +37,7 @@ def main() -> int:
     emit = target(f"{address}?{urlencode(dict(options), safe='/')}" if address else "")
     made = RedisCluster if "+cluster://" in url else Redis
     redis = made.from_url(url.replace("+cluster", ""), emit=emit, only=[KEY])
-    subprocess.run([sys.executable, "-m", "cacheupdater", "invalidate", KEY, "-c", CONFIG], check=True)
+    subprocess.run([sys.executable, "-P", "-m", "cacheupdater", "invalidate", KEY, "-c", CONFIG], check=True)
     start = time.monotonic()
     while time.monotonic() - start < PATIENCE_S:
         if redis.exists(KEY):
