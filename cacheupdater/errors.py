@@ -3,12 +3,17 @@
 Adapters translate the exceptions of their drivers into these at their edge (`raise ... from`), so that
 nothing above an adapter knows a driver's error. The kind of retry is the type: `Unavailable` is nobody's
 fault and is tried again, `Faulty` is the fault of the work itself and is cut smaller until one key is left. Of `TimedOut`
-it is found out whose fault it is.
+it is found out whose fault it is. What they say has been through `masking`: whoever prints one may do so.
 """
+
+from cacheupdater import masking
 
 
 class CacheUpdaterError(Exception):
     """Base of all errors that this package raises on purpose."""
+
+    def __str__(self) -> str:
+        return masking.text(super().__str__())
 
 
 class Misconfigured(CacheUpdaterError):

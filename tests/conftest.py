@@ -3,6 +3,7 @@
 pytest_plugins = [
     "proving",
     "machine",
+    "forgetting",
     "figures",
     "redis_fixture",
     "redis_cluster_fixture",

@@ -35,6 +35,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from cacheupdater import masking
 from cacheupdater.core import cache_url
 from cacheupdater.core.price.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
@@ -61,7 +62,7 @@ class RedisFleet:
             address = cache_url.parse(url)
             self._redis: Any = _client(address)
         except (ValueError, TypeError, Misconfigured, redis_errors.RedisError) as e:
-            raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
+            raise Misconfigured(cache_url.unusable(e)) from e
         self._kind = type(address)
         self._name = name
         self._owner, self._numbers, self._told = _newcomer()
@@ -177,6 +178,6 @@ async def _one_call() -> AsyncIterator[None]:
     except (TimeoutError, redis_errors.TimeoutError) as e:
         raise Unavailable(f"Redis did not answer within {CALL_TIMEOUT_S:g} s") from e
     except redis_errors.NoPermissionError as e:
-        raise Faulty(f"this Redis user may not keep the fleet's record: {e}") from e
+        raise Faulty(f"this Redis user may not keep the fleet's record: {masking.foreign(str(e))}") from e
     except (redis_errors.RedisError, redis_errors.RedisClusterException) as e:
-        raise Unavailable(f"Redis cannot be used: {e}") from e
+        raise Unavailable(f"Redis cannot be used: {masking.foreign(str(e))}") from e

@@ -15,6 +15,7 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import parse_url
 from redis.asyncio.sentinel import Sentinel
 
+from cacheupdater import masking
 from cacheupdater.core import cache_url
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client import fence
@@ -51,7 +52,7 @@ class Glance:
             self._address = cache_url.parse(url)
             self._redis: Any = _client(self._address)
         except (ValueError, TypeError, redis_errors.RedisError) as e:
-            raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
+            raise Misconfigured(cache_url.unusable(e)) from e
 
     async def look(self, key: bytes) -> Look:
         """Raises Unavailable."""
@@ -61,7 +62,7 @@ class Glance:
         except (TimeoutError, redis_errors.TimeoutError) as e:
             raise Unavailable(f"Redis did not answer within {ANSWER_S:g} s") from e
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
-            raise Unavailable(f"Redis cannot be asked: {e}") from e
+            raise Unavailable(f"Redis cannot be asked: {masking.foreign(str(e))}") from e
 
     async def keys(self, prefix: bytes, *, within: bool = False) -> AsyncIterator[bytes]:
         """Those that begin so, or hold it, in no order, by SCAN: the caller ends it, in time too. Raises Unavailable."""
@@ -72,7 +73,7 @@ class Glance:
             async for key in self._redis.scan_iter(match=pattern, count=SCANNED):
                 yield key
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
-            raise Unavailable(f"Redis cannot be searched: {e}") from e
+            raise Unavailable(f"Redis cannot be searched: {masking.foreign(str(e))}") from e
 
     async def databases(self) -> tuple[int, list[int]]:
         """Ours, and the others of this server that have keys; none where it cannot be asked (a cluster, a right that is missing)."""

@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeAlias
 
+from cacheupdater import masking
 from cacheupdater.core.words import counted
 from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, TimedOut, Unavailable, Unreached
 from cacheupdater.ports import at_once
@@ -202,7 +203,7 @@ def _imported(target: str) -> Function:
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as e:
-        raise Misconfigured(f"cannot import {target!r}: {type(e).__name__}: {e}") from e
+        raise Misconfigured(f"cannot import {target!r}: {type(e).__name__}: {masking.foreign(str(e))}") from e
     if not callable(found):
         raise Misconfigured(f"{target!r} is of type {type(found).__name__}, not a function")
     return found

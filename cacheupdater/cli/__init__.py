@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from cacheupdater import __version__
+from cacheupdater import __version__, masking
 from cacheupdater.cli import (
     check,
     demo,
@@ -20,6 +20,7 @@ from cacheupdater.cli import (
     explain,
     freshness,
     invalidate,
+    last_words,
     plan,
     record,
     run,
@@ -47,6 +48,7 @@ _EXTRAS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 2 (bad usage), 70 (internal failure, restart me) or 78 (bad configuration)."""
     environ = os.environ  # noqa: TID251  the one place where the process' environment enters
+    last_words.heard()
     parser = _parser(environ)
     try:
         args = parser.parse_args(argv)
@@ -105,5 +107,6 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _failed(code: int, why: str) -> int:
+    why = masking.text(why)
     print(f"cacheupdater: {why}" if "\n" not in why else why, file=sys.stderr)
     return code

@@ -12,7 +12,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TextIO
 
-from cacheupdater.config.secrets import redact
+from cacheupdater import masking
 from cacheupdater.config.units import printable
 
 _OURS = "cacheupdater"
@@ -42,7 +42,7 @@ class JsonFormatter(logging.Formatter):
             **{name: vars(record)[name] for name in _FIELDS if name in vars(record)},
         }
         if record.exc_info:
-            line["exception"] = _clean(self.formatException(record.exc_info))
+            line["exception"] = _clean(masking.trace(self.formatException(record.exc_info)))
         return json.dumps(line)
 
 
@@ -51,7 +51,7 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         head = f"{_time(record)} {record.levelname.lower():<7} {record.name}: "
-        trace = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        trace = masking.trace(self.formatException(record.exc_info)).splitlines() if record.exc_info else []
         lines = [head + record.getMessage(), *trace]
         return "\n".join(printable(_clean(line)) for line in lines)
 
@@ -63,5 +63,5 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _clean(text: str) -> str:
-    shown = redact(text[: 2 * _TEXT_MAX])  # hidden before it is cut: half a URL does not look like one
+    shown = masking.text(text)  # before it is cut: half a URL does not look like one
     return shown if len(shown) <= _TEXT_MAX else shown[:_TEXT_MAX] + "…"

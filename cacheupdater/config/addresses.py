@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cacheupdater.config.units import shown
-
 UNIX_PATH_MAX = 100  # bytes: the kernel's sockaddr_un holds 104 to 108, and a temporary name needs a few
 _FORMS = "unix:///run/cacheupdater/hints.sock, tcp://127.0.0.1:7171 or memory://name"
 _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
@@ -73,9 +71,8 @@ def listen_address(value: object) -> Address:
         return host_port(rest)
     if scheme == "memory" and sep:
         return _memory(rest)
-    raise ValueError(
-        f"{shown(text)} is no address to listen on; write {_FORMS}" if text else f"write {_FORMS}"
-    )
+    # not repeated: it may be a piece of another URL, cut by a comma
+    raise ValueError(f"is no address to listen on; write {_FORMS}" if text else f"write {_FORMS}")
 
 
 def host_port(value: object) -> TcpAddress:

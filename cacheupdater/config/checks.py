@@ -70,6 +70,8 @@ def check_top(document: Document, top: TopSection) -> None:
         _check_listen(document, top)
     else:
         _check_topic(document, top)
+    if top.state and "://" in top.state:
+        document.refuse(("state",), "is an address; it must be the path of a file")
     problem = _name_problem(top.fleet) if top.fleet else ""
     if problem:
         document.refuse(("fleet",), problem)

@@ -27,7 +27,7 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     form = _FORM.fullmatch(match["inside"])
     if not match["end"] or form is None or "${" in match["inside"]:
         raise ValueError(
-            f"cannot read {match[0]!r}; write ${{NAME}}, ${{NAME:-default}} or ${{NAME:?message}}, and $$ for a plain $"
+            f"cannot read {_begun(match['inside'])!r}; write ${{NAME}}, ${{NAME:-default}} or ${{NAME:?message}}, and $$ for a plain $"
         )
     name, kind = form["name"], form["kind"]
     found = environ.get(name)
@@ -36,6 +36,12 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     if not found.isprintable():
         raise ValueError(f"the value of ${{{name}}} holds a newline or another control character")
     return found
+
+
+def _begun(inside: str) -> str:
+    """As far as it is a name: what follows may be a default, and a password."""
+    name = re.match(r"\w*", inside)
+    return "${" + (name[0] if name else "") + "…"
 
 
 def _absent(form: re.Match[str], *, state: str) -> str:

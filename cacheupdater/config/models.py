@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from cacheupdater import masking
 from cacheupdater.config import units
 from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
 from cacheupdater.config.queues import queue_url
@@ -40,20 +42,27 @@ Policy: TypeAlias = Literal["price", "fixed"]
 LogKeys: TypeAlias = Literal["full", "hash", "off"]
 
 
-def _url(value: object) -> Url:
+def _url(value: object, *, sql: bool = False) -> Url:
     """Messages about a URL never repeat it: it may hold a password."""
     if not isinstance(value, str) or not value.partition("://")[1]:
         raise ValueError("must be a URL such as redis://127.0.0.1:6379/0")
     if not value.isprintable() or " " in value:
         raise ValueError("holds a space or a control character")
+    if why := masking.ambiguity(value, sql=sql):
+        raise ValueError(why)
     return Url(value)
+
+
+def _scheme(url: Url) -> str:
+    """What stands before `://`, where it looks like one: in a URL that lacks its beginning that may be the password."""
+    return units.shown(url.scheme) if re.fullmatch(r"[a-z][a-z0-9+.-]{0,40}", url.scheme) else "this"
 
 
 def _cache_url(value: object) -> Url:
     url = _url(value)
     if url.scheme not in cache_url.SCHEMES:
         raise ValueError(
-            f"{units.shown(url.scheme)} is no scheme for Redis; use redis://, rediss:// or unix://, "
+            f"{_scheme(url)} is no scheme for Redis; use redis://, rediss:// or unix://, "
             "redis+cluster:// or redis+sentinel://"
         )
     try:
@@ -74,11 +83,11 @@ _SOURCES = {
 
 
 def _source_url(value: object) -> Url:
-    url = _url(value)
+    url = _url(value, sql=True)
     drivers = _SOURCES.get(url.scheme.partition("+")[0], ())
     if url.scheme not in drivers:
         advice = f"write {drivers[0]}://" if drivers else "use postgresql+asyncpg or sqlite+aiosqlite"
-        raise ValueError(f"{units.shown(url.scheme)} is no database and driver that can be asked; {advice}")
+        raise ValueError(f"{_scheme(url)} is no database and driver that can be asked; {advice}")
     return url
 
 

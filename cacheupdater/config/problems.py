@@ -6,10 +6,11 @@ renders them for a terminal. Passwords in source lines and messages are hidden h
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from cacheupdater.config.secrets import redact
+from cacheupdater import masking
 from cacheupdater.config.units import printable
 from cacheupdater.errors import Misconfigured
 
@@ -21,6 +22,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 SHOWN_MAX = 20  # problems printed; beyond that nobody reads on, and the first ones explain the rest
 LINE_MAX = 160  # characters of a source line printed
+_NAME = re.compile(r"[\w .<-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +50,33 @@ class Problem:
     def __str__(self) -> str:
         place = self.place
         where = f"{self.file}:{place.line + 1}:{place.column + 1}" if place else self.file
-        what = f"{dotted(self.path)}: {self.message}" if self.path else self.message
-        return printable(redact(f"{where}: {what}"))
+        path = self.path
+        if (
+            place and path and place.column > self._masked_from()
+        ):  # a comma may have cut a URL, and made a key of a piece
+            path = (*path[:-1], masking.MASK)
+        what = f"{dotted(path)}: {self.message}" if path else self.message
+        return printable(masking.text(f"{where}: {what}"))
 
     def excerpt(self) -> str:
         """The source line with a caret under what is meant; empty where there is nothing to show."""
         place = self.place
         if not place or not place.width or place.column >= LINE_MAX:
             return ""
-        before, rest = self.source[: place.column], self.source[place.column :]
-        meant = _plain(rest[: place.width])
-        line, lead = _plain(self.source)[:LINE_MAX], len(_plain(before))
-        caret = " " * lead + "^" * min(len(meant), LINE_MAX - lead)
+        line, same = masking.line(_flat(self.source))[:LINE_MAX], self._masked_from()
+        lead = min(place.column, same)  # what is masked is pointed at where it begins
+        caret = " " * lead + "^" * max(
+            1, min(place.width if lead == place.column < same else len(line), len(line) - lead)
+        )
         number = f"{place.line + 1:>5}"
         return f"{number} | {line}\n{' ' * len(number)} | {caret}"
+
+    def _masked_from(self) -> int:
+        """The column from which the line is not shown as it stands; beyond its end where all of it is."""
+        whole = _flat(self.source)
+        shown = masking.line(whole)
+        differ = (at for at, (a, b) in enumerate(zip(whole, shown, strict=False)) if a != b)
+        return len(whole) if shown == whole else next(differ, min(len(whole), len(shown)))
 
 
 class ConfigErrors(Misconfigured):
@@ -90,16 +105,16 @@ def _order(problem: Problem) -> tuple[int, int]:
 
 
 def dotted(path: Path) -> str:
-    """`namespaces.product.load`, `listen[1]`."""
+    """`namespaces.product.load`, `listen[1]`. What is no name of ours or of a person may be a piece of a broken URL."""
     text = ""
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += f"{'.' if text else ''}{step}"
+            text += f"{'.' if text else ''}{step if _NAME.fullmatch(step) else masking.MASK}"
     return text
 
 
-def _plain(text: str) -> str:
-    """Safe for a terminal: no password, no tab or control character that would shift or colour it."""
-    return "".join(sign if sign.isprintable() else " " for sign in redact(text))
+def _flat(text: str) -> str:
+    """No tab or control character that would shift or colour a terminal."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -16,6 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
+from cacheupdater import masking
 from cacheupdater.config.document import Document, Tree
 from cacheupdater.config.interpolate import interpolate
 from cacheupdater.config.problems import TOP, ConfigErrors, Path, Place, Problem
@@ -31,6 +32,8 @@ DEPTH_MAX = 20  # the deepest setting lies 5 deep
 
 _LINE_END = re.compile("\r\n|[\r\n]")  # as the YAML reader counts them
 _PLAIN = "tag:yaml.org,2002:"
+# What a reader of YAML quotes of a file may be a piece of a URL that a bracket or a comma has cut: kept is a token or a sign
+_QUOTED = re.compile(r"""(["'])(?:(?P<kept><[a-z ]+>|.{1,2})\1|.*)""", re.DOTALL)
 
 
 def read_document(file: FilePath, environ: Mapping[str, str]) -> Document:
@@ -89,6 +92,7 @@ def _compose(document: Document, text: str) -> Node | None:
 
 def _why(error: MarkedYAMLError) -> str:
     why = " ".join(part for part in (error.context, error.problem) if part)
+    why = _QUOTED.sub(lambda match: match[0] if match["kept"] else masking.MASK, why)
     return f'{why}; inside {{ }} a value with ${{...}} needs quotes: "${{...}}"' if "got '{'" in why else why
 
 

@@ -1,23 +1,14 @@
-"""Addresses that may hold a password, and the one rule for hiding it.
+"""Addresses that may hold a password, and the file of a token.
 
 `Url` travels from the file to the adapter that connects; whatever prints it on the way (a repr, an f-string, a dump,
-a log line) shows `***`. `redact` does the same for text that somebody else made: errors, source lines, logs.
+a log line) shows what `masking.url` lets through: neither user nor password.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-# greedy to the last @: a raw password may hold one itself
-_USERINFO = re.compile(r"""(://[^\s:@/"']*):[^\s"']*@""")
-_PARAMETER = re.compile(r"""((?:password|passwd|pwd|secret|token)=)[^&\s"']+""", re.IGNORECASE)
-
-
-def redact(text: str) -> str:
-    """The text with every password in a URL replaced by ***."""
-    return _PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1:***@", text))
-
+from cacheupdater import masking
 
 TOKEN_BYTES = 16, 4096  # shorter could be guessed, longer is no token
 
@@ -34,16 +25,18 @@ def read_token(path: str) -> str:
         raise ValueError(f"the first line of {path} must have {least} to {most} bytes")
     if not line.isascii() or not line.decode().isprintable() or b" " in line:
         raise ValueError(f"the first line of {path} may hold printable ASCII only, and no space")
+    masking.keep_password(line.decode())
     return line.decode()
 
 
 class Url:
-    """A URL whose password shows only on request."""
+    """A URL whose user and password show only on request."""
 
     __slots__ = ("__secret",)
 
     def __init__(self, text: str) -> None:
         self.__secret = text
+        masking.keep(text)
 
     def reveal(self) -> str:
         """The URL as written, for the driver alone."""
@@ -55,10 +48,10 @@ class Url:
         return self.__secret.partition("://")[0]
 
     def __str__(self) -> str:
-        return redact(self.__secret)
+        return masking.url(self.__secret)
 
     def __repr__(self) -> str:
-        return f"Url({redact(self.__secret)!r})"
+        return f"Url({masking.url(self.__secret)!r})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Url) and self.__secret == other.__secret

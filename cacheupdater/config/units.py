@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from cacheupdater.config.secrets import redact
+from cacheupdater import masking
 
 _PER_SECOND = {"ms": 1000, "s": 1}
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
@@ -73,7 +73,7 @@ def whole(value: object) -> int:
 
 def shown(text: str) -> str:
     """A value of the file inside a message: quoted, without passwords, escaped, not too long."""
-    safe = redact(text)  # before it is cut: half a URL does not look like one
+    safe = masking.value(text)  # before it is cut: half a URL does not look like one
     short = safe if len(safe) <= _SHOWN_MAX else safe[:_SHOWN_MAX] + "…"
     return f'"{printable(short)}"'
 

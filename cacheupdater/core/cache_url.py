@@ -91,6 +91,21 @@ def parse(text: str) -> One | Cluster | Sentinels:
     return Sentinels(_hosts(hosts, _SENTINEL_PORT, kind), name, db or "0", tls, user, theirs, options)
 
 
+def unusable(error: Exception) -> str:
+    """What redis-py says of a URL that it cannot read, as far as its words are of the options: it quotes hosts and ports."""
+    said = str(error)
+    option = re.search(r"unexpected keyword argument '([a-z_]{1,60})'", said)
+    if option:
+        why = f"it has an option that redis-py does not know: {option[1]}"
+    elif isinstance(error, Misconfigured) or re.fullmatch(
+        r"Invalid value for '\w{1,60}' in connection URL\.", said
+    ):
+        why = said
+    else:
+        why = "its host, its port or an option of it cannot be read"
+    return f"the Redis URL cannot be used: {why}"
+
+
 _FORMS = {
     "cluster": "redis+cluster://host:6379,host:6379",
     "sentinel": "redis+sentinel://host:26379,host:26379/name-of-the-primary/0",

@@ -17,8 +17,8 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
+from cacheupdater import masking
 from cacheupdater.adapters.loader_python import PythonLoader
-from cacheupdater.config.secrets import redact
 from cacheupdater.config.settings import KafkaQueueConfig, PythonLoad
 from cacheupdater.core.answers import FINISHING
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
@@ -257,4 +257,4 @@ def _trouble(part: str, name: str, error: CacheUpdaterError) -> Finding:
 
 def _plain(text: str) -> str:
     """One line, without passwords."""
-    return redact(" ".join(text.split()))
+    return masking.text(" ".join(text.split()))

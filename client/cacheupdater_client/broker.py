@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import re
 import ssl
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -47,6 +48,9 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         return f"kafka://{','.join(self.servers)}/{self.topic}"
 
+    def __repr__(self) -> str:
+        return f"Address({self})"  # the options name the user
+
 
 def parse(url: str, *, options: Collection[str] = ()) -> Address:
     """ValueError tells what is wrong. `options` are those allowed beside the ones of TLS and SASL."""
@@ -74,7 +78,13 @@ def _options(query: str, known: Collection[str]) -> dict[str, str]:
     said: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:
-            raise ValueError(f"does not know the option {name!r}; there are {', '.join(sorted(known))}")
+            close = get_close_matches(
+                name, known, n=1
+            )  # any other name may be a piece of what should be secret
+            said_so = (
+                f"has an option {name!r}; did you mean {close[0]!r}?" if close else "has an unknown option;"
+            )
+            raise ValueError(f"{said_so} there are {', '.join(sorted(known))}")
         if name in said or not value:
             raise ValueError(f"says the option {name!r} {'twice' if name in said else 'without a value'}")
         said[name] = value

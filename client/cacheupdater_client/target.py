@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from cacheupdater_client.buffer import Buffer, KeyEncoder
 from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.shown import shown
 from cacheupdater_client.transports import Link, link_to
 
 if TYPE_CHECKING:
@@ -66,7 +67,10 @@ class Target:
 
     def __init__(self, url: str, only: Sequence[bytes], keeper: Keeper, *, awaited: bool = False) -> None:
         self.url = url
-        self.name = f"{url} only {b', '.join(only).decode('utf-8', 'replace')}" if only else url
+        self._shown = shown(url)
+        self.name = (
+            f"{self._shown} only {b', '.join(only).decode('utf-8', 'replace')}" if only else self._shown
+        )
         self.awaited = awaited  # a client that names the URL itself does not wait for its file
         self._only = only
         self._keeper = keeper
@@ -119,7 +123,7 @@ class Target:
             "waiting": waiting,
             "dropped": dict(dropped),
             "connected": self._link.connected,
-            "trouble": f"no updater listens at {self.url}" if self._asleep else self._link.trouble,
+            "trouble": f"no updater listens at {self._shown}" if self._asleep else self._link.trouble,
         }
 
     # --- called by the sender -------------------------------------------------------------------------
@@ -162,7 +166,7 @@ class Target:
                 self._asleep = False
                 for buffer in self._alive():
                     buffer.wake()
-                log.info("hints go to %s from now on", self.url)
+                log.info("hints go to %s from now on", self._shown)
             return
         self._asleep = True
         self._busy.clear()
@@ -173,14 +177,16 @@ class Target:
         """One line when hints have waited for long, and one when they go again."""
         if self._link.connected or not self._outbox:
             if self._told:
-                log.info("hints go to %s again, after %.0f s", self.url, now - (self._troubled_at or now))
+                log.info("hints go to %s again, after %.0f s", self._shown, now - (self._troubled_at or now))
             self._troubled_at, self._told = None, False
             return
         if self._troubled_at is None:
             self._troubled_at = now
         if not self._told and now - self._troubled_at >= TROUBLE_S:
             self._told = True
-            log.warning("hints wait: %s does not take them: %s", self.url, self._link.trouble or "no answer")
+            log.warning(
+                "hints wait: %s does not take them: %s", self._shown, self._link.trouble or "no answer"
+            )
 
     @property
     def hopeful(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater_client import native
 from cacheupdater_client.settings import CONVENTIONAL_SOCKET
+from cacheupdater_client.shown import shown
 
 if TYPE_CHECKING:
     from cacheupdater_client.settings import Choice
@@ -35,7 +36,7 @@ def tell(choice: Choice) -> None:
                 "CACHEUPDATER_EMIT names another; looking for it every second",
             )
         else:
-            _say(logging.INFO, f"hints go to {choice.url} ({choice.why})")
+            _say(logging.INFO, f"hints go to {shown(choice.url)} ({choice.why})")
         if choice.url is not None and (trouble := native.no_threads()):
             _say(logging.WARNING, f"hints leave at exit alone: {trouble}")
 

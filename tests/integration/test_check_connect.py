@@ -211,7 +211,7 @@ def test_a_database_that_is_down_is_told_once_and_may_come_back(check):
 def test_a_database_that_does_not_exist_is_for_a_person(check, pg_url):
     code, rows = check(source=pg_url.rpartition("/")[0] + "/no_such_database")
     assert code == 78
-    assert "no_such_database" in only(rows, ("source", "main"))[0]
+    assert "there is no database of this name" in only(rows, ("source", "main"))[0]
 
 
 def test_a_file_that_is_no_database_is_for_a_person_and_is_not_made(check, tmp_path):

@@ -11,6 +11,8 @@ import re
 from socket import gaierror
 from typing import TYPE_CHECKING
 
+from cacheupdater import masking
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -21,8 +23,17 @@ if TYPE_CHECKING:
 _PARSER = re.compile(
     r"42(601|602|611|622|70[1-4]|712|725|80[349]|830|846|883|939|P0[1289]|P10|P1[89]|P2[0-2])"
 )
-# Of the address, when a connection is refused: user and database, full or shutting down. No statement has run.
-_LOGIN = ("28", "3D000", "08", "53300", "57P03", "42501")
+# Of the address, when a connection is refused: user and database, full or shutting down
+_LOGIN = {
+    "28P01": "the user or the password is not right",
+    "28": "the server does not let this user in from here (its role, or a rule of pg_hba.conf)",
+    "3D000": "there is no database of this name",
+    "53300": "the server has no connection left for this user",
+    "57P03": "the server is starting up or shutting down",
+    "42501": "this user may not connect to this database",
+}
+_CERTIFICATE = "connection requires a valid client certificate"
+_PARAMETER = re.compile(r"unsupported startup parameter(?: in options)?: [a-z_]{1,40}$")
 # Texts that are always the same, whoever raises them
 _ALWAYS = frozenset(
     {
@@ -46,12 +57,30 @@ def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
     if not code or _said(error, "context") or _said(error, "internal_query"):
         return ""
     if connecting:
-        known = code.startswith(_LOGIN)
-    else:
-        # only the parser points into the statement
-        parsed = _PARSER.fullmatch(code) is not None and _said(error, "position") != ""
-        known = parsed or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
-    return text if known else ""
+        return _of_login(code, text)
+    # only the parser points into the statement
+    parsed = _PARSER.fullmatch(code) is not None and _said(error, "position") != ""
+    known = parsed or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
+    return masking.foreign(text) if known else ""
+
+
+def _of_login(code: str, text: str) -> str:
+    """What a refused login means, in our own words: the server's name the user, and cut long ones."""
+    parameter = _PARAMETER.match(text)
+    if parameter:  # pgbouncer, of what we ask of every connection
+        return parameter[0]
+    if code == "28000" and text == _CERTIFICATE:
+        return text
+    said = next((said for begin, said in _LOGIN.items() if code.startswith(begin)), "")
+    how = next(
+        (
+            how
+            for how in (", no encryption", ", SSL encryption", ", SSL on", ", SSL off")
+            if text.endswith(how)
+        ),
+        "",
+    )
+    return said + (f"{how}" if code == "28000" else "")
 
 
 def of_unknown_host(error: BaseException, host: str) -> str:

@@ -18,6 +18,7 @@ from aiokafka import errors as kafka
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata
 
+from cacheupdater import masking
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.parcels import Parcel, Sealed, parcel
 from cacheupdater.errors import Misconfigured, Unavailable
@@ -65,7 +66,7 @@ class Member:
         try:
             connection = broker.connection(address)
         except (OSError, ValueError) as e:
-            raise Misconfigured(f"{address}: {e}") from e
+            raise Misconfigured(f"{address}: {masking.foreign(str(e))}") from e
         self._consumer = AIOKafkaConsumer(
             group_id=group,
             group_instance_id=instance,
@@ -289,4 +290,4 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
 
 def _said(error: Exception) -> str:
     """Timeouts have no text."""
-    return str(error) or type(error).__name__
+    return masking.foreign(str(error)) or type(error).__name__

@@ -29,6 +29,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
+from cacheupdater import masking
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.broker import connection, uses_tls
 
@@ -65,9 +66,9 @@ class Cluster:
         except TimeoutError as e:
             raise Unavailable(f"{named} did not answer within {ANSWER_S:g} s") from e
         except IncompatibleBrokerVersion as e:
-            raise Misconfigured(f"the brokers do not know this question: {e}") from e
+            raise Misconfigured(f"the brokers do not know this question: {masking.foreign(str(e))}") from e
         except KafkaError as e:
-            raise Unavailable(f"{named} cannot answer now: {e}") from e
+            raise Unavailable(f"{named} cannot answer now: {masking.foreign(str(e))}") from e
         return answer
 
     def controller(self) -> int | None:
@@ -111,7 +112,7 @@ async def _bootstrapped(client: Any, address: Address) -> None:
         raise Unavailable(f"the brokers of {address} did not answer within {REACH_S:g} s") from e
     except KafkaConnectionError as e:
         if "sasl" in address.options:
-            raise Unavailable(f"the brokers of {address} went away: {e}") from e
+            raise Unavailable(f"the brokers of {address} went away: {masking.foreign(str(e))}") from e
         # it has just answered the one question that is allowed before a login
         raise Misconfigured(
             f"the brokers of {address} end the connection: they want a login; {_LOGIN}"
@@ -214,7 +215,7 @@ def _silence(server: str, error: Exception) -> str:
         case OSError():
             return f"nobody answers at {server} ({_plain(error)}): is the broker running?"
         case _:
-            return f"{server} cannot be used now: {error}"
+            return f"{server} cannot be used now: {masking.foreign(str(error))}"
 
 
 def _plain(error: object) -> str:
@@ -223,4 +224,4 @@ def _plain(error: object) -> str:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
         return os.strerror(error.errno)  # asyncio puts the address there
-    return str(error) or type(error).__name__
+    return masking.foreign(str(error)) or type(error).__name__

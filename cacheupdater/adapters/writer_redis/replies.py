@@ -9,6 +9,7 @@ import re
 
 from redis import exceptions as redis_errors
 
+from cacheupdater import masking
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Faulty
@@ -47,6 +48,7 @@ _CODES = {
 }
 
 # A server without scripts quotes what it was sent, and that may be a value
+_USER = re.compile(r"\bUser .+(?= has no permissions)")
 _ARGUMENTS = ", with args beginning with"
 
 
@@ -67,17 +69,22 @@ def refuses_a_key(text: str) -> bool:
 
 def text_of(error: redis_errors.ResponseError) -> str:
     """What the server said, with the code that redis-py turns into a type and takes away, and without our arguments."""
-    said = str(error).partition(_ARGUMENTS)[0]
+    said = told(str(error))
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return f"{code} {said}"
     return said
 
 
+def told(said: str) -> str:
+    """A reply's text without our arguments and without our user, whom Redis names when it refuses."""
+    return masking.foreign(_USER.sub("this user", said.partition(_ARGUMENTS)[0]))
+
+
 def removal_of(outcome: fence.Outcome) -> Answer:
     """What became of one key that was to be removed."""
     if isinstance(outcome, fence.Failed):
-        return Answer(Result.FAILED, why=outcome.text)
+        return Answer(Result.FAILED, why=told(outcome.text))
     return answers.FOREIGN if outcome == fence.FOREIGN else answers.WRITTEN
 
 
@@ -89,5 +96,5 @@ def answer_of(outcome: fence.Outcome, token: int) -> Answer:
     if isinstance(outcome, fence.Refused):
         return Answer(Result.REFUSED, wait=outcome.wait_after(token))
     if isinstance(outcome, fence.Failed):
-        return Answer(Result.FAILED, why=outcome.text)
+        return Answer(Result.FAILED, why=told(outcome.text))
     raise Faulty(f"Redis gave an answer that no script of ours gives: {outcome}")

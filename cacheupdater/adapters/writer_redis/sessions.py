@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import ConnectionPool
 
+from cacheupdater import masking
+from cacheupdater.core import cache_url
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client import fence
 
@@ -51,7 +53,7 @@ def connector(url: str) -> Callable[[], Any]:
         pool.connection_kwargs["decode_responses"] = False  # whatever the URL says: we read bytes
         pool.make_connection()
     except (ValueError, TypeError, redis_errors.RedisError) as e:
-        raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
+        raise Misconfigured(cache_url.unusable(e)) from e
     connect: Callable[[], Any] = pool.make_connection
     return connect
 
@@ -209,4 +211,4 @@ async def one_call() -> AsyncIterator[None]:
     except (TimeoutError, redis_errors.TimeoutError) as e:
         raise Unavailable(f"Redis did not answer within {CALL_TIMEOUT_S:g} s") from e
     except (OSError, redis_errors.RedisError) as e:
-        raise Unavailable(f"Redis cannot be used: {e}") from e
+        raise Unavailable(f"Redis cannot be used: {masking.foreign(str(e))}") from e

@@ -194,7 +194,7 @@ def _place(url: str) -> _Fixed | Vote:
     try:
         address = cache_url.parse(url)
     except Misconfigured as e:
-        raise Misconfigured(f"the Redis URL cannot be used: {e}") from e
+        raise Misconfigured(cache_url.unusable(e)) from e
     if isinstance(address, cache_url.Cluster):
         raise Misconfigured("this writer does not follow a cluster; ClusterWriter does")
     return _Fixed(url) if isinstance(address, cache_url.One) else Vote(address)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+from cacheupdater_client.shown import shown
 from cacheupdater_client.transports.memory import MemoryLink
 from cacheupdater_client.transports.stream import StreamLink, TcpAddress, UnixAddress
 
@@ -37,14 +38,17 @@ def link_to(url: str) -> Callable[[], Link]:
     """What makes a link to this target; ValueError tells which targets there are."""
     if url.lower().startswith("kafka:"):
         return _kafka_to(url)
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it quotes what it cannot read
+        parts = urlsplit("")
     if parts.scheme == "unix" and parts.path and not parts.netloc:
         return lambda: StreamLink(UnixAddress(parts.path))
     if parts.scheme == "tcp" and parts.hostname and _port_of(url):
         return lambda: StreamLink(TcpAddress(parts.hostname or "", _port_of(url)))
     if parts.scheme == "memory":
         return lambda: MemoryLink(parts.netloc or "main")
-    raise ValueError(f"emit={url!r} is no target; use {_TARGETS}")
+    raise ValueError(f"emit={shown(url)!r} is no target; use {_TARGETS}")
 
 
 def _kafka_to(url: str) -> Callable[[], Link]:
@@ -53,7 +57,7 @@ def _kafka_to(url: str) -> Callable[[], Link]:
     try:
         return kafka_to(url)
     except ValueError as e:
-        raise ValueError(f"emit={url!r}: {e}") from e
+        raise ValueError(f"emit={shown(url)!r}: {e}") from e
 
 
 def _port_of(url: str) -> int:

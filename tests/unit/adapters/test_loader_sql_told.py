@@ -111,11 +111,24 @@ def test_what_postgres_says_of_the_statement_itself_is_told(code, message, field
     assert message in str(PostgreSql().translated(of_server(code, message=message, **fields)))
 
 
-@pytest.mark.parametrize("code", ["28P01", "28000", "3D000", "53300", "57P03", "08P01", "42501"])
-def test_what_postgres_says_of_a_login_is_told_and_only_then(code):
-    refused = of_server(code, message=f'no entry for user "{CANARY}"')
-    assert CANARY in str(PostgreSql().translated(refused, connecting=True))
+@pytest.mark.parametrize(
+    ("code", "means"),
+    [
+        ("28P01", "the user or the password is not right"),
+        ("28000", "does not let this user in from here (its role, or a rule of pg_hba.conf), no encryption"),
+        ("3D000", "there is no database of this name"),
+        ("53300", "no connection left"),
+        ("57P03", "starting up or shutting down"),
+        ("42501", "may not connect to this database"),
+    ],
+)
+def test_what_postgres_says_of_a_login_is_told_in_our_words_for_it_names_the_user(code, means):
+    refused = of_server(code, message=f'no entry for user "{CANARY}", no encryption')
+    said = str(PostgreSql().translated(refused, connecting=True))
+    assert CANARY not in said
+    assert means in said
     assert CANARY not in str(PostgreSql().translated(refused))
+    assert means not in str(PostgreSql().translated(refused))
     trigger = of_server(code, W="PL/pgSQL function at_login() line 1 at RAISE")
     assert CANARY not in str(PostgreSql().translated(trigger, connecting=True))
 

@@ -117,7 +117,7 @@ def test_unexpected_error_is_logged_without_passwords_and_ends_with_70():
         assert process.returncode == 70
         lines = [json.loads(line) for line in err.splitlines()]
         assert len(lines) == 1
-        assert "RuntimeError: lost redis://:***@host" in lines[0]["exception"]
+        assert "RuntimeError: lost redis://***" in lines[0]["exception"]
 
 
 _HEAVY = """

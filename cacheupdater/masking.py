@@ -1,0 +1,192 @@
+"""What may be printed of an address, and of texts by others that may hold one. Everything that speaks comes through here.
+
+Of a URL of ours we know the structure, so only what cannot be a user or a password is shown: scheme, hosts, path, and the
+options that are known to be harmless (`url`). Of a text that somebody else made (a driver's error, a line of a file, a
+traceback) nothing is known: whatever might be an address, and is not plainly one without a user, is cut to the end of its
+line (`text`, `line`), and what was kept as a password is taken out wherever it stands. `foreign` takes out users too, as
+whole words: a user is often a word like `shop`, which our own sentences need.
+
+Knows no driver and reads nothing. One list of secrets per process, filled where URLs are read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote, unquote, unquote_plus
+
+MASK = "***"
+KEPT_MAX = 1000  # secrets of one process: each reload of a file may bring new ones
+SHORTEST = 4  # characters: a shorter password is a part of ordinary words, and would wipe every text out
+TEXT_MAX = 1 << 18  # characters that are looked at
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}")
+_BEGIN = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,40}://|://")
+_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(?::[0-9]{1,5})?"
+_HOSTS = rf"(?:{_HOST}(?:,{_HOST})*)?"
+_TAIL = re.compile(rf"(?P<where>{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?P<options>[^#]*))?")
+_HARMLESS = (
+    "address_family|ca|cache|cert|client_name|db|decode_responses|group|host|instance|key|max_connections|mode|partitions|password_file|port"
+    "|prepared_statement_cache_size|protocol|retry_on_timeout|sasl|session_timeout|socket_connect_timeout|socket_keepalive"
+    "|socket_timeout|ssl|ssl_ca_certs|ssl_cert_reqs|ssl_certfile|ssl_check_hostname|ssl_keyfile|sslmode|stream|tls|token_file|uri"
+)
+"""Options whose values are told: files, times, numbers and switches."""
+_OPTION = re.compile(rf"(?:{_HARMLESS})=[\w.:/,~-]*|[A-Za-z_]\w{{0,40}}=\*\*\*|\*\*\*")
+_NAME = re.compile(r"[A-Za-z_]\w{0,40}(?==)")
+# An address in a text that plainly has no user, up to where it ends: a colon ends it only before a blank
+_PLAIN = re.compile(
+    rf"(?:\*\*\*|(?:\*\*\*@)?{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?:{_OPTION.pattern})(?:&(?:{_OPTION.pattern}))*)?"
+    r"(?=[\s\"',;)\]}>…]|[:.!](?:\s|$)|$)"
+)
+# `password=…` of a text: to the end of its line, for nobody knows where it ends. Dots are what we write ourselves.
+_SAID = re.compile(
+    r"""(?P<name>\b\w*(?:passw(?:or)?d|pwd|secret|token|username|user)["']?=)(?!\.\.\.|…|\*\*\*|"?\*\*\*).*""",
+    re.IGNORECASE,
+)
+_IN_YAML = re.compile(
+    r"""(?P<name>\b(?:password|passwd|pwd|secret|token|username|user)["']?\s*:\s).*""", re.IGNORECASE
+)
+
+_passwords: dict[str, None] = {}
+_users: dict[str, None] = {}
+
+
+def url(said: str) -> str:
+    """A whole URL, without its user, its password and the options that could be either."""
+    scheme, found, rest = said.partition("://")
+    if not found or not _SCHEME.fullmatch(scheme):
+        return MASK
+    before, at, tail = rest.rpartition("@")
+    match = _TAIL.fullmatch(tail)
+    if match is None or any(sign in before for sign in "@/?#"):  # where the user ends is not certain
+        return f"{scheme}://{MASK}"
+    options = "" if match["options"] is None else "?" + "&".join(map(_option, match["options"].split("&")))
+    return f"{scheme}://{MASK + '@' if at else ''}{match['where']}{options}"
+
+
+def _option(said: str) -> str:
+    if _OPTION.fullmatch(said):
+        return said
+    name = _NAME.match(said)
+    return f"{name[0]}={MASK}" if name else MASK
+
+
+def text(said: str) -> str:
+    """A text that may hold anything: a message, ours or a driver's."""
+    cut = said[:TEXT_MAX]
+    if len(said) > TEXT_MAX:  # what was cut off may have been the end of an address
+        cut = cut.rpartition("\n")[0] + "…"
+    return "\n".join(_line(each) for each in _without(cut, _passwords).split("\n"))
+
+
+def foreign(said: str) -> str:
+    """A driver's own words: no user either."""
+    return text(_without(said, _users, whole=True))
+
+
+def trace(said: str) -> str:
+    """A traceback. What no frame begins are an error's own words, and any library's."""
+    return "\n".join(
+        text(each) if each.startswith(("  File ", "    ")) else foreign(each) for each in said.split("\n")
+    )
+
+
+def line(said: str) -> str:
+    """A line of a configuration file, well formed or not. A URL may go over several, so what stands before an @ is cut too."""
+    shown = _IN_YAML.sub(rf"\g<name>{MASK}", _line(_without(said, _passwords)))
+    if "@" not in shown.replace(f"{MASK}@", ""):
+        return shown
+    key = re.match(r"[\s-]*(?:[\w.-]+:\s+)?", shown)
+    return (key[0] if key else "") + MASK
+
+
+def value(said: str) -> str:
+    """A value of the file that is no URL where it stands, and may be one by mistake."""
+    return url(said) if "://" in said or "@" in said else text(said)
+
+
+def _line(said: str) -> str:
+    """With an @ behind a `://` all between may be a user and a password, which may hold a `://` too: cut. Without one each
+    stretch from a `://` to the next is kept where it is plainly harmless."""
+    begins = [match.span() for match in _BEGIN.finditer(said)]
+    if not begins:
+        return _SAID.sub(rf"\g<name>{MASK}", said)
+    first, end = begins[0]
+    before = _SAID.sub(rf"\g<name>{MASK}", said[:first])
+    if "@" in said[end:].replace(f"{MASK}@", ""):
+        return before + said[first:end] + MASK
+    parts = [before]
+    for (start, end), (following, _) in zip(begins, [*begins[1:], (len(said), 0)], strict=True):
+        last = following == len(said)
+        plain = _PLAIN.match(
+            said[end:following] + ("" if last else "\0")
+        )  # what goes on in the next has not ended
+        if plain:
+            rest = _SAID.sub(rf"\g<name>{MASK}", said[end + plain.end() : following])
+            parts += [said[start:end], plain[0], rest]
+        else:
+            parts += [said[start:end], MASK, "" if last else " "]
+    return "".join(parts)
+
+
+def keep(said: str) -> None:
+    """Remembers what must not be printed of a URL: its user and its password, as they stand there and as they are read."""
+    rest = said.partition("://")[2]
+    user, _, password = rest.rpartition("@")[0].partition(":")
+    keep_user(user)
+    keep_password(password)
+    for each in rest.partition("?")[2].split("&"):
+        name, _, secret = each.partition("=")
+        if name.lower().endswith(("username", "user")):
+            keep_user(secret)
+        elif name.lower().endswith(("password", "passwd", "pwd", "secret", "token")):
+            keep_password(secret)
+
+
+def keep_user(said: str) -> None:
+    _remember(_users, said)
+
+
+def keep_password(said: str) -> None:
+    _remember(_passwords, said)
+
+
+def _remember(secrets: dict[str, None], said: str) -> None:
+    """In every spelling that a text may have it in. The oldest is forgotten first."""
+    for each in (said, unquote(said), unquote_plus(said)):
+        for spelled in (each, quote(each, safe=""), repr(each)[1:-1], json.dumps(each)[1:-1]):
+            if len(spelled) >= (1 if secrets is _users else SHORTEST):
+                secrets.pop(spelled, None)
+                secrets[spelled] = None
+    while len(secrets) > 12 * KEPT_MAX:
+        del secrets[next(iter(secrets))]
+
+
+def _without(said: str, secrets: dict[str, None], *, whole: bool = False) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
+        if secret in said and secret != MASK:
+            said = (
+                re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, said)
+                if whole
+                else said.replace(secret, MASK)
+            )
+    return said
+
+
+def ambiguity(said: str, *, sql: bool) -> str:
+    """Why a driver might take a part of the user or the password for the host, or the other way round; else an empty text.
+
+    SQLAlchemy reads a password up to the first `@`; redis-py, as URLs have it, a host up to the first `/`, `?` or `#`.
+    """
+    rest = said.partition("://")[2]
+    before, found, _ = rest.rpartition("@")
+    user = before.partition(":")[0]
+    wrong = [
+        sign
+        for sign in "@/?#[]"
+        if sign in (before if not sql or sign == "@" else user if sign == "/" else "")
+    ]
+    if not found or not wrong:
+        return ""
+    codes = " ".join(f"{quote(sign, safe='')} for {sign}" for sign in wrong)
+    return f"cannot be read for certain: what is before its last @ holds {' '.join(wrong)}; a user, a password or an option writes {codes}"
