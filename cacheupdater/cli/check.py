@@ -95,7 +95,7 @@ def _report(config: Config) -> Iterable[str]:
     yield f"admin   {config.admin.host_port if config.admin else 'off'}"
     yield f"state   {config.state or 'forgotten at the end'}"
     yield f"fleet   {config.fleet or 'none'}\n"
-    sources = ("SOURCE", "BUDGET", "BURST", "TARGET", "LEAST GAIN", "POOL", "TIMEOUT", "URL")
+    sources = ("SOURCE", "BUDGET", "BURST", "TARGET", "LEAST GAIN", "POOL", "TIMEOUT", "TLS", "URL")
     yield from table(sources, map(_source, config.sources.values()))
     yield ""
     header = ("NAMESPACE", "KEY", "SOURCE", "VALUE", "TTL", "REFRESH", "QUOTA")
@@ -111,6 +111,7 @@ def _source(one: SourceConfig) -> Sequence[str]:
         f"{one.least_gain:g}",
         str(one.pool_size),
         f"{one.statement_timeout:g}s",
+        one.encryption.mode,
         str(one.url or "-"),
     )
 

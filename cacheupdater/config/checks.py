@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.config.addresses import TcpAddress
 from cacheupdater.config.secrets import read_token
-from cacheupdater.config.settings import NamespaceConfig, PythonLoad, SqlLoad
+from cacheupdater.config.settings import Encryption, NamespaceConfig, PythonLoad, SqlLoad
 from cacheupdater.config.units import shown
+from cacheupdater.core import database_url
 from cacheupdater.core.keyspace import Pattern, overlaps
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.statements import Dialect, pieces
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 HEAD_TIMEOUT_S = Limits().head_timeout
 # two calls to Redis of 0.5 s, and 0.2 s for the database to say that it gave up
 STATEMENT_MAX_S = HEAD_TIMEOUT_S - 1.2
+_MYSQL = "drivers of MySQL and MariaDB go on in plain text where a server says that it has no TLS, so none can be promised"
+_UNENCRYPTED = {"sqlite": "an SQLite file has no connection", "mysql": _MYSQL, "mariadb": _MYSQL}
+_OPENLY = (
+    f"leads off this machine, and {_MYSQL}; write `tls: off` beside url to say that you know,"
+    " and let the connection go through a tunnel or a network of its own"
+)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")  # a metric's label: short and from a closed set
 
 
@@ -118,6 +125,35 @@ def check_source(document: Document, name: str, source: SourceSection) -> None:
             ("sources", name, "statement_timeout"),
             f"must be at most {STATEMENT_MAX_S:g}s: a refresh is given up after {HEAD_TIMEOUT_S:g}s, its calls to Redis included",
         )
+
+
+def encryption(document: Document, name: str, source: SourceSection) -> Encryption:
+    """How the source's connections are encrypted; whatever is said of it and cannot hold is refused."""
+    said = [each for each in ("tls", "ca", "cert", "key") if getattr(source, each) is not None]
+    if source.url is None:
+        where, local = "a source without url connects to nothing", True
+    else:
+        of = database_url.parts(source.url.reveal())
+        where, local = _UNENCRYPTED.get(of.database, ""), of.local
+    files = [each for each in said if each != "tls"]
+    wrong: tuple[str, str] | None = None
+    if where and said and (files or source.tls != "off"):
+        wrong = said[0] if said[0] != "tls" or source.tls != "off" else files[0], f"{where}; remove it"
+    elif where == _MYSQL and source.tls is None and not local:
+        document.refuse(("sources", name, "url"), _OPENLY)
+    elif source.tls == "off" and files:
+        wrong = files[0], "is for an encrypted connection, and tls says off; remove one of them"
+    elif source.tls == "on" and source.ca:
+        wrong = (
+            "tls",
+            "does not look at certificates when it is on; with ca write tls: verify, or leave tls out",
+        )
+    elif source.key and not source.cert:
+        wrong = "key", "is the key of a certificate; name that too, as cert: FILE"
+    if wrong:
+        document.refuse(("sources", name, wrong[0]), wrong[1])
+    mode = source.tls or ("verify" if source.ca else "off" if where or (local and not source.cert) else "on")
+    return Encryption(mode, source.ca, source.cert, source.key)
 
 
 def check_load(document: Document, name: str, load: LoadSection, sources: Sequence[str]) -> None:

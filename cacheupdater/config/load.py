@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from cacheupdater.config import checks, later
 from cacheupdater.config.addresses import CONVENTIONAL
+from cacheupdater.config.clear_text import warn_of_clear_text
 from cacheupdater.config.explain import explain
 from cacheupdater.config.idle import warn_of_idle
 from cacheupdater.config.models import (
@@ -31,6 +32,7 @@ from cacheupdater.config.queues import queue_of
 from cacheupdater.config.reader import read_document
 from cacheupdater.config.settings import (
     Config,
+    Encryption,
     Load,
     MemoryQueueConfig,
     NamespaceConfig,
@@ -99,10 +101,15 @@ class _Parts:
         if self._top is None:
             return None
         top = self._top
-        sources = {name: _source(name, one) for name, one in self._sources.items() if one}
+        sources = {
+            name: _source(name, one, checks.encryption(self._document, name, one))
+            for name, one in self._sources.items()
+            if one
+        }
+        queue = queue_of(top.queue.url, top.queue.partitions)
         if not self._document.problems:
             warn_of_idle(self._document, sources, namespaces)
-        queue = queue_of(top.queue.url, top.queue.partitions)
+            warn_of_clear_text(self._document, sources, top.cache.url, queue)
         default = (CONVENTIONAL,) if isinstance(queue, MemoryQueueConfig) else ()
         return Config(
             listen=default if top.listen is None else top.listen,
@@ -172,7 +179,7 @@ class _Parts:
             checks.check_source_url(self._document, name, load, source)
 
 
-def _source(name: str, one: SourceSection) -> SourceConfig:
+def _source(name: str, one: SourceSection, encryption: Encryption) -> SourceConfig:
     return SourceConfig(
         name=name,
         url=one.url,
@@ -183,6 +190,7 @@ def _source(name: str, one: SourceSection) -> SourceConfig:
         least_gain=one.least_gain,
         pool_size=one.pool_size,
         statement_timeout=one.statement_timeout,
+        encryption=encryption,
     )
 
 

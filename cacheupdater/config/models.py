@@ -16,7 +16,7 @@ from cacheupdater.config import units
 from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
 from cacheupdater.config.queues import queue_url
 from cacheupdater.config.secrets import Url
-from cacheupdater.core import cache_url
+from cacheupdater.core import cache_url, database_url
 from cacheupdater.core.encoding import Encoding  # noqa: TC001  pydantic reads it
 from cacheupdater.core.spelling import Numbers, Times  # noqa: TC001  pydantic reads it
 from cacheupdater.errors import Misconfigured
@@ -40,6 +40,7 @@ Foreign: TypeAlias = Literal["keep", "replace"]
 Rows: TypeAlias = Literal["one", "many"]
 Policy: TypeAlias = Literal["price", "fixed"]
 LogKeys: TypeAlias = Literal["full", "hash", "off"]
+Encrypted: TypeAlias = Literal["off", "on", "verify"]
 
 
 def _url(value: object, *, sql: bool = False) -> Url:
@@ -88,7 +89,14 @@ def _source_url(value: object) -> Url:
     if url.scheme not in drivers:
         advice = f"write {drivers[0]}://" if drivers else "use postgresql+asyncpg or sqlite+aiosqlite"
         raise ValueError(f"{_scheme(url)} is no database and driver that can be asked; {advice}")
+    if why := database_url.wrong_option(database_url.parts(url.reveal())):
+        raise ValueError(why)
     return url
+
+
+def _switch(value: object) -> object:
+    """Helm, whose YAML is older, makes `false` of `off` before we see it."""
+    return {"false": "off", "true": "on"}.get(value, value) if isinstance(value, str) else value
 
 
 def _ttl(value: object) -> object:
@@ -178,6 +186,15 @@ class SourceSection(Section):
     """Connections. Five run thousands of small statements a second and are little for any database."""
     statement_timeout: Duration = 1.0
     """Seconds. A batch by primary key takes milliseconds; one that takes 1 s meets a database in trouble."""
+    tls: Annotated[Encrypted, BeforeValidator(_switch)] | None = None
+    """on: encrypted, with whoever answers. verify: with whom an authority vouches for. off: as it is. None: verify where `ca`
+    is given, else off on this machine and on to any other. A password must not cross a network because nobody thought of it."""
+    ca: Text | None = None
+    """A file of authorities (PEM). None, with verify: those that this machine trusts."""
+    cert: Text | None = None
+    """A file with the certificate that the updater shows to the database (PEM)."""
+    key: Text | None = None
+    """A file with the certificate's key, without a password (PEM). None: it is in the file of `cert`."""
 
 
 class LoadSection(Section):

@@ -51,6 +51,9 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     units.factor: {"anyOf": [{"type": "number"}, _text(f"^{_NUMBER}$", "10")]},
     models._jitter: _text(f"^{_NUMBER}%$", "10%"),  # noqa: SLF001
     models._target: _text(f"^{_NUMBER}%$", "99%"),  # noqa: SLF001
+    models._switch: {  # noqa: SLF001
+        "anyOf": [{"enum": ["off", "on", "verify", False, True]}, {"type": "string", "pattern": _VARIABLE}]
+    },
     models._max_age: {**_text(_DURATION, "30s"), "minLength": 2},  # noqa: SLF001
     models._cache_url: _address("|".join(sorted(cache_url.SCHEMES)), "redis://127.0.0.1:6379/0"),  # noqa: SLF001
     models._source_url: _address("|".join(_DRIVERS), "postgresql+asyncpg://db:5432/shop"),  # noqa: SLF001

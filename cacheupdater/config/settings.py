@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.addresses import Address, TcpAddress, UnixAddress
-    from cacheupdater.config.models import Foreign, LogKeys, Policy, Rows
+    from cacheupdater.config.models import Encrypted, Foreign, LogKeys, Policy, Rows
     from cacheupdater.config.problems import Problem
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
@@ -47,6 +47,15 @@ class KafkaQueueConfig:
 QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig
 
 
+class Encryption(NamedTuple):
+    """Of a source's connections; files are PEM. A plain tuple for the adapter."""
+
+    mode: Encrypted  # on: by whoever answers; verify: by whom an authority vouches for
+    ca: str | None = None  # None: those that this machine trusts
+    cert: str | None = None
+    key: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
     name: str
@@ -58,6 +67,7 @@ class SourceConfig:
     least_gain: float  # stale reads that a row must prevent
     pool_size: int  # connections
     statement_timeout: float  # seconds, below the head timeout
+    encryption: Encryption = Encryption("off")  # noqa: RUF009  a tuple does not change
 
 
 class Stamp(NamedTuple):

@@ -51,7 +51,7 @@ _NOBODY: dict[CaptureType, Capture] = {
 _REFUSED = re.compile(
     r"\b(NOPERM|NOAUTH|WRONGPASS|MISCONF|READONLY|28000|28P01|3D000|InvalidPassword|AuthenticationError)"
     r"|no permission|can't run this command|invalid username-password|user is disabled|without any password"
-    r"|unable to open database file|Authentication required|CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
+    r"|unable to open database file|Authentication required|offers no TLS|certificate cannot be trusted|ends TLS|CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
     re.IGNORECASE,
 )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.fleet_redis import RedisFleet
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
+from cacheupdater.adapters.loader_sql.encryption import Tls
 from cacheupdater.adapters.state_file import StateFile
 from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.config.settings import MemoryQueueConfig, PythonLoad, SqlLoad
@@ -136,7 +137,10 @@ class Parts:
             if source.url is None:
                 raise Misconfigured(f"sources.{source.name}.url is missing: a SQL statement needs a database")
             database = self._databases[source.name] = SqlSource(
-                source.url.reveal(), pool_size=source.pool_size, statement_timeout=source.statement_timeout
+                source.url.reveal(),
+                pool_size=source.pool_size,
+                statement_timeout=source.statement_timeout,
+                tls=Tls(*source.encryption),
             )
             self._stack.push_async_callback(database.close)
         return database

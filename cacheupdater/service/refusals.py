@@ -41,7 +41,9 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
                 parts.database(source)
         except Misconfigured as e:
             broken.add(source.name)
-            yield ("sources", source.name, "url"), str(e)
+            setting, _, why = str(e).partition(": ")
+            is_file = setting in {"ca", "cert"}  # else it speaks of the url
+            yield ("sources", source.name, setting if is_file else "url"), why if is_file else str(e)
     for namespace in config.namespaces.values():
         if isinstance(namespace.load, PythonLoad) or namespace.load.source not in broken:
             yield from _of_loader(parts, namespace)

@@ -27,8 +27,10 @@ from sqlalchemy.util import greenlet_spawn
 
 from cacheupdater.adapters.loader_sql import told
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
+from cacheupdater.adapters.loader_sql.encryption import Tls, context
 from cacheupdater.adapters.loader_sql.matching import Matching, Result, RowsPerKey
 from cacheupdater.adapters.loader_sql.statement import statement
+from cacheupdater.core import database_url
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, TimedOut, Unavailable, Unreached
 from cacheupdater.ports import at_once
 
@@ -79,9 +81,14 @@ class _Sent:
 class SqlSource:
     """One database: its connections, its deadline, its errors. Shared by all loaders of a source."""
 
-    def __init__(self, url: str, *, pool_size: int = 5, statement_timeout: float = 1.0) -> None:
-        """`statement_timeout` in seconds, waiting for a connection included."""
+    def __init__(
+        self, url: str, *, pool_size: int = 5, statement_timeout: float = 1.0, tls: Tls | None = None
+    ) -> None:
+        """`statement_timeout` in seconds, waiting for a connection included. `tls` None: off this machine, encrypted."""
         self._deadline = statement_timeout + GRACE_S
+        where = database_url.parts(url)
+        plain = where.local or where.database != "postgresql"  # of others `Driver.arguments` tells
+        encrypted = context(tls or Tls("off" if plain else "on"))
         try:
             address = make_url(url)
             self._host = address.host or ""
@@ -99,7 +106,7 @@ class SqlSource:
                 pool_timeout=statement_timeout,
                 pool_recycle=RECYCLE_S,
                 pool_reset_on_return=None,  # reads in autocommit leave nothing to reset
-                **self._driver.arguments(statement_timeout),
+                **self._driver.arguments(statement_timeout, encrypted),
             )
         except ModuleNotFoundError as e:
             package = self._driver.address(

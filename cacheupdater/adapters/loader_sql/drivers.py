@@ -22,6 +22,7 @@ from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from ssl import SSLContext
 
     from sqlalchemy import BindParameter
     from sqlalchemy.engine import URL, AdaptedConnection
@@ -48,8 +49,10 @@ class Driver:
         """The same database, for our driver."""
         return url
 
-    def arguments(self, statement_timeout: float) -> dict[str, object]:  # noqa: ARG002  others have one
+    def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  others have one
         """What the engine is made with: read-only where possible, with the database's own deadline."""
+        if tls is not None:  # these drivers go on in plain text where a server says that it has no TLS
+            raise Misconfigured("tls: of PostgreSQL alone it is certain that nothing is sent without TLS")
         return {"pool_pre_ping": True}  # one more round trip, as `alive` cannot know
 
     def condition(self, types: Sequence[CaptureType]) -> tuple[str, Sequence[BindParameter[Any]]]:
@@ -107,14 +110,19 @@ class PostgreSql(Driver):
     def address(self, url: URL) -> URL:
         return url.set(drivername="postgresql+asyncpg")
 
-    def arguments(self, statement_timeout: float) -> dict[str, object]:
+    def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:
         settings = {
             "application_name": "cacheupdater",
             "statement_timeout": str(round(statement_timeout * 1000)),
             "default_transaction_read_only": "on",
             "jit": "off",  # compiling costs more than any lookup by key
         }
-        arguments = {"server_settings": settings, "prepared_statement_cache_size": STATEMENTS_CACHED}
+        arguments = {
+            "server_settings": settings,
+            "prepared_statement_cache_size": STATEMENTS_CACHED,
+            # said in any case, or asyncpg would ask the environment, and go on in plain text where a server has no TLS
+            "ssl": tls or False,
+        }
         return {"connect_args": arguments, "json_deserializer": msgspec.json.decode}
 
     def condition(self, types: Sequence[CaptureType]) -> tuple[str, Sequence[BindParameter[Any]]]:
@@ -141,6 +149,8 @@ class PostgreSql(Driver):
 
     def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:
         own = _own(error)
+        if connecting and (why := told.of_tls(own)):
+            return Unavailable(why)
         code = str(getattr(own, "sqlstate", None) or "")
         what = _what(own, code, told.of_postgres(own, code, connecting=connecting))
         # asyncpg has one type for a connection that is gone and for a value that it cannot send, which it quotes
@@ -184,7 +194,7 @@ class Sqlite(Driver):
             url = url.set(database=f"file:{quote(url.database)}")
         return url.update_query_dict({"mode": "ro", "uri": "true"})
 
-    def arguments(self, statement_timeout: float) -> dict[str, object]:
+    def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  a file has no wire
         return {"connect_args": {"timeout": statement_timeout}}  # how long to wait for a lock
 
     def abort(self, connection: AdaptedConnection) -> None:

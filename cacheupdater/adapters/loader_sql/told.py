@@ -8,6 +8,7 @@ quote what they choke on: `invalid input syntax for type uuid: "…"`, `syntax e
 from __future__ import annotations
 
 import re
+import ssl
 from socket import gaierror
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ _LOGIN = {
     "57P03": "the server is starting up or shutting down",
     "42501": "this user may not connect to this database",
 }
+_NO_TLS = "rejected SSL upgrade"  # asyncpg's own words, before anything but the wish for TLS was sent
 _CERTIFICATE = "connection requires a valid client certificate"
 _PARAMETER = re.compile(r"unsupported startup parameter(?: in options)?: [a-z_]{1,40}$")
 # Texts that are always the same, whoever raises them
@@ -93,6 +95,24 @@ def of_unknown_host(error: BaseException, host: str) -> str:
     return (
         f"host {host!r} has no address: compare it with the source's url, and ask this machine's name server"
     )
+
+
+def of_tls(error: BaseException) -> str:
+    """What to do where a connection could not be encrypted as it was asked for; empty for another error."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the server's certificate cannot be trusted ({error.verify_message});"
+            " name its authority by ca, and the server in url as its certificate does"
+        )
+    if isinstance(error, ssl.SSLError):
+        why = (error.reason or "no reason given").lower().replace("_", " ")
+        return f"the server ends TLS ({why}): are ca, cert and key those that it wants?"
+    if isinstance(error, ConnectionError) and _NO_TLS in str(error):
+        return (
+            "the server offers no TLS, and nothing was sent to it without:"
+            " turn it on there (ssl = on), or write tls: off beside url where everybody on the way may read along"
+        )
+    return ""
 
 
 def _said(error: BaseException, field: str) -> str:

@@ -1,0 +1,62 @@
+"""How a connection to a database is encrypted: what was asked for becomes a context of TLS, made once per source.
+
+Without a word off this machine is encrypted, and on it plain. A context that verifies knows the name of the server; one
+that does not keeps out who merely listens. Certificates are read here, at the start: who renews them starts us again.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Literal, NamedTuple
+
+from cacheupdater.errors import Misconfigured
+
+Mode = Literal["off", "on", "verify"]
+
+
+class Tls(NamedTuple):
+    """As the configuration says it; files are PEM."""
+
+    mode: Mode
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
+def context(tls: Tls) -> ssl.SSLContext | None:
+    """None: plain. Raises Misconfigured, beginning with the name of the setting whose file is wrong."""
+    if tls.mode == "off":
+        return None
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls.mode == "on":
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    elif tls.ca is None:
+        made.load_default_certs()
+    else:
+        try:
+            made.load_verify_locations(cafile=tls.ca)
+        except (OSError, ValueError) as e:
+            raise Misconfigured(f"ca: {tls.ca} {_why(e)}") from None
+    if tls.cert is not None:
+        try:
+            made.load_cert_chain(tls.cert, tls.key, password=_no_password)
+        except (OSError, ValueError) as e:
+            raise Misconfigured(
+                f"cert: {tls.cert}{f' with {tls.key}' if tls.key else ''} {_why(e)}"
+            ) from None
+    return made
+
+
+def _no_password() -> str:
+    """Instead of asking for it on the terminal."""
+    raise ValueError("has a password; write a key without one")
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return "holds no certificate and key that belong together, or none at all"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror}"
+    return str(error)

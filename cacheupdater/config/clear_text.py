@@ -1,0 +1,66 @@
+"""Passwords that leave this machine as they are, whichever peer they are for: warnings with their line.
+
+`load` asks once a configuration has no mistakes. `tls: off` and `redis://` may be right (a tunnel, a mesh, a network of their
+own), so they are no mistakes; but nobody shall send a password over a network without having been told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from cacheupdater.config.settings import KafkaQueueConfig
+from cacheupdater.core import cache_url, database_url
+from cacheupdater.core.hosts import is_local
+from cacheupdater_client.broker import uses_tls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cacheupdater.config.document import Document
+    from cacheupdater.config.secrets import Url
+    from cacheupdater.config.settings import QueueConfig, SourceConfig
+
+_OPENLY = "leaves this machine in clear text, for anybody on the way to read"
+_SECRETS = {"password", "sentinel_password"}
+
+
+def warn_of_clear_text(
+    document: Document, sources: Mapping[str, SourceConfig], cache: Url, queue: QueueConfig
+) -> None:
+    """Notes each of them."""
+    for name, source in sources.items():
+        said = database_url.parts(source.url.reveal()) if source.url else None
+        if said and said.has_password and not said.local and source.encryption.mode == "off":
+            document.warn(
+                ("sources", name, "url"),
+                f"its password {_OPENLY}: only a tunnel or a network of its own makes up for tls: off",
+            )
+    if _openly(cache):
+        document.warn(
+            ("cache", "url"), f"its password {_OPENLY}: write {cache.scheme.replace('redis', 'rediss', 1)}://"
+        )
+    if isinstance(queue, KafkaQueueConfig):
+        options = queue.address.options
+        local = all(is_local(each.rpartition(":")[0]) for each in queue.address.servers)
+        # SCRAM proves a password without sending it, and PLAIN is refused without TLS
+        if "token_file" in options and not uses_tls(options) and not local:
+            document.warn(("queue", "url"), f"its token {_OPENLY}: write tls=true, or ca=FILE")
+
+
+def _openly(url: Url) -> bool:
+    """Whether a password of Redis or its sentinels goes over a network as it is."""
+    if not url.scheme.startswith("redis") or url.scheme.startswith("rediss"):
+        return False
+    address, _, query = url.reveal().partition("://")[2].rpartition("@")[2].partition("?")
+    user = url.reveal().partition("://")[2].rpartition("@")[0]
+    secret = ":" in user or any(name in _SECRETS for name, _ in parse_qsl(query))
+    found = cache_url.parse(url.reveal())
+    if isinstance(found, cache_url.One):
+        host = address.partition("/")[0]
+        hosts = [host.partition("]")[0] if host.startswith("[") else host.partition(":")[0]]
+    else:
+        hosts = [host for host, _ in found.seeds]
+    return secret and not all(
+        is_local(each or "localhost") for each in hosts
+    )  # no host is redis-py's localhost
