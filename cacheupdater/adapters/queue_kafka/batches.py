@@ -54,19 +54,18 @@ Record: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 
 def walk(raw: bytes) -> Iterator[Batch]:
     """The whole batches in their order; the last of a fetch is often cut off, and comes again. Reads their heads alone."""
-    at, size = 0, len(raw)
+    at, size, frame, number = 0, len(raw), _FRAME.unpack_from, _SIZE.unpack_from
     while size - at >= _FRAME.size:
-        base, length = _FRAME.unpack_from(raw, at)
+        base, length = frame(raw, at)
         stop = at + _FRAME.size + length
         if length < _V0.size - _FRAME.size or stop > size:
             return
-        end, count = base + 1, 1
+        last, count = 0, 1
         if raw[at + _MAGIC_AT] >= _V2_FIRST:
             if stop - at < _V2.size:
                 return
-            (last,), (count,) = _SIZE.unpack_from(raw, at + _LAST_AT), _SIZE.unpack_from(raw, at + _COUNT_AT)
-            end = base + max(last, 0) + 1
-        yield Batch(at, stop, base, end, max(count, 1))
+            last, count = number(raw, at + _LAST_AT)[0], number(raw, at + _COUNT_AT)[0]
+        yield Batch(at, stop, base, base + last + 1 if last > 0 else base + 1, count if count > 0 else 1)
         at = stop
 
 

@@ -105,12 +105,12 @@ def _zstd(data: memoryview) -> bytes:
     return _into_scratch(_library().zstd.decompress_into, data)
 
 
-def _into_scratch(decompress_into: Callable[[memoryview, bytearray], int], data: memoryview) -> bytes:
+def _into_scratch(decompress_into: Callable[[bytes, bytearray], int], data: memoryview) -> bytes:
     global _scratch  # noqa: PLW0603  one per process: made anew for each batch it would cost more than small batches do
     if _scratch is None:
         _scratch = bytearray(BODY_BYTES_MAX)
     try:
-        size = decompress_into(data, _scratch)
+        size = decompress_into(bytes(data), _scratch)
     except Exception as e:
         if "whole buffer" in str(e):  # that there was no room is told by this text alone
             raise _too_large() from e
