@@ -29,17 +29,7 @@ LEAST = 1_000_000
 LEAKS = 6  # of a run's inputs, one in so many is tried once more to see what stays
 
 
-# what is read from Redis is believed as yet; with `strict` this goes when it no longer is
-BELIEVED = {"floors", "fleet"}
-EACH = [
-    pytest.param(name, marks=pytest.mark.xfail(reason="what stands in Redis is believed", strict=True))
-    if name in BELIEVED
-    else name
-    for name in TARGETS
-]
-
-
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", TARGETS)
 def test_no_input_in_a_short_while_is_more_than_an_updater_bears(name):
     target = TARGETS[name]
     with ExitStack() as stack:
@@ -47,13 +37,13 @@ def test_no_input_in_a_short_while_is_more_than_an_updater_bears(name):
 
 
 def test_all_targets_together_hear_a_million_inputs():
-    assert sum(each.inputs for name, each in TARGETS.items() if name not in BELIEVED) >= LEAST
+    assert sum(each.inputs for each in TARGETS.values()) >= LEAST
 
 
 @pytest.mark.campaign
 @pytest.mark.prove
 @pytest.mark.timeout(WORKING_S)
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", TARGETS)
 def test_no_input_is_more_than_an_updater_bears(name, amount, record_property):
     inputs, seconds = amount(0, TARGETS[name].inputs), amount(0.0, FULL_S)
     seed = SystemRandom().randrange(1, 1 << 31)  # another each time: each run looks elsewhere

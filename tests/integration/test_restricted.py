@@ -153,6 +153,14 @@ def test_it_serves_keeps_its_state_and_drains(make, settings, folder, redis_url)
     assert updater.messages == []
 
 
+def test_none_outlives_whoever_started_it(make, settings):
+    updater = make(settings).start()
+    inside = updater.first
+    updater.kill()
+    psutil.wait_procs([inside], timeout=READY_S)
+    assert not inside.is_running()
+
+
 def phases(updater):
     """Moments of a start, each with a name, from the first at which a signal can be heard."""
     eventually(lambda: updater.hears(signal.SIGTERM), READY_S, every=0.001)

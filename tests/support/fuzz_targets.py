@@ -15,6 +15,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 ROOT = Path(__file__).parents[2]
+RECORDS = 2_000  # of a batch, for one turn takes no more
 
 
 class Target(NamedTuple):
@@ -125,31 +126,54 @@ def pack_samples():
 
 
 def records(_stack):
-    """Records of a topic: their times, keys and values are whatever a producer likes."""
-    from types import SimpleNamespace
+    """What is fetched from a topic: batches of any age and codec, whose checksums are made right where the first byte says so."""
+    from aiokafka.record.util import calc_crc32c
 
-    from cacheupdater.adapters.queue_kafka.messages import messages
+    from cacheupdater.adapters.queue_kafka.batches import Torn, records, walk
+    from cacheupdater.adapters.queue_kafka.codecs import Unreadable
+    from cacheupdater.adapters.queue_kafka.messages import message
     from cacheupdater_client import wire
 
-    def run(data):
-        when = int.from_bytes(data[:8], "big", signed=True)
-        size = data[8] if len(data) > 8 else 0
-        key, value = data[9 : 9 + size], data[9 + size :]
-        record = SimpleNamespace(offset=7, timestamp=when, key=key or None, value=value or None)
-        (message,) = messages([record])
+    def sound(data):
+        raw = bytearray(data)
+        if len(raw) > 21:
+            raw[8:12] = struct.pack(">i", len(raw) - 12)
+            new = raw[16] >= 2
+            at, total = (17, calc_crc32c(bytes(raw[21:]))) if new else (12, crc32(raw[16:]))
+            raw[at : at + 4] = struct.pack(">I", total)
+        return bytes(raw)
+
+    def read(raw):
+        for batch in walk(raw):
+            try:
+                found, size = records(raw, batch)
+                for record in itertools.islice(found, RECORDS):
+                    yield kind(message(record).payload)
+                yield size.bit_length()
+            except (Torn, Unreadable) as e:
+                yield f"{type(e).__name__} {str(e)[:30]}"
+
+    def kind(payload):
         try:
-            return f"kind {wire.decode_pack(message.payload).kind}"
+            return wire.decode_pack(payload).kind
         except wire.Malformed as e:
-            return _told(e)
+            return e.reason
+
+    def run(data):
+        return str(set(read(sound(data[1:]) if data[:1] == b"\1" else data[1:])))
 
     return run
 
 
 def record_samples():
-    return [
-        struct.pack(">qB", 1_800_000_000_000, len(key)) + key + value
-        for key, value in [(b"p:1", b""), (b"", b""), (b"k", pack_samples()[0])]
+    from kafka_batches import CODECS, of, record
+
+    values = [
+        record(0, pack_samples()[0]),
+        record(1, b"", key=b"p:1", headers=[(b"a", b"b")]),
+        record(2, None),
     ]
+    return [b"\1" + of(values, codec) for codec in CODECS] + [b"\0" + of(values) * 2]
 
 
 def requests(stack):

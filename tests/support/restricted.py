@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 UID = 65534
-NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER_MODE = 38, 22, 2  # of prctl
+DIE_WITH_PARENT, NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER_MODE = 1, 38, 22, 2  # of prctl
 BOUNDING_DROP, CAPABILITIES = 24, 64
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # by number, on x86_64 and on aarch64: what the runtime's own profile refuses to a process without capabilities, and more
@@ -129,6 +130,7 @@ def main():
     os.setgroups([])
     os.setresgid(UID, UID, UID)
     os.setresuid(UID, UID, UID)
+    libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)  # again: a new user has forgotten it
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     os.environ["RESTRICTED_SECCOMP"] = str(int(_filter()))  # noqa: TID251  what the program can be asked
     os.execvp(program[0], program)
