@@ -3,7 +3,7 @@
 A wrong schema, an empty replica or a truncated table answers "absent" for keys that readers still find. Told of
 every unit before its write: while far more of the touched keys are absent than ever before, none of them is deleted;
 their values stay until their ttl. Misses and changes do not count and are believed (the one has no value to lose, the
-other was announced). One per namespace and engine.
+other was announced). Nor do touches of keys that have no value in Redis: whoever invents such keys must not hold the brake. One per namespace and engine.
 """
 
 from __future__ import annotations

@@ -65,14 +65,29 @@ class Endings:
         self._tally = tally
         self._brakes: dict[Namespace, Brake] = {}
 
-    def braked(self, unit: Unit, absent: Collection[bytes], now: float) -> Collection[bytes] | None:
+    def suspects(self, unit: Unit, absent: Collection[bytes]) -> list[bytes]:
+        """Of these keys without a row, those that somebody says to have read: the brake is told whether they have a value."""
+        if unit.phase is not Phase.RUNNING or not absent:
+            return []
+        rowless = set(absent)
+        touched = (keys for claim, keys in unit.parts if claim.kind is Kind.TOUCH)
+        return [key for key in chain.from_iterable(touched) if key in rowless]
+
+    def braked(
+        self, unit: Unit, absent: Collection[bytes], now: float, *, valueless: Collection[bytes] = ()
+    ) -> Collection[bytes] | None:
         """Of these keys without a row, those whose values stay; None unless so many are suddenly absent.
 
-        Of a late unit nobody knows any more which keys were touched: its successor will tell.
+        Of a late unit nobody knows any more which keys were touched: its successor will tell. The `valueless` have nothing
+        to lose and do not count: touches of them are a stranger's, or came late.
         """
         if unit.phase is not Phase.RUNNING:
             return absent
-        touched = [(claim, keys) for claim, keys in unit.parts if claim.kind is Kind.TOUCH]
+        touched = [
+            (claim, [key for key in keys if key not in valueless] if valueless else keys)
+            for claim, keys in unit.parts
+            if claim.kind is Kind.TOUCH
+        ]
         rowless = set(absent)
         gone = [(claim, [key for key in keys if key in rowless]) for claim, keys in touched] if absent else []
         brake = self._brakes.get(unit.namespace)

@@ -89,6 +89,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
+        self.suspects = self._endings.suspects  # of what `braked` must know whether it has a value
         self._pruned = -inf
         self._removed = 0  # keys of nobody, in this step
 
@@ -166,9 +167,11 @@ class Engine:
         cut_short = self._removed >= self._limits.turn_keys or self._dedup.schedule.aged
         return Work(units, self._removals.take(now), now if cut_short else self._wake())
 
-    def braked(self, unit: Unit, absent: Collection[bytes], now: float) -> Collection[bytes] | None:
+    def braked(
+        self, unit: Unit, absent: Collection[bytes], now: float, *, valueless: Collection[bytes] = ()
+    ) -> Collection[bytes] | None:
         """Of these keys without a row, those whose values stay; None while the brake is off. Asked of every unit, for it counts them all."""
-        return self._endings.braked(unit, absent, now)
+        return self._endings.braked(unit, absent, now, valueless=valueless)
 
     def take_ages(self) -> list[tuple[str, float]]:
         """Since the last call: (namespace, seconds from a hint to its written value)."""

@@ -20,6 +20,19 @@ class Kind(IntEnum):
     CHANGE = 2  # the application changed, deleted or invalidated it
 
 
+READS_MAX = 30_000
+"""Of one pack: what a process can read in the 100 ms for which its client collects, at 300,000 a second by long MGETs."""
+
+
+def believable(counts: Sequence[int]) -> Sequence[int]:
+    """Counts as they came, or with the same proportions as far as a process can have read so often since its last pack.
+
+    A pack's sender says how often it has read; one that lies must not decide where the budget goes.
+    """
+    reads = sum(counts)
+    return counts if reads <= READS_MAX else [max(1, count * READS_MAX // reads) for count in counts]
+
+
 class Hints(NamedTuple):
     """One decoded pack: hints of one kind, at one offset of one partition."""
 

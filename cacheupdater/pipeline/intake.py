@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.hints import Hints, Kind, believable
 from cacheupdater_client import wire
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def _decoded(
             if late is not None and late(kind, pack):
                 engine.skip(message.offset, now)
                 continue
+            counts = believable(pack.counts)
             if hear is not None:
-                hear(kind, pack.keys, pack.counts)
-            yield Hints(message.offset, kind, pack.keys, pack.counts)
+                hear(kind, pack.keys, counts)
+            yield Hints(message.offset, kind, pack.keys, counts)

@@ -32,7 +32,7 @@ from cacheupdater.pipeline.telling import Telling, Turn
 from cacheupdater.pipeline.unremoved import Unremoved
 from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.pipeline.vitals import Vitals
-from cacheupdater.pipeline.write import matched, prepare, write
+from cacheupdater.pipeline.write import matched, prepare, without_value, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -301,7 +301,9 @@ class Partition:
         self._telling.loaded(unit, clock())
         found = matched(captures, values)
         absent = [key for key, value in zip(keys, found, strict=True) if value is None]
-        kept = self.engine.braked(unit, absent, clock())
+        suspects = self.engine.suspects(unit, absent)
+        valueless = await without_value(recipe, suspects) if suspects else ()
+        kept = self.engine.braked(unit, absent, clock(), valueless=valueless)
         prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         rows = dict(zip(keys, found, strict=True)) if judging.is_open(unit.namespace) else {}
         barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cacheupdater.core.hints import believable
 from cacheupdater_client import wire
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Recorder:
     def _take(self, pack: wire.Pack) -> None:
         groups, foreign = self._keyspace.resolve_many(pack.keys)
         self.foreign += len(foreign)
-        counts = dict(zip(pack.keys, pack.counts, strict=True)) if pack.counts else {}
+        counts = dict(zip(pack.keys, believable(pack.counts), strict=True)) if pack.counts else {}
         for namespace, keys in groups.items():
             if pack.kind == wire.CHANGE:
                 self.announced[namespace] += len(keys)

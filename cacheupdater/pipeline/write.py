@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.answers import BRAKED, Answer, Result
-from cacheupdater.errors import Faulty
+from cacheupdater.errors import CacheUpdaterError, Faulty
 from cacheupdater.ports import Entry
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.pipeline.recipe import Recipe
-    from cacheupdater.ports import Observer
+    from cacheupdater.ports import Found, Observer
+
+LOOK_WITHIN = 0.25  # seconds: half of what a call to Redis may take, for the write comes behind it
 
 
 class Prepared(NamedTuple):
@@ -32,6 +34,15 @@ class Prepared(NamedTuple):
 def matched(captures: Sequence[Captures], values: Mapping[Captures, object]) -> list[object | None]:
     """The value of each key in the order of the unit; None where there is no row."""
     return list(map(values.get, captures))
+
+
+async def without_value(recipe: Recipe, keys: Sequence[bytes]) -> frozenset[bytes]:
+    """Those of these keys that hold nothing in Redis. Where Redis does not say, there may be something."""
+    looks: Sequence[Found | None] = [None] * len(keys)
+    with suppress(CacheUpdaterError, TimeoutError):
+        async with asyncio.timeout(LOOK_WITHIN):
+            looks = await recipe.writer.look(keys)
+    return frozenset(key for key, found in zip(keys, looks, strict=True) if found and not found.here)
 
 
 def prepare(

@@ -155,3 +155,20 @@ def test_mailbox_gives_frames_to_the_right_partition_after_a_change_of_partition
         assert {partition_of(key, 3) for key in pack.keys} == {partition}
         counts |= dict(zip(pack.keys, pack.counts, strict=True))
     assert counts == {key: number + 1 for number, key in enumerate(keys)}
+
+
+@pytest.mark.parametrize("place", [0, 1, 500, 999])
+@pytest.mark.parametrize("text", ["aaaa", "aGVsbG8=", "a" * 28, "a" * 32, "a" * 400], ids=len)
+def test_no_key_of_a_pack_may_be_a_str_wherever_it_stands(place, text):
+    keys = [b"product:%d" % n for n in range(1000)]
+    keys[place] = text
+    with pytest.raises(Malformed) as refused:
+        decode_pack(encode_pack(TOUCH, 1_700_000_000_000, keys))
+
+    assert refused.value.reason == "garbage"
+
+
+def test_keys_that_hold_what_a_str_begins_with_are_read_as_they_are():
+    keys = [bytes(range(256)), b"\xa4aaaa", b"\xd9\x04aaaa", b"k" * 0xA4, b"k" * 0xD9]
+
+    assert decode_pack(encode_pack(TOUCH, 0, keys, [0xA4] * 5)).keys == keys

@@ -255,6 +255,29 @@ def test_brake_judges_touched_keys_only_and_believes_misses_and_changes_of_the_s
         assert story.engine.braked(story.start(0.0), absent, 0.0) == kept
 
 
+def test_touches_of_keys_without_a_value_do_not_hold_the_brake():
+    """Whoever invents keys would keep what was really deleted in the cache."""
+    story = Story()
+    invented, deleted = [b"p:%d" % n for n in range(150)], [b"p:%d" % n for n in range(1000, 1005)]
+    story.touch(*invented, *deleted, at=0.0)
+    unit = story.start(0.0)
+    absent = unit.keys
+
+    assert story.engine.suspects(unit, absent) == absent
+    assert story.engine.braked(unit, absent, 0.0, valueless=frozenset(invented)) is None
+
+
+def test_suspects_are_touched_keys_without_a_row_while_their_unit_runs():
+    story = Story()
+    story.touch(A, B, at=0.0)
+    story.miss(b"p:7", at=0.0)
+    unit = story.start(0.0)
+
+    assert story.engine.suspects(unit, [A, b"p:7"]) == [A]
+    story.step(3.0)
+    assert story.engine.suspects(unit, [A]) == []
+
+
 def test_units_without_absent_rows_count_for_the_brake():
     story = Story()
     for n in range(200):

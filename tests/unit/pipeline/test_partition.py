@@ -111,7 +111,11 @@ async def test_the_brake_is_told_of_when_it_begins_and_when_it_is_over(caplog):
     caplog.set_level("INFO")
     shell = Shell()
     keys = [b"p:%d" % n for n in range(60)]
+    shell.tables["p"].rows = {(n,): "there" for n in range(60)}
     async with shell.partition():
+        shell.queue.touch(*keys)
+        await asyncio.sleep(30.0)
+        shell.tables["p"].rows = {}
         shell.queue.touch(*keys)
         await asyncio.sleep(1.0)
         shell.tables["p"].rows = {(n,): "back" for n in range(60)}
@@ -123,6 +127,24 @@ async def test_the_brake_is_told_of_when_it_begins_and_when_it_is_over(caplog):
     assert told[0] == "braked p: 60 of 60 rows are suddenly absent; none of them was deleted"
     assert len(told) == 2
     assert "over after" in told[1]
+
+
+@in_virtual_time
+async def test_touches_of_keys_that_nobody_ever_wrote_do_not_keep_what_was_deleted(caplog):
+    shell = Shell()
+    shell.tables["p"].rows = {(n,): "there" for n in range(10)}
+    deleted = [b"p:%d" % n for n in range(10)]
+    async with shell.partition():
+        shell.queue.touch(*deleted)
+        await asyncio.sleep(30.0)
+        assert all(map(shell.redis.get, deleted))
+        shell.tables["p"].rows = {}
+        shell.queue.touch(*(b"p:%d" % n for n in range(1000, 1150)))
+        await asyncio.sleep(1.0)
+        shell.queue.touch(*deleted)
+        await asyncio.sleep(1.0)
+        assert not any(map(shell.redis.get, deleted))
+    assert "suddenly absent" not in caplog.text
 
 
 @in_virtual_time
