@@ -125,7 +125,8 @@ def _line(said: str) -> str:
             rest = _SAID.sub(rf"\g<name>{MASK}", said[end + plain.end() : following])
             parts += [said[start:end], plain[0], rest]
         else:
-            parts += [said[start:end], MASK, "" if last else " "]
+            parts += [said[start:end], MASK]  # to the end: it may hold a `://` itself
+            break
     return "".join(parts)
 
 

@@ -23,6 +23,8 @@ Path: TypeAlias = tuple[str | int, ...]
 SHOWN_MAX = 20  # problems printed; beyond that nobody reads on, and the first ones explain the rest
 LINE_MAX = 160  # characters of a source line printed
 _NAME = re.compile(r"[\w .<-]*")
+# A comma may have cut a URL, and made a key of a piece of it
+_OF_STRANGE_KEYS = ("unknown key", "has no value", "stands twice", "a key must", "is no name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,8 @@ class Problem:
     def __str__(self) -> str:
         place = self.place
         where = f"{self.file}:{place.line + 1}:{place.column + 1}" if place else self.file
-        path = self.path
-        if (
-            place and path and place.column > self._masked_from()
-        ):  # a comma may have cut a URL, and made a key of a piece
+        path, strange = self.path, self.message.startswith(_OF_STRANGE_KEYS)
+        if place and path and strange and place.column > self._masked_from():
             path = (*path[:-1], masking.MASK)
         what = f"{dotted(path)}: {self.message}" if path else self.message
         return printable(masking.text(f"{where}: {what}"))
