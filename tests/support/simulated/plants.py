@@ -395,6 +395,10 @@ class Leftovers(_OfAdapters):
 
 
 class _FullLane(Lane):
+    """Both guards are gone: what was read for an epoch goes with it, and nothing is given on twice."""
+
+    unpacked = property(lambda _: 0, lambda *_: None)
+
     def quiet(self):
         """Keeps what it has."""
 
