@@ -155,11 +155,13 @@ def kafka_topic(new_topic):
 @pytest.fixture
 def own_kafka():
     """A broker of this test's own, to stop, kill and freeze. What tansu keeps is gone when it stops."""
+    from cacheupdater.testing import kafka_topics
     from cacheupdater.testing.kafka_server import KafkaServer
 
     if found().program is None:
         pytest.skip(f"no Kafka: {found().why}")
     with KafkaServer() as server:
+        kafka_topics.done(kafka_topics.coordinated(server.admin))
         yield server
 
 

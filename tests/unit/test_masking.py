@@ -92,6 +92,7 @@ def _parts(url):
 @pytest.mark.parametrize("where", ["cache", "queue", "source", "listen", "state", "a key"])
 def test_a_file_that_is_refused_shows_no_user_and_no_password(where, url, tmp_path):
     assume(where != "state" or "://" in url)  # anything else is a path
+    assume(where != "listen" or not url.startswith("unix:///"))  # a path, too
     assume("${" not in url)  # a variable, whose name must be told where it is not set
     for spelled in (json.dumps(url), url, repr(url)):
         text = _file(where, spelled)

@@ -121,7 +121,7 @@ class Careless(Plant):
     name = "dropped changes leave the value"
 
     def engine(self, engine):
-        def forget(keys, origins):
+        def forget(namespace, keys, origins):
             for origin in origins:
                 origin.open -= 1
 

@@ -466,7 +466,7 @@ def test_pump_leaves_a_lookup_that_hangs_behind(capfd, caplog):
     [
         ("kafka://host/t", "host:9092"),
         ("kafka://h:1/", "names no topic"),
-        ("kafka://h:1/t?group=g", "option 'group'"),
+        ("kafka://h:1/t?group=g", "an unknown option; there are acks"),
         ("kafka://h:1/t?acks=2", "0, 1, all"),
         ("kafka://h:1/t?compression=lz4", "zstd, none"),
         ("kafka://h:1/t?sasl=PLAIN&username=u&password_file=f", "tls=true"),
@@ -475,7 +475,7 @@ def test_pump_leaves_a_lookup_that_hangs_behind(capfd, caplog):
 def test_wrong_url_is_refused_when_the_client_is_made(url, told):
     with pytest.raises(ValueError, match=told) as caught:
         link_to(url)
-    assert f"emit={url!r}" in str(caught.value)
+    assert "emit='kafka://" in str(caught.value)
 
 
 @pytest.mark.parametrize("missing", ["aiokafka", "cramjam"])
