@@ -131,6 +131,7 @@ class Engine:
         """Packs were read, in the order of their offsets."""
         self._advance(now)
         for pack in batch:
+            self._account_for_drops()  # what was found to be nobody's is known from now on
             origin = self.cursor.read(pack.offset, now)
             self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
             # before the policy learns of them, or it would hold them back uncounted
@@ -152,6 +153,7 @@ class Engine:
     def step(self, now: float) -> Work:
         """Whatever time has brought about: evictions, drops, and the units that can be paid for now."""
         self._advance(now)
+        self._account_for_drops()
         asked = self._policy.tick(now)
         if asked:
             self._marks.end(asked)

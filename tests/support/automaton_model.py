@@ -105,6 +105,7 @@ class Model:
         self.scan = offset
         self.quarantine: dict[bytes, float] = {}  # until when
         self.counts: dict[str, int] = {}
+        self.late_unknown = 0  # dropped changes of nobody, which are counted with the next pack or step
         # what has been seen of the source: who runs there since when, who was answered, who was not in time
         self.running: dict[object, float] = {}
         self.answers: list[float] = []
@@ -335,14 +336,18 @@ class Model:
         """True where the key must leave Redis: "A dropped ... change invalidates its key"."""
         key = self.keys[name]
         require(key.due, name, "was dropped but is not due")
-        if key.head.kind is Kind.CHANGE and not key.parses:  # nothing of nobody's is removed
+        late = key.head.kind is Kind.CHANGE and not key.parses and reason != "unknown"
+        if late:  # nothing of nobody's is removed
             reason = "unknown"
         key.stranger = reason == "unknown"
         change = key.head.kind is Kind.CHANGE and not key.stranger
         if change:
             key.removals.append(Removal(key.head.offset))
         self._forget(key)
-        self.counts[reason] = self.counts.get(reason, 0) + 1
+        if late:
+            self.late_unknown += 1
+        else:
+            self.counts[reason] = self.counts.get(reason, 0) + 1
         return change
 
     def asked(self, name: bytes, offset: int, ticket: object, now: float) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 
 from redis import exceptions as redis_errors
 
+from cacheupdater.adapters.writer_redis.looks import LOOK
 from cacheupdater.core.answers import Result
 from cacheupdater_client import fence
 from cacheupdater_client.fence import Failed, Refused
@@ -20,8 +21,7 @@ from simulated.lost import Lost
 
 NAMES = {form[0]: form for form in ("type", "json", "msgpack", "string", "hash")}
 SECOND = 1_000_000_000  # of a token
-FLOOR = b"__crs:{"
-FLOOR_BYTES = len(FLOOR) + len(b"abcd}:")
+SCRIPTS = (fence.COMMIT, fence.INVALIDATE, LOOK)
 
 RESULTS = {
     fence.WRITTEN: Result.WRITTEN,
@@ -92,38 +92,31 @@ class SimConnection:
     def _reply(self, command, task):
         name, *args = command
         if name == b"TIME":
-            if len(self._sent) == 1:  # else it dates what is looked at
-                task.timed(self._world.seen.clock())
-            seconds, rest = divmod(self._cache.server.token(), SECOND)
-            return [b"%d" % seconds, b"%d" % (rest // 1000)]
+            task.timed(self._world.seen.clock())
+            return self._time()
         if name == b"SCRIPT":
-            script = next(each for each in (fence.COMMIT, fence.INVALIDATE) if each.text.encode() == args[1])
+            script = next(each for each in SCRIPTS if each.text.encode() == args[1])
             self._cache.scripts.add(script.sha.encode())
             return script.sha.encode()
-        if name == b"EVALSHA":
-            return self._evaluate(args, task)
-        return self._look(name, args[0])
+        return self._evaluate(args, task)
 
-    def _look(self, name, key):
-        """What the writer reads beside the scripts; a floor has its key behind a prefix of one length."""
+    def _time(self):
+        seconds, rest = divmod(self._cache.server.token(), SECOND)
+        return [b"%d" % seconds, b"%d" % (rest // 1000)]
+
+    def _look(self, key, most):
         server = self._cache.server
-        if key.startswith(FLOOR):
-            floor = server.floor(key[FLOOR_BYTES:])
-            return None if floor is None else b"%d" % floor
-        value = server.get(key)
-        if name == b"TYPE":
-            return b"none" if value is None else b"string"
-        if name == b"HGETALL" and value is not None:
-            return redis_errors.ResponseError(
-                "WRONGTYPE Operation against a key holding the wrong kind of value"
-            )
-        return [] if name == b"HGETALL" else value
+        value, floor = server.get(key), server.floor(key)
+        here = b"none" if value is None else b"string"
+        return [self._time(), here, None if floor is None else b"%d" % floor, value if most else None]
 
     def _evaluate(self, args, task):
         sha, count, *rest = args
         faults, names = self._world.faults, rest[: int(count)]
         if sha not in self._cache.scripts:
             return redis_errors.NoScriptError("No matching script. Please use EVAL.")
+        if sha == LOOK.sha.encode():
+            return self._look(names[0], int(rest[-1]))
         if faults("redis_refuses"):
             return self._world.random.choice(REFUSALS)()
         commits = sha == fence.COMMIT.sha.encode()
