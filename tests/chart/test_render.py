@@ -164,7 +164,7 @@ def test_pods_restart_when_the_configuration_changes():
     [
         ("memory", [5432, 6379]),
         ("kafka", [5432, 6379, 9092]),
-        ("tls-mutual", [3306, 6380, 9093]),
+        ("tls-mutual", [5432, 6380, 9093]),
         ("sentinel", [5432, 6379, 26379]),
         ("python-loaders", [443, 6379]),
         ("existing-configmap", [5432, 6379, 9092]),
