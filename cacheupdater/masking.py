@@ -22,6 +22,10 @@ TEXT_MAX = 1 << 18  # characters that are looked at
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}")
 _BEGIN = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,40}://|://")
+_OURS = r"(?:redis|rediss|unix|tcp|memory|kafka|https?|[a-z]{2,20}sql|cockroachdb|mariadb|oracle|postgres|sqlite)(?:\+[a-z0-9+]+)?://"
+# the begin of an address that we or a driver can use; any other may be the end of a password
+_KNOWN = re.compile(rf"""(?:^|.*[\s"'`(\[{{<=,]){_OURS}""", re.DOTALL)
+_MASKED = re.compile(rf"({_OURS})\*\*\*@")  # by us, before
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(?::[0-9]{1,5})?"
 _HOSTS = rf"(?:{_HOST}(?:,{_HOST})*)?"
 _TAIL = re.compile(rf"(?P<where>{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?P<options>[^#]*))?")
@@ -31,8 +35,10 @@ _HARMLESS = (
     "|socket_timeout|ssl|ssl_ca_certs|ssl_cert_reqs|ssl_certfile|ssl_check_hostname|ssl_keyfile|sslmode|stream|tls|token_file|uri"
 )
 """Options whose values are told: files, times, numbers and switches."""
-_OPTION = re.compile(rf"(?:{_HARMLESS})=[\w.:/,~-]*|[A-Za-z_]\w{{0,40}}=\*\*\*|\*\*\*")
-_NAME = re.compile(r"[A-Za-z_]\w{0,40}(?==)")
+_NAMES = rf"(?:{_HARMLESS}|application_name|charset|command_timeout|timeout|(?:sentinel_)?(?:user|username|passwd|password|pwd)|secret|token)"
+"""Options whose names are told. Any other may be a piece of a password that holds an `&`."""
+_OPTION = re.compile(rf"(?:{_HARMLESS})=[\w.:/,~-]*|{_NAMES}=\*\*\*|\*\*\*")
+_NAME = re.compile(rf"{_NAMES}(?==)")
 # An address in a text that plainly has no user, up to where it ends: a colon ends it only before a blank
 _PLAIN = re.compile(
     rf"(?:\*\*\*|(?:\*\*\*@)?{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?:{_OPTION.pattern})(?:&(?:{_OPTION.pattern}))*)?"
@@ -94,9 +100,9 @@ def trace(said: str) -> str:
 def line(said: str) -> str:
     """A line of a configuration file, well formed or not. A URL may go over several, so what stands before an @ is cut too."""
     shown = _IN_YAML.sub(rf"\g<name>{MASK}", _line(_without(said, _passwords)))
-    if "@" not in shown.replace(f"{MASK}@", ""):
+    if shown != MASK and "@" not in _MASKED.sub(r"\1", shown):
         return shown
-    key = re.match(r"[\s-]*(?:[\w.-]+:\s+)?", shown)
+    key = re.match(r"[\s-]*(?:[\w.-]+:\s+)?", said)
     return (key[0] if key else "") + MASK
 
 
@@ -106,15 +112,16 @@ def value(said: str) -> str:
 
 
 def _line(said: str) -> str:
-    """With an @ behind a `://` all between may be a user and a password, which may hold a `://` too: cut. Without one each
-    stretch from a `://` to the next is kept where it is plainly harmless."""
+    """With an @ behind a `://` all between may be a user and a password, which may hold a `://` too: cut, and where that `://`
+    is of no scheme of ours, all before it too. Without one each stretch from a `://` to the next is kept where it is
+    plainly harmless."""
     begins = [match.span() for match in _BEGIN.finditer(said)]
     if not begins:
         return _SAID.sub(rf"\g<name>{MASK}", said)
     first, end = begins[0]
     before = _SAID.sub(rf"\g<name>{MASK}", said[:first])
-    if "@" in said[end:].replace(f"{MASK}@", ""):
-        return before + said[first:end] + MASK
+    if "@" in _MASKED.sub(r"\1", said)[first:]:
+        return before + said[first:end] + MASK if _KNOWN.fullmatch(said[:end]) else MASK
     parts = [before]
     for (start, end), (following, _) in zip(begins, [*begins[1:], (len(said), 0)], strict=True):
         last = following == len(said)

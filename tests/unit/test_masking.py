@@ -31,6 +31,7 @@ from cacheupdater_client.transports import link_to
 
 CANARY = "Zq7c4n4ryZq7"
 SIGNS = "'\"`@/:?#&=%+$!*()[]{},;|\\<>~^-_. aZ9äß€"
+YAML_SIGNS = frozenset("{}[],#")
 SECRETS = st.builds(
     lambda before, after: before + CANARY + after, st.text(SIGNS, max_size=6), st.text(SIGNS, max_size=6)
 )
@@ -101,6 +102,28 @@ def test_a_file_that_is_refused_shows_no_user_and_no_password(where, url, tmp_pa
             said = repr(load_config(tmp_path / "shop.yaml", {}))
         except Misconfigured as e:
             said = f"{e} {e!r}"
+        else:
+            if spelled == url and not YAML_SIGNS.isdisjoint(url):
+                continue  # to YAML the address ends before these, and its user is a host
+        assert CANARY not in said
+
+
+@pytest.mark.parametrize(
+    ("where", "url"),
+    [
+        ("listen", f"{CANARY}:{CANARY}://@127.0.0.1:1"),
+        ("listen", f"{CANARY} [:{CANARY}://@127.0.0.1:1"),
+        ("state", f"redis://{CANARY},:{CANARY}***@127.0.0.1:1/0"),
+        ("cache", f"redis://127.0.0.1:1/0?username={CANARY}&password=&{CANARY}="),
+    ],
+)
+def test_a_password_that_reads_as_another_part_of_an_address_is_not_shown(where, url, tmp_path):
+    (tmp_path / "shop.yaml").write_text(_file(where, json.dumps(url)), "utf-8")
+    try:
+        told = repr(load_config(tmp_path / "shop.yaml", {}))
+    except Misconfigured as e:
+        told = f"{e} {e!r}"
+    for said in (told, masking.value(url), masking.text(f"near {url}, retry")):
         assert CANARY not in said
 
 
