@@ -7,11 +7,12 @@ and its fake. A port raises `errors.Unavailable` or `errors.Faulty` and nothing 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from cacheupdater.core.keyspace import Captures
+from cacheupdater.core.peers import NOBODY
 from cacheupdater_client.fence import NO_FORMS, Form
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Message(NamedTuple):
 
     offset: int
     payload: bytes
+    peer: int = NOBODY
 
 
 class Gained(NamedTuple):
@@ -52,8 +54,11 @@ class Queue(Protocol):
         """Ownership changes, until `close`."""
         ...
 
-    async def fetch(self, partition: int, limit: int) -> Sequence[Message]:
-        """The next 1 to `limit` messages in offset order; waits for the first. Cancellation loses none."""
+    async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:
+        """The next 1 to `limit` messages in offset order; waits for the first. Cancellation loses none.
+
+        Those of the peers `held` stay where they are.
+        """
         ...
 
     async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:

@@ -29,10 +29,16 @@ class MemoryListener:
     """The updater's end of one mailbox."""
 
     def __init__(
-        self, put: Callable[[int, bytes], Awaitable[None]], hello: wire.Hello, *, observer: Observer
+        self,
+        put: Callable[[int, bytes, int], Awaitable[None]],
+        peer: int,
+        *,
+        hello: wire.Hello,
+        observer: Observer,
     ) -> None:
-        """`put` waits until the queue has taken a pack."""
+        """`put` waits until the queue has taken a pack of this peer."""
         self._put = put
+        self._peer = peer
         self._hello = hello
         self._observer = observer
         self._box: wire.Mailbox | None = None
@@ -78,7 +84,7 @@ class MemoryListener:
                 self._observer.count("intake_rejected", 1, reason="partition_out_of_range")
                 continue
             try:
-                await self._put(partition, pack)
+                await self._put(partition, pack, self._peer)
             except (Unavailable, asyncio.CancelledError):  # only `close` cancels, and it awaits us
                 self._observer.count("intake_rejected", len(frames) - at, reason="closed")
                 return False

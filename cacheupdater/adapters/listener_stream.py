@@ -2,7 +2,7 @@
 
 The service makes one `StreamListener` beside a memory queue, starts it when partitions are ready and closes it
 first of all. Each connection is a peer: it is told the hello at once, its frames are cut and put on the queue as
-they are, and it is told how many were taken. A full queue stops the reading of that peer until there is room.
+they are, and it is told how many were taken. Where the queue has no room for that peer, it is not read until there is.
 Whatever a peer does wrong costs only its own connection, with a counted reason. Packs are not looked into here
 (intake decodes them), and nothing is remembered beyond a connection: a client sends again what was not acknowledged.
 """
@@ -48,9 +48,11 @@ KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this 
 class Inlet(Protocol):
     """The side of a queue that listeners see."""
 
-    def offer(self, partition: int, payload: bytes) -> bool: ...
+    def newcomer(self) -> int: ...
 
-    async def put(self, partition: int, payload: bytes) -> None: ...
+    def offer(self, partition: int, payload: bytes, peer: int) -> bool: ...
+
+    async def put(self, partition: int, payload: bytes, peer: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ class _Peer(asyncio.BufferedProtocol):
         self.heard = False
         self.waiting: asyncio.Task[None] | None = None  # for room on the queue; reading is paused meanwhile
         self._listener = listener
+        self._number = listener.inlet.newcomer()
         self._transport: asyncio.Transport
         self._reader = wire.FrameReader()
         self._rest = 0  # bytes that are not yet a whole frame
@@ -264,7 +267,7 @@ class _Peer(asyncio.BufferedProtocol):
                 if partition >= partitions:
                     raise wire.Malformed("partition_out_of_range", str(partition))  # noqa: TRY301  as any broken frame
                 self._rest -= len(pack) + wire.FRAME_HEAD_BYTES
-                if not offer(partition, pack):
+                if not offer(partition, pack, self._number):
                     refused = partition, pack
                     break
                 self._accepted += 1
@@ -279,7 +282,7 @@ class _Peer(asyncio.BufferedProtocol):
         """The slow way: frame by frame as room comes, then read on."""
         try:
             while refused:
-                await self._listener.inlet.put(*refused)
+                await self._listener.inlet.put(*refused, self._number)
                 self._accepted += 1
                 refused = self._offer(frames)
         except Unavailable:

@@ -11,18 +11,28 @@ Lives as long as the engine of one epoch; replay after a crash is cheap, so noth
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cacheupdater.core.peers import Peer
 
 
 class Origin:
     """One pack on the queue and how many heads and tails still stand for its hints."""
 
-    __slots__ = ("leans", "offset", "open", "since")
+    __slots__ = ("leans", "offset", "open", "peer", "since")
 
-    def __init__(self, offset: int, since: float, *, leans: bool = False) -> None:
+    def __init__(self, offset: int, since: float, peer: Peer, *, leans: bool = False) -> None:
         self.offset = offset
+        self.peer = peer
         self.open = 0
         self.since = since  # when it was read
         self.leans = leans  # finished only when everything before it is
+
+    def add(self, keys: int) -> None:
+        """So many more heads, tails and removals stand for its hints (fewer, if negative)."""
+        self.open += keys
+        self.peer.open += keys
 
 
 _ROOM = 1024  # origins that may lie about finished before somebody tidies up
@@ -40,14 +50,14 @@ class Cursor:
         self._finished: list[int] = []
         self._roomy = _ROOM
 
-    def read(self, offset: int, now: float) -> Origin:
-        """A pack has been read: everything up to and with it has been scanned."""
+    def read(self, offset: int, now: float, peer: Peer) -> Origin:
+        """A pack of this peer has been read: everything up to and with it has been scanned."""
         self.scan = offset + 1
-        return self._opened(Origin(offset, now))
+        return self._opened(Origin(offset, now, peer))
 
-    def here(self, now: float) -> Origin:
+    def here(self, now: float, peer: Peer) -> Origin:
         """For a refresh that no hint asked for: hints that merge into it later are not passed either."""
-        return self._opened(Origin(self.scan, now, leans=True))  # there is no pack to be told of
+        return self._opened(Origin(self.scan, now, peer, leans=True))  # there is no pack to be told of
 
     def _opened(self, origin: Origin) -> Origin:
         if len(self._origins) >= self._roomy:

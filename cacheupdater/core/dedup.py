@@ -90,19 +90,19 @@ class Dedup:
                 return None
             self._seat(unit.namespace, [key], claim, now)
         elif action is Action.MERGE:
-            claim = unit.claim.covering(kind, urgency)
+            claim = unit.claim.covering(kind, urgency, origin.peer)
             if claim is not unit.claim:
                 self.schedule.leave(unit)
-                claim.origin.open -= 1  # _seat opens it again
+                claim.origin.add(-1)  # _seat opens it again
                 origin.leans |= kind > unit.claim.kind
                 self._seat(unit.namespace, [key], claim, now)
         elif action is Action.BLOCK:
-            origin.open += 1
+            origin.add(1)
             self.tails[key] = Tail(kind, urgency, origin, now)
         elif action is Action.COVER:
             tail = self.tails[key]
             origin.leans |= kind > tail.kind
-            self.tails[key] = tail.covering(kind, urgency)
+            self.tails[key] = tail.covering(kind, urgency, origin.peer)
         elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
             # should that fail, the miss is served by the same head
             origin.leans |= any(kind > claim.kind for claim, _ in unit.parts)
@@ -120,7 +120,7 @@ class Dedup:
                 self._seat_once(unit, units)
             units.append(unit)
         for unit in units:
-            claim.origin.open += len(unit.keys)
+            claim.origin.add(len(unit.keys))
             self.schedule.add(unit, now)
 
     def _seat_once(self, unit: Unit, others: list[Unit]) -> None:
@@ -131,7 +131,7 @@ class Dedup:
 
     def _seat(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
         unit = Unit(namespace, keys, claim)
-        claim.origin.open += len(keys)
+        claim.origin.add(len(keys))
         self.seats.update(dict.fromkeys(keys, unit))
         self.schedule.add(unit, now)
 
@@ -185,7 +185,7 @@ class Dedup:
     def finish(self, unit: Unit, now: float) -> None:
         """The head of every key that is still in the unit has written: tails are promoted, seats are kept."""
         for claim, keys in unit.live_parts(self.seats):
-            claim.origin.open -= len(keys)
+            claim.origin.add(-len(keys))
         self._ended(unit)
         unit.phase, unit.ended = Phase.HELD, now
         tails = self.tails
@@ -199,9 +199,9 @@ class Dedup:
 
     def _promote(self, unit: Unit, key: bytes, now: float) -> None:
         tail = self.tails.pop(key)
-        tail.origin.open -= 1  # _seat opens it again
+        tail.origin.add(-1)  # _seat opens it again
         unit.gone += 1
-        claim = Claim(tail.kind, tail.urgency, tail.origin, tail.since)
+        claim = Claim(tail.kind, tail.urgency, tail.origin, tail.since, of=tail.of)
         self._seat(unit.namespace, [key], self._spaced(claim, unit, key), now)
 
     def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:
@@ -221,12 +221,12 @@ class Dedup:
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
         unit.gone += len(keys)
-        claim.origin.open -= len(keys)  # _seat opens it again
+        claim.origin.add(-len(keys))  # _seat opens it again
         for key in blocked:
             tail = self.tails.pop(key)
-            tail.origin.open -= 1
+            tail.origin.add(-1)
             tail.origin.leans |= tail.kind > claim.kind
-            self._seat(unit.namespace, [key], claim.covering(tail.kind, tail.urgency), now)
+            self._seat(unit.namespace, [key], claim.covering(tail.kind, tail.urgency, tail.peer), now)
         if rest:
             self._seat(unit.namespace, rest, claim, now)
 

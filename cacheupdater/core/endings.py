@@ -204,12 +204,12 @@ class Endings:
         self.troubles.quarantine.put(key, failure.error, now)
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
-            tail.origin.open -= 1
+            tail.origin.add(-1)
             tail.origin.leans |= tail.kind > claim.kind
         if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
             self._removals.ask(unit.namespace, [key], [claim.origin])
         else:
-            claim.origin.open -= 1
+            claim.origin.add(-1)
 
     def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
         """How many are plain successes: for almost every unit all of them, told without a look at each."""

@@ -23,6 +23,7 @@ from cacheupdater.core.endings import Endings, Failure
 from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
+from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.strangers import Strangers
@@ -76,6 +77,7 @@ class Engine:
         self._policy = policy
         self._limits = limits
         self._marks = AbsentMarks(limits.absent, turn=limits.turn_keys)
+        self._peers = Peers(limits)
         self._dedup = Dedup(limits, self._marks)
         self._strangers = Strangers(limits.strangers)
         self._removals = Removals(limits, self.tally)
@@ -107,6 +109,11 @@ class Engine:
         return self.pending >= self._limits.pending or self._removals.full
 
     @property
+    def held(self) -> Collection[int]:
+        """The peers of whom nothing is read meanwhile: more of theirs is open than leaves room for others."""
+        return self._peers.held(self.pending, self._removals.waiting)
+
+    @property
     def removals_waiting(self) -> int:
         """Keys that a dropped change shall remove, once their rate allows."""
         return self._removals.waiting
@@ -132,7 +139,7 @@ class Engine:
         self._advance(now)
         for pack in batch:
             self._account_for_drops()  # what was found to be nobody's is known from now on
-            origin = self.cursor.read(pack.offset, now)
+            origin = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
             self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
             # before the policy learns of them, or it would hold them back uncounted
             hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)
@@ -148,7 +155,7 @@ class Engine:
 
     def skip(self, offset: int, now: float) -> None:
         """A message that is no pack has nothing to wait for."""
-        self.cursor.read(offset, now)
+        self.cursor.read(offset, now, self._peers.of(NOBODY))
 
     def step(self, now: float) -> Work:
         """Whatever time has brought about: evictions, drops, and the units that can be paid for now."""
@@ -157,7 +164,7 @@ class Engine:
         asked = self._policy.tick(now)
         if asked:
             self._marks.end(asked)
-            self._touches(asked, self.cursor.here(now), now)
+            self._touches(asked, self.cursor.here(now, self._peers.of(NOBODY)), now)
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
             self._endings.failed(unit, Failure("evicted", own=False, slow=True), now)
@@ -293,7 +300,8 @@ class Engine:
 
     def _accept(self, keys: list[bytes], kind: Kind, origin: Origin, now: float, *, urgency: int) -> None:
         if self._strangers:
-            keys = self._without_strangers(keys)
+            keys, nobodys = self._strangers.rest(keys)
+            self.tally.add("dropped", nobodys, reason="unknown")
         if not keys:
             return
         freed: list[bytes] = []
@@ -312,14 +320,6 @@ class Engine:
             self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
             self._dedup.accept(namespace, known, claim, now)
 
-    def _without_strangers(self, keys: list[bytes]) -> list[bytes]:
-        strangers = self._strangers.among(keys)
-        if not strangers:
-            return keys
-        ours = [key for key in keys if key not in strangers]
-        self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
-        return ours
-
     def _outside_quarantine(
         self, keys: list[bytes], kind: Kind, origin: Origin, now: float
     ) -> tuple[list[bytes], list[bytes]]:
@@ -331,7 +331,7 @@ class Engine:
         barred = [key for key in keys if key in self.quarantine.keys]
         self.tally.add("dropped", len(barred), reason="quarantined")
         if kind is Kind.CHANGE:
-            origin.open += len(barred)
+            origin.add(len(barred))
             for namespace, known in self._keyspace.resolve_many(barred)[0].items():
                 self._removals.ask(namespace, known, [origin] * len(known))
         return [key for key in keys if key not in listed], freed
@@ -370,7 +370,7 @@ class Engine:
         parts = []
         for claim, keys in unit.parts:
             good = [key for key in keys if key not in bad]
-            claim.origin.open -= len(keys) - len(good)
+            claim.origin.add(len(good) - len(keys))
             if good:
                 parts.append((claim, good))
         unit.parts = parts
@@ -385,13 +385,13 @@ class Engine:
             self._troubles.over(keys)
             if claim.kind is not Kind.CHANGE:
                 self.tally.add("dropped", len(keys), namespace.name, reason=reason)
-                claim.origin.open -= len(keys)
+                claim.origin.add(-len(keys))
                 continue
             ours = self._strangers.ours(namespace.pattern, keys)
             self.tally.add("dropped", len(ours), namespace.name, reason=reason)
             self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
             self._removals.ask(namespace, ours, [claim.origin] * len(ours))
-            claim.origin.open -= len(keys) - len(ours)
+            claim.origin.add(len(ours) - len(keys))
         self._dedup.schedule.dropped.clear()
 
     def _wake(self) -> float:

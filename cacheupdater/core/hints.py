@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.peers import NOBODY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,3 +42,4 @@ class Hints(NamedTuple):
     kind: Kind
     keys: Sequence[bytes]
     counts: Sequence[int]  # how often each key was hinted; empty means once each
+    peer: int = NOBODY

@@ -1,25 +1,31 @@
 """The due keys of one namespace in one partition, and which of them go into its next unit.
 
 `schedule` makes a lane per namespace when its first key is due and keeps it as long as itself. A lane knows the order
-of its own keys only: misses before changes before touches, and last what can wait for a quiet moment. Whose turn it
-is and what can be paid is the schedule's business.
+of its own keys only: misses before changes before touches, and last what can wait for a quiet moment. Peers take turns
+at each, and changes have a part of the rows however many misses wait. Whose turn it is among namespaces and what can be
+paid is the schedule's business.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.unit import PATIENT, Claim, Unit
+from cacheupdater.core.fair import Fair
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Unit
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Sequence
 
     from cacheupdater.core.namespace import Namespace
 
 _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
+_MISSES, _CHANGES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE]
+CHANGES_PART = 1 / 3
+"""Rows for changes for each row of a miss, where both wait: a flood of misses leaves them a quarter."""
 
 
 class Picked(NamedTuple):
@@ -37,6 +43,8 @@ class Lane:
         "last_partial",
         "namespace",
         "need",
+        "of",
+        "owed",
         "patient",
         "queues",
         "ready",
@@ -47,7 +55,9 @@ class Lane:
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.queues: tuple[deque[Unit], ...] = tuple(deque() for _ in range(PATIENT + 1))
+        self.queues: tuple[Fair[int, Unit], ...] = tuple(Fair() for _ in range(PATIENT + 1))
+        self.of: dict[int, int] = {}  # keys of `waiting`, by the number of their peer
+        self.owed = 0.0  # rows that changes have saved up while misses were served
         self.ready = 0  # live keys in the queues
         self.patient = 0  # those of them in the last one
         self.waiting = 0  # those and the delayed ones
@@ -68,10 +78,20 @@ class Lane:
         if claim.urgency == PATIENT:
             self.patient += keys
 
+    def count(self, claim: Claim, keys: int) -> None:
+        """So many more keys wait (fewer, if negative)."""
+        self.waiting += keys
+        number = claim.peer.number
+        if left := self.of.get(number, 0) + keys:
+            self.of[number] = left
+        else:
+            self.of.pop(number, None)
+
     def put(self, unit: Unit) -> None:
-        """In the order of arrival: what is due again, or merged, has kept its place."""
+        """In the order of arrival: what is due again, or merged, has kept its place among those of its peer."""
         unit.ready = True
-        queue, since = self.queues[unit.claim.urgency], unit.claim.since
+        claim = unit.claim
+        queue, since = self.queues[claim.urgency].of(claim.peer.number), claim.since
         if queue and since < queue[-1].claim.since:
             queue.insert(bisect_right(queue, since, key=lambda other: other.claim.since), unit)
         else:
@@ -84,41 +104,77 @@ class Lane:
             queue.clear()
 
     def pick(self, rows: int, seats: dict[bytes, Unit], *, quiet: bool) -> Picked:
-        """The most urgent keys; those that can wait only if it is `quiet`.
+        """The most urgent keys; those that can wait only if it is `quiet`."""
+        picking = _Picking(rows, seats)
+        if self.owed >= 1.0:
+            picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))
+        for queue in self.queues if quiet else self.queues[:PATIENT]:
+            picking.take(queue, picking.rows)
+        self._owe(picking.parts)
+        return Picked(picking.parts, picking.whole)
 
-        To run as it came saves a unit the new seats of all its keys. So where the next unit is too large, a smaller
-        one a few places behind goes along, and half of what could be had is enough before one is cut in two.
-        """
-        parts: list[tuple[Claim, list[bytes]]] = []
-        whole: Unit | None = None
-        enough = rows // 2
-        for queue in self._served(quiet=quiet):
-            while queue and rows:
-                unit = queue[0]
-                if unit.claim.alone and parts:
-                    return Picked(parts, whole)
-                keys = unit.live(seats)
-                if len(keys) > rows:
-                    if parts and _bring_forward(queue, rows):
-                        continue
-                    if rows <= enough:
-                        return Picked(parts, whole)
-                    unit.keys, unit.gone = keys[rows:], 0
-                    parts.append((unit.claim, keys[:rows]))
-                    return Picked(parts, None)
-                queue.popleft()
-                if not keys:
+    def _owe(self, parts: Sequence[tuple[Claim, list[bytes]]]) -> None:
+        """What changes have saved up, after these."""
+        if not self.queues[_CHANGES]:
+            self.owed = 0.0
+            return
+        for claim, keys in parts:
+            if claim.urgency == _MISSES:
+                self.owed += len(keys) * CHANGES_PART
+            elif claim.urgency == _CHANGES:
+                self.owed = max(0.0, self.owed - len(keys))
+
+
+class _Picking:
+    """A unit that is being put together.
+
+    To run as it came saves a unit the new seats of all its keys. So where the next unit is too large, a smaller
+    one a few places behind goes along, and half of what could be had is enough before one is cut in two.
+    """
+
+    __slots__ = ("_enough", "_seats", "parts", "rows", "whole")
+
+    def __init__(self, rows: int, seats: dict[bytes, Unit]) -> None:
+        self.rows = rows  # left
+        self.parts: list[tuple[Claim, list[bytes]]] = []
+        self.whole: Unit | None = None
+        self._enough = rows // 2
+        self._seats = seats
+
+    def take(self, queue: Fair[int, Unit], most: int) -> None:
+        """So many keys of these at the most."""
+        while self.rows and most > 0 and (flow := queue.first()):
+            unit = flow.items[0]
+            if unit.claim.alone and self.parts:
+                self.rows = 0
+                return
+            keys = unit.live(self._seats)
+            if most < self.rows and len(keys) > most:  # owed: it is given in any case
+                keys = self._cut(unit, keys, most)
+            elif len(keys) > self.rows:
+                if self.parts and _bring_forward(flow.items, self.rows):
                     continue
-                whole = unit if not parts and not unit.gone else None
-                parts.append((unit.claim, keys))
-                rows -= len(keys)
-                if unit.claim.alone:
-                    return Picked(parts, whole)
-        return Picked(parts, whole)
+                keys = self._cut(unit, keys, self.rows) if self.rows > self._enough else []
+                self.rows = 0
+            else:
+                flow.items.popleft()
+                self._add(unit, keys)
+            most -= len(keys)
+            queue.serve(flow, len(keys))
 
-    def _served(self, *, quiet: bool) -> Sequence[deque[Unit]]:
-        """The queues whose turn it may be."""
-        return self.queues if quiet else self.queues[:PATIENT]
+    def _cut(self, unit: Unit, keys: list[bytes], rows: int) -> list[bytes]:
+        unit.keys, unit.gone = keys[rows:], 0
+        self.parts.append((unit.claim, keys[:rows]))
+        self.whole = None
+        self.rows -= rows
+        return keys[:rows]
+
+    def _add(self, unit: Unit, keys: list[bytes]) -> None:
+        if not keys:
+            return
+        self.whole = unit if not self.parts and not unit.gone else None
+        self.parts.append((unit.claim, keys))
+        self.rows = 0 if unit.claim.alone else self.rows - len(keys)
 
 
 def _bring_forward(queue: deque[Unit], rows: int) -> bool:

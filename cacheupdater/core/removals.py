@@ -4,7 +4,7 @@ The engine collects them, the partition asks Redis for them, and their packs are
 acknowledged. Nothing is given up while Redis cannot be reached. A key that Redis itself refuses to remove (the user has no
 right to it, its floor holds another type) is given up in the end, with a count: it must not pin its pack for ever.
 Each namespace has a rate for them (`removing`): what waits for it is not tried yet, so that counts towards nothing. As many
-wait as their cap says. Then a socket is not read any further; a topic's, which nobody can make wait, go at once, counted.
+wait as their cap says. A peer of a socket is not read any further before that; a topic's, which nobody can make wait, go at once, counted.
 Lives as long as its engine.
 """
 
@@ -88,6 +88,8 @@ class Removals:
         self.open += len(keys)
         self.waiting += len(keys)
         self._waiting.setdefault(namespace, deque()).extend(map(Removal, keys, origins))
+        for origin in origins:
+            origin.peer.removals += 1
         self._paid = -inf
         namespace.removing.join(self)
 
@@ -126,6 +128,8 @@ class Removals:
             self._tally.add("removals_at_once", unpaid, namespace.name)
         gone = [waiting.popleft() for _ in range(max(paid, paid + unpaid))]
         self.waiting -= len(gone)
+        for removal in gone:
+            removal.origin.peer.removals -= 1
         pace.take(len(gone) if unpaid <= 0 else paid, now)
         if waiting:
             self._paid = min(self._paid, pace.when(len(waiting), now))
@@ -159,4 +163,4 @@ class Removals:
 
     def _close(self, removal: Removal) -> None:
         self.open -= 1
-        removal.origin.open -= 1
+        removal.origin.add(-1)

@@ -123,7 +123,7 @@ class Schedule:
         that was all: else there is enough for a turn."""
         oldest = now - self._limits.backlog_age
         for lane in self._active:
-            for queue in lane.queues:
+            for queue in [each for fair in lane.queues for each in fair]:
                 while queue and queue[0].claim.since <= oldest:
                     if len(self.aged) >= self._limits.turn_keys:
                         return False
@@ -160,7 +160,7 @@ class Schedule:
 
     def _count(self, lane: Lane, claim: Claim, keys: int) -> None:
         """So many more keys are due (fewer, if negative). The patient are no claim on the budget."""
-        lane.waiting += keys
+        lane.count(claim, keys)
         self.waiting += keys
         if claim.urgency == PATIENT:
             self.patient += keys
@@ -304,19 +304,25 @@ class Schedule:
         return unit
 
     def _drop_excess(self, lane: Lane) -> bool:
+        """Of the peer of whom most waits, what is least urgent and oldest."""
+        for peer in sorted(lane.of, key=lane.of.__getitem__, reverse=True):
+            for urgency in _LEAST_URGENT_FIRST:
+                if self._drop_some(lane, lane.queues[urgency].waiting(peer)):
+                    return True
+        return False
+
+    def _drop_some(self, lane: Lane, queue: deque[Unit]) -> bool:
         excess = lane.waiting - lane.namespace.max_backlog
-        for urgency in _LEAST_URGENT_FIRST:
-            queue = lane.queues[urgency]
-            while queue:
-                unit = queue[0]
-                keys = unit.live(self._seats)
-                if len(keys) > excess:
-                    unit.keys, unit.gone = keys[excess:], 0
-                    self._drop(lane, unit, keys[:excess], "backlog")
-                    return True
-                self._drop(lane, queue.popleft(), keys, "backlog")
-                if keys:
-                    return True
+        while queue:
+            unit = queue[0]
+            keys = unit.live(self._seats)
+            if len(keys) > excess:
+                unit.keys, unit.gone = keys[excess:], 0
+                self._drop(lane, unit, keys[:excess], "backlog")
+                return True
+            self._drop(lane, queue.popleft(), keys, "backlog")
+            if keys:
+                return True
         return False
 
     def _drop(self, lane: Lane, unit: Unit, keys: list[bytes], reason: str) -> None:

@@ -45,6 +45,12 @@ class Strangers:
                 found |= again
         return found
 
+    def rest(self, keys: list[bytes]) -> tuple[list[bytes], int]:
+        """These keys without those that are known to be nobody's, and how many those were."""
+        strangers = self.among(keys)
+        ours = [key for key in keys if key not in strangers] if strangers else keys
+        return ours, len(keys) - len(ours)
+
     def ours(self, pattern: Pattern, keys: list[bytes]) -> list[bytes]:
         """Those that the pattern takes. The others only begin like it, and are remembered."""
         if pattern.parse_many(keys) is not None:

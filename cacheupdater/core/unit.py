@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.cursors import Origin
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.peers import Peer
 
 URGENCY = {Kind.MISS: 0, Kind.CHANGE: 1, Kind.TOUCH: 2}
 """Which is served first: a miss has a reader waiting, a change an old value, a touch neither."""
@@ -38,12 +39,19 @@ class Claim(NamedTuple):
     earliest: float | None = None
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
+    of: Peer | None = None  # in whose turn it waits, where that is not the peer of its oldest hint
 
-    def covering(self, kind: Kind, urgency: int) -> Claim:
-        """This claim with one more hint in it."""
+    @property
+    def peer(self) -> Peer:
+        """In whose turn it waits."""
+        return self.of or self.origin.peer
+
+    def covering(self, kind: Kind, urgency: int, peer: Peer) -> Claim:
+        """This claim with one more hint in it, of this peer. It waits in the turn of whoever is served sooner."""
+        claim = self._replace(of=peer) if peer.is_ahead(self.peer) else self
         if kind <= self.kind and urgency >= self.urgency:
-            return self
-        stronger = self._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
+            return claim
+        stronger = claim._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
         if kind is not Kind.CHANGE or self.earliest is None:
             return stronger
         return stronger._replace(not_before=self.earliest, earliest=None)
@@ -61,12 +69,19 @@ class Tail(NamedTuple):
     urgency: int
     origin: Origin
     since: float
+    of: Peer | None = None
 
-    def covering(self, kind: Kind, urgency: int) -> Tail:
-        """This tail with one more hint in it."""
+    @property
+    def peer(self) -> Peer:
+        """In whose turn it will wait."""
+        return self.of or self.origin.peer
+
+    def covering(self, kind: Kind, urgency: int, peer: Peer) -> Tail:
+        """This tail with one more hint in it, of this peer."""
+        tail = self._replace(of=peer) if peer.is_ahead(self.peer) else self
         if kind <= self.kind and urgency >= self.urgency:
-            return self
-        return self._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
+            return tail
+        return tail._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
 
 
 class Phase(Enum):

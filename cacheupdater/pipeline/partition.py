@@ -181,12 +181,14 @@ class Partition:
                 await asyncio.sleep(FULL_PAUSE)
                 continue
             try:
-                messages = await self._around.queue.fetch(self._partition, packs)
+                messages = await self._fetch(packs)
             except Unavailable as e:
                 self._telling.unread(e)
                 await asyncio.sleep(FETCH_AGAIN)
                 continue
             self._telling.read()
+            if messages is None:
+                continue
             if not messages:
                 return
             met = self.engine.met
@@ -197,6 +199,16 @@ class Partition:
                 packs //= 2  # each costs twice, and the first touch of the memory for their rows comes on top
             self.stir()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
+
+    async def _fetch(self, packs: int) -> Sequence[Message] | None:
+        """The next; None where all that has come is of peers that must wait."""
+        held, queue = self.engine.held, self._around.queue
+        if not held:
+            return await queue.fetch(self._partition, packs)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FULL_PAUSE):
+                return await queue.fetch(self._partition, packs, held)
+        return None
 
     def _take_in(self, messages: Sequence[Message], now: float, *, caught_up: bool) -> None:
         around, late = self._around, None

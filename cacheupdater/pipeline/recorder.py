@@ -39,7 +39,11 @@ class Recorder:
         self._most = most
         self._known = 0
 
-    def offer(self, _partition: int, payload: bytes) -> bool:
+    def newcomer(self) -> int:
+        """All are heard alike."""
+        return 0
+
+    def offer(self, _partition: int, payload: bytes, _peer: int = 0) -> bool:
         """There is always room."""
         try:
             pack = wire.decode_pack(payload)
@@ -49,7 +53,7 @@ class Recorder:
             self._take(pack)
         return True
 
-    async def put(self, partition: int, payload: bytes) -> None:
+    async def put(self, partition: int, payload: bytes, _peer: int = 0) -> None:
         self.offer(partition, payload)
 
     def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:  # noqa: ARG002  the port's signature

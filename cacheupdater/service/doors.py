@@ -92,7 +92,10 @@ class MemoryDoor:
         self._sockets = [str(each) for each in listen if not isinstance(each, MemoryAddress)]
         self._mailboxes = [str(each) for each in listen if isinstance(each, MemoryAddress)]
         self._streams = StreamListener(self.queue, hello, observer=observer)
-        self._boxes = [MemoryListener(self.queue.put, hello, observer=observer) for _ in self._mailboxes]
+        self._boxes = [
+            MemoryListener(self.queue.put, self.queue.newcomer(), hello=hello, observer=observer)
+            for _ in self._mailboxes
+        ]
 
     @property
     def clients(self) -> int | None:

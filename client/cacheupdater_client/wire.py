@@ -62,6 +62,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decode_body = msgspec.msgpack.Decoder(_Body)
 _decode_any = msgspec.msgpack.Decoder()
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda")
+_CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
 _TIMED, _TIMED_BYTES = b"\xcf", 12  # version, kind and a time of eight bytes as every client encodes them
 # what msgspec answers to bytes of a stranger: besides its own errors, text that is no UTF-8 and keys that do not hash
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
@@ -92,6 +93,11 @@ def decode_pack(payload: bytes) -> Pack:
     if not _all_bin(payload):
         raise Malformed("garbage", "keys must be msgpack bin")
     return Pack(kind, emitted_ms, keys, counts)
+
+
+def is_change(payload: bytes) -> bool:
+    """Whether these are changes, told by two bytes: for who orders packs without a look at their keys."""
+    return payload[1:3] == _CHANGE_HEAD
 
 
 def _all_bin(payload: bytes) -> bool:

@@ -185,7 +185,7 @@ class Play:
 
     def _hear(self, pack: Hints, *, remember: bool) -> None:
         """The model reads one pack: of touches what the policy has passed on, of changes those first that cannot wait."""
-        offset, kind, names, _ = pack
+        offset, kind, names, _, _ = pack
         patient: Collection[bytes] = ()
         if self.prices and kind is Kind.TOUCH:
             names = self._passed(pack, remember=remember)

@@ -9,6 +9,7 @@ from automaton_model import require
 from cacheupdater.core.cursors import Cursor, Origin
 
 if TYPE_CHECKING:
+    from cacheupdater.core.peers import Peer
     from cacheupdater.core.schedule import Dropped, Schedule
     from cacheupdater.core.unit import Claim
 
@@ -32,8 +33,8 @@ class DropLog(list):
     def _check_order(self, dropped: Dropped) -> None:
         """ "oldest touch dropped first" """
         theirs = _worth(dropped.claim)
-        for queue in self.schedule._lanes[dropped.namespace].queues:
-            for unit in queue:
+        for fair in self.schedule._lanes[dropped.namespace].queues:
+            for unit in fair.waiting(dropped.claim.peer.number):
                 mine = _worth(unit.claim)
                 require(
                     mine >= theirs or not unit.live(self.schedule._seats),
@@ -53,6 +54,6 @@ class LoggedCursor(Cursor):
         super().__init__(offset)
         self.log = log
 
-    def read(self, offset: int, now: float) -> Origin:
+    def read(self, offset: int, now: float, peer: Peer) -> Origin:
         self.log.append(offset)
-        return super().read(offset, now)
+        return super().read(offset, now, peer)

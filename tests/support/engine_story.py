@@ -12,6 +12,7 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.peers import NOBODY
 from cacheupdater.core.policy import Fixed
 
 if TYPE_CHECKING:
@@ -57,17 +58,17 @@ class Story:
 
     # --- hints ------------------------------------------------------------------------------------------
 
-    def touch(self, *keys: bytes, at: float) -> None:
-        self._hint(Kind.TOUCH, keys, at)
+    def touch(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
+        self._hint(Kind.TOUCH, keys, at, peer)
 
-    def miss(self, *keys: bytes, at: float) -> None:
-        self._hint(Kind.MISS, keys, at)
+    def miss(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
+        self._hint(Kind.MISS, keys, at, peer)
 
-    def change(self, *keys: bytes, at: float) -> None:
-        self._hint(Kind.CHANGE, keys, at)
+    def change(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
+        self._hint(Kind.CHANGE, keys, at, peer)
 
-    def _hint(self, kind: Kind, keys: tuple[bytes, ...], at: float) -> None:
-        self.engine.on_hints([Hints(self.offset, kind, list(keys), ())], at)
+    def _hint(self, kind: Kind, keys: tuple[bytes, ...], at: float, peer: int) -> None:
+        self.engine.on_hints([Hints(self.offset, kind, list(keys), (), peer)], at)
         self.offset += 1
 
     # --- work -------------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ class HintPeer:
         return False
 
     def close(self):
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a thread that waits in `raw` for room ends, too
         self._socket.close()
 
     def __enter__(self):

@@ -126,11 +126,11 @@ class Ledger(MemoryQueue):
     def change(self, *keys, partition=0):
         self.send(Kind.CHANGE, *keys, partition=partition)
 
-    async def fetch(self, partition, limit):
+    async def fetch(self, partition, limit, held=()):
         self.asked += 1
         if self.fetch_errors.get(partition):
             raise self.fetch_errors[partition].pop(0)
-        return await super().fetch(partition, limit)
+        return await super().fetch(partition, limit, held)
 
     async def commit(self, partition, *, epoch, done, finished=()):
         if self.commit_errors:

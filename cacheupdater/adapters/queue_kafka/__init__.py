@@ -26,7 +26,7 @@ from cacheupdater.adapters.queue_kafka.watch import Watch
 from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 
     from cacheupdater.adapters.queue_kafka.lanes import Lane
     from cacheupdater.ports import Assignment, Message, Observer, Troubles
@@ -112,7 +112,7 @@ class KafkaQueue:
             self._news = asyncio.Event()
             yield change
 
-    async def fetch(self, partition: int, limit: int) -> Sequence[Message]:
+    async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:  # noqa: ARG002  a topic's packs are nobody's
         """The next 1 to `limit` packs; waits for the first. Nothing once the queue is closed."""
         lane = self._owned.lane(partition)
         while not self._closed:  # nothing is taken within: cancelling loses none

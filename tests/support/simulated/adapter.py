@@ -97,9 +97,9 @@ class AdapterConsumer:
                 HandOver(seen.clock(), owner, self._world.cursors[owner].advance(), self._said[owner])
             )
 
-    async def fetch(self, partition, limit):
+    async def fetch(self, partition, limit, held=()):
         self._world.check_room(self, partition)
-        messages = await self.queue.fetch(partition, limit)
+        messages = await self.queue.fetch(partition, limit, held)
         self._process.check()
         seen = self._world.seen
         for message in messages:

@@ -119,7 +119,7 @@ class Reader:
 
     # --- reading ----------------------------------------------------------------------------------------
 
-    async def fetch(self, partition, limit):
+    async def fetch(self, partition, limit, held=()):
         """As the port says. Whoever has lost the partition waits for ever."""
         world, broker = self._world, self._broker
         lane = self._lanes[partition]

@@ -33,7 +33,7 @@ async def queue():
 
 @pytest.fixture
 async def listener(queue, observer, request):
-    listener = MemoryListener(queue.put, HELLO, observer=observer)
+    listener = MemoryListener(queue.put, queue.newcomer(), hello=HELLO, observer=observer)
     await listener.start(f"memory://{request.node.name}")
     yield listener
     await listener.close()
@@ -103,7 +103,7 @@ async def test_a_frame_for_another_number_of_partitions_is_counted(box, queue, o
 
 
 async def test_two_updaters_cannot_share_a_name(box, queue, observer, request):
-    second = MemoryListener(queue.put, HELLO, observer=observer)
+    second = MemoryListener(queue.put, queue.newcomer(), hello=HELLO, observer=observer)
     with pytest.raises(Misconfigured, match="another updater of this process"):
         await second.start(f"memory://{request.node.name}")
     await second.close()
@@ -112,4 +112,4 @@ async def test_two_updaters_cannot_share_a_name(box, queue, observer, request):
 
 async def test_another_kind_of_address_is_refused(queue, observer):
     with pytest.raises(Misconfigured, match="is not memory://name"):
-        await MemoryListener(queue.put, HELLO, observer=observer).start("unix:///x")
+        await MemoryListener(queue.put, queue.newcomer(), hello=HELLO, observer=observer).start("unix:///x")

@@ -10,6 +10,7 @@ import pytest
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Unavailable
+from cacheupdater_client import wire
 
 
 async def own(queue):
@@ -208,3 +209,80 @@ async def test_every_pack_arrives_in_order_within_the_caps_whatever_the_schedule
     await asyncio.gather(*puts)
     assert [message.payload for message in seen] == [b"%09d" % n for n in range(len(puts))]
     assert [message.offset for message in seen] == list(range(len(puts)))
+
+
+# --- peers ----------------------------------------------------------------------------------------------
+
+
+def pour(queue, peer, payload=b"flood"):
+    """As much as there is room for."""
+    poured = 0
+    while queue.offer(0, payload, peer):
+        poured += 1
+    return poured
+
+
+async def test_a_flood_leaves_room_for_others_and_is_read_in_turns_with_them():
+    queue = MemoryQueue(1, packs_max=90)
+    await own(queue)
+    flooding, honest = queue.newcomer(), queue.newcomer()
+    assert pour(queue, flooding) == 81
+    assert all(queue.offer(0, b"honest", honest) for _ in range(3))
+    read = [message.payload for message in await queue.fetch(0, 8)]
+    assert read.count(b"honest") == 3
+
+
+async def test_a_flood_that_waits_for_room_keeps_nobody_else_waiting():
+    queue = MemoryQueue(1, packs_max=90)
+    await own(queue)
+    flooding, honest = queue.newcomer(), queue.newcomer()
+    pour(queue, flooding)
+    waiting = asyncio.ensure_future(queue.put(0, b"more", flooding))
+    await turns()
+    assert queue.offer(0, b"honest", honest)
+    assert not waiting.done()
+    await queue.fetch(0, 9)
+    await waiting
+
+
+async def test_changes_take_turns_with_the_reads_of_their_own_peer():
+    queue = MemoryQueue(1)
+    await own(queue)
+    reads = wire.encode_pack(wire.TOUCH, 0, [b"product:%d" % n for n in range(1000)])
+    change = wire.encode_pack(wire.CHANGE, 0, [b"product:7"])
+    for payload in (*[reads] * 50, change):
+        assert queue.offer(0, payload, 1)
+    assert change in [message.payload for message in await queue.fetch(0, 2)]
+
+
+async def test_packs_of_held_peers_stay_where_they_are_until_they_are_not_held():
+    queue = MemoryQueue(1)
+    epoch = await own(queue)
+    queue.offer(0, b"flood", 1)
+    queue.offer(0, b"honest", 2)
+    assert await finish(queue, epoch, limit=9) == [b"flood", b"honest"]
+    queue.offer(0, b"flood", 1)
+    fetching = asyncio.ensure_future(queue.fetch(0, 9, {1}))
+    await turns()
+    assert not fetching.done()
+    queue.offer(0, b"honest", 2)
+    assert [message.payload for message in await fetching] == [b"honest"]
+    assert [message.payload for message in await queue.fetch(0, 9)] == [b"flood"]
+
+
+async def test_open_packs_of_a_source_that_is_down_keep_no_other_peer_out():
+    queue = MemoryQueue(1, packs_max=10, undone_max=90)
+    await own(queue)
+    while queue.offer(0, b"flood", 1):
+        await queue.fetch(0, 9)
+    assert queue.backlog(0) == 81
+    assert queue.offer(0, b"honest", 2)
+
+
+async def test_nothing_is_kept_of_a_peer_that_has_gone():
+    queue = MemoryQueue(1)
+    epoch = await own(queue)
+    for _ in range(500):
+        assert queue.offer(0, b"x", queue.newcomer())
+        await finish(queue, epoch)
+    assert not queue._lanes[0]._of

@@ -5,6 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from cacheupdater.core.cursors import Cursor
+from cacheupdater.core.peers import NOBODY, Peer
+
+PEER = Peer(NOBODY)
 
 
 def test_nothing_read_is_nothing_done():
@@ -15,14 +18,14 @@ def test_nothing_read_is_nothing_done():
 
 def test_pack_without_open_hints_is_done_at_once():
     cursor = Cursor(0)
-    cursor.read(0, 0.0)
+    cursor.read(0, 0.0, PEER)
 
     assert (cursor.advance(), cursor.scan) == (1, 1)
 
 
 def test_packs_done_out_of_order_are_committed_in_order():
     cursor = Cursor(0)
-    origins = [cursor.read(offset, 0.0) for offset in range(3)]
+    origins = [cursor.read(offset, 0.0, PEER) for offset in range(3)]
     for origin in origins:
         origin.open = 1
     origins[2].open = 0
@@ -35,7 +38,7 @@ def test_packs_done_out_of_order_are_committed_in_order():
 
 def test_offsets_may_have_holes():
     cursor = Cursor(0)
-    first, second = cursor.read(10, 0.0), cursor.read(20, 0.0)
+    first, second = cursor.read(10, 0.0, PEER), cursor.read(20, 0.0, PEER)
     first.open = second.open = 1
     assert cursor.advance() == 10
     first.open = 0
@@ -46,10 +49,10 @@ def test_offsets_may_have_holes():
 
 def test_refresh_that_no_hint_asked_for_stops_the_cursor_where_it_began():
     cursor = Cursor(0)
-    cursor.read(0, 0.0)
-    own = cursor.here(0.0)
+    cursor.read(0, 0.0, PEER)
+    own = cursor.here(0.0, PEER)
     own.open = 1
-    cursor.read(1, 0.0)
+    cursor.read(1, 0.0, PEER)
 
     assert cursor.advance() == 1
     own.open = 0
@@ -58,11 +61,11 @@ def test_refresh_that_no_hint_asked_for_stops_the_cursor_where_it_began():
 
 def test_one_stuck_hint_does_not_make_the_cursor_grow_with_all_that_follows():
     cursor = Cursor(0)
-    cursor.read(0, 0.0).open = 1
+    cursor.read(0, 0.0, PEER).add(1)
     for offset in range(1, 50_000):
-        origin = cursor.read(offset, 0.0)
+        origin = cursor.read(offset, 0.0, PEER)
         origin.open = 1
-        cursor.read(offset, 0.0)
+        cursor.read(offset, 0.0, PEER)
         origin.open = 0
 
     assert len(cursor._origins) < 3_000
@@ -71,7 +74,7 @@ def test_one_stuck_hint_does_not_make_the_cursor_grow_with_all_that_follows():
 
 def test_packs_that_were_finished_out_of_order_are_told_once():
     cursor = Cursor(0)
-    origins = [cursor.read(offset, 0.0) for offset in range(6)]
+    origins = [cursor.read(offset, 0.0, PEER) for offset in range(6)]
     for origin in origins[:4]:
         origin.open = 1
     assert cursor.finished() == [4, 5]
@@ -84,9 +87,9 @@ def test_packs_that_were_finished_out_of_order_are_told_once():
 def test_a_pack_that_leans_on_an_older_one_is_not_told_before_done_has_passed_it():
     """Else its hint would be lost with the other's owner, who holds it as a weaker one."""
     cursor = Cursor(0)
-    older, newer = cursor.read(0, 0.0), cursor.read(1, 0.0)
+    older, newer = cursor.read(0, 0.0, PEER), cursor.read(1, 0.0, PEER)
     older.open, newer.leans = 1, True
-    own = cursor.here(0.0)
+    own = cursor.here(0.0, PEER)
     own.open = 1
     assert cursor.finished() == []
     own.open = 0
@@ -98,7 +101,7 @@ def test_a_pack_that_leans_on_an_older_one_is_not_told_before_done_has_passed_it
 def test_the_oldest_open_hint_has_an_age():
     cursor = Cursor(0)
     assert cursor.age(5.0) == 0.0
-    first, second = cursor.read(0, 10.0), cursor.read(1, 12.0)
+    first, second = cursor.read(0, 10.0, PEER), cursor.read(1, 12.0, PEER)
     first.open = second.open = 1
     cursor.advance()
     assert cursor.age(15.0) == 5.0
@@ -109,9 +112,9 @@ def test_the_oldest_open_hint_has_an_age():
 
 def test_what_was_finished_is_told_however_many_follow_before_somebody_asks():
     cursor = Cursor(0)
-    cursor.read(0, 0.0).open = 1
+    cursor.read(0, 0.0, PEER).add(1)
     for offset in range(1, 5_000):
-        cursor.read(offset, 0.0)
+        cursor.read(offset, 0.0, PEER)
 
     assert sorted(cursor.finished()) == list(range(1, 5_000))
 
@@ -121,7 +124,7 @@ def test_done_is_the_lowest_unfinished_whatever_the_order():
         rng = Random(seed)
         cursor, unfinished, before = Cursor(0), {}, 0
         for offset in range(40):
-            origin = cursor.read(offset, 0.0)
+            origin = cursor.read(offset, 0.0, PEER)
             if rng.random() < 0.6:
                 origin.open = 1
                 unfinished[offset] = origin

@@ -7,7 +7,10 @@ from engine_story import namespace
 from cacheupdater.core.cursors import Origin
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.lane import Lane
+from cacheupdater.core.peers import NOBODY, Peer
 from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Unit
+
+PEER = Peer(NOBODY)
 
 
 def keys(count: int, first: int = 0) -> list[bytes]:
@@ -25,7 +28,7 @@ class Desk:
     def put(
         self, names: list[bytes], kind: Kind = Kind.TOUCH, *, since: float = 0.0, **changed: object
     ) -> Unit:
-        claim = Claim(kind, URGENCY[kind], Origin(0, since), since)._replace(**changed)
+        claim = Claim(kind, URGENCY[kind], Origin(0, since, PEER), since)._replace(**changed)
         unit = Unit(self.space, names, claim)
         self.seats.update(dict.fromkeys(names, unit))
         self.lane.put(unit)
@@ -93,3 +96,45 @@ def test_keys_that_have_left_their_unit_are_passed_over():
     unit.gone = 1
 
     assert desk.pick(9) == [[b"p:0", b"p:2"]]
+
+
+# --- peers, and changes beside misses ---------------------------------------------------------------------
+
+
+def test_peers_take_turns_whoever_came_first():
+    desk, honest = Desk(), Peer(2)
+    for at in range(10):
+        desk.put(keys(100, 1000 * (at + 1)), Kind.MISS, since=float(at), of=Peer(1))
+    desk.pick(100)
+    desk.put(keys(1), Kind.MISS, since=50.0, of=honest)
+
+    assert keys(1) in desk.pick(101)
+
+
+def test_changes_have_a_quarter_of_the_rows_however_many_misses_wait():
+    desk = Desk()
+    desk.put(keys(5_000), Kind.MISS)
+    desk.put(keys(5_000, 10_000), Kind.CHANGE)
+    picked = [key for _ in range(40) for names in desk.pick(50) for key in names]
+
+    changes = sum(key in set(keys(5_000, 10_000)) for key in picked)
+    assert abs(changes - len(picked) / 4) <= 50
+
+
+def test_changes_have_saved_up_nothing_while_none_waited():
+    desk = Desk()
+    desk.put(keys(5_000), Kind.MISS)
+    for _ in range(20):
+        desk.pick(50)
+    desk.put(keys(100, 10_000), Kind.CHANGE)
+
+    assert all(names[0] not in keys(100, 10_000) for names in desk.pick(50))
+
+
+def test_waiting_keys_are_counted_by_their_peer():
+    desk, claim = Desk(), Claim(Kind.TOUCH, 2, Origin(0, 0.0, Peer(7)), 0.0)
+    desk.lane.count(claim, 5)
+    desk.lane.count(claim._replace(of=Peer(8)), 2)
+    assert desk.lane.of == {7: 5, 8: 2}
+    desk.lane.count(claim, -5)
+    assert desk.lane.of == {8: 2}

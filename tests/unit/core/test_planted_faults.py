@@ -167,12 +167,12 @@ def misses_are_declined_for_two_gaps(patch):
 
 
 def merged_hint_keeps_the_weaker_kind(patch):
-    patch(Claim, "covering", lambda self, kind, urgency: self)
+    patch(Claim, "covering", lambda self, kind, urgency, peer: self)
 
 
 def merged_head_queues_where_it_was(patch):
     covering = Claim.covering
-    patch(Claim, "covering", lambda self, kind, urgency: covering(self, kind, self.urgency))
+    patch(Claim, "covering", lambda self, kind, urgency, peer: covering(self, kind, self.urgency, peer))
 
 
 def head_starts_within_the_gap(patch):
@@ -209,7 +209,7 @@ def refused_head_is_due_as_it_was(patch):
 
 def refused_head_becomes_a_change(patch):
     refused = Claim.refused
-    patch(Claim, "refused", lambda self, until: refused(self.covering(Kind.CHANGE, 1), until))
+    patch(Claim, "refused", lambda self, until: refused(self.covering(Kind.CHANGE, 1, self.peer), until))
 
 
 def own_errors_never_count(patch):

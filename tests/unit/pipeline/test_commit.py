@@ -6,8 +6,11 @@ import pytest
 from shell_story import Ledger, first_gain
 
 from cacheupdater.core.cursors import Cursor
+from cacheupdater.core.peers import NOBODY, Peer
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.commit import Committer
+
+PEER = Peer(NOBODY)
 
 PACKS = 8
 
@@ -25,7 +28,7 @@ async def queue():
 
 def read(cursor, *offsets):
     """These packs, none of them finished."""
-    origins = [cursor.read(offset, 0.0) for offset in offsets]
+    origins = [cursor.read(offset, 0.0, PEER) for offset in offsets]
     for origin in origins:
         origin.open = 1
     return origins
@@ -54,9 +57,9 @@ async def test_nothing_is_committed_beyond_what_is_done(queue):
 async def test_nothing_is_committed_twice(queue):
     cursor = Cursor(0)
     committer = Committer(queue, first_gain(), cursor)
-    cursor.read(0, 0.0)
+    cursor.read(0, 0.0, PEER)
     assert [await commit(committer, queue) for _ in range(3)] == [[1], [], []]
-    cursor.read(1, 0.0)
+    cursor.read(1, 0.0, PEER)
     assert await commit(committer, queue) == [2]
 
 
@@ -69,22 +72,22 @@ async def test_nothing_is_committed_backwards_when_the_queue_delivers_again(queu
     cursor = Cursor(0)
     committer = Committer(queue, first_gain(), cursor)
     for offset in range(5):
-        cursor.read(offset, 0.0)
+        cursor.read(offset, 0.0, PEER)
     assert await commit(committer, queue) == [5]
     (again,) = read(cursor, 2)
     assert await commit(committer, queue) == []
     again.open = 0
-    cursor.read(3, 0.0)
+    cursor.read(3, 0.0, PEER)
     assert await commit(committer, queue) == []
     for offset in (4, 5):
-        cursor.read(offset, 0.0)
+        cursor.read(offset, 0.0, PEER)
     assert await commit(committer, queue) == [6]
 
 
 async def test_a_commit_that_failed_is_made_again_the_next_time(queue):
     cursor = Cursor(0)
     committer = Committer(queue, first_gain(), cursor)
-    cursor.read(0, 0.0)
+    cursor.read(0, 0.0, PEER)
     queue.commit_errors.append(Unavailable("no broker"))
     with pytest.raises(Unavailable):
         await committer.commit()
@@ -95,11 +98,11 @@ async def test_what_was_finished_out_of_order_is_told_once_whatever_fails(queue)
     cursor = Cursor(0)
     committer = Committer(queue, first_gain(), cursor)
     first, _, _ = read(cursor, 0, 1, 2)
-    cursor.read(3, 0.0)
+    cursor.read(3, 0.0, PEER)
     queue.commit_errors.append(Unavailable("no broker"))
     with pytest.raises(Unavailable):
         await committer.commit()
-    cursor.read(4, 0.0)
+    cursor.read(4, 0.0, PEER)
     await committer.commit()
     await committer.commit()
     assert queue.finished == [3, 4]
@@ -111,7 +114,7 @@ async def test_a_commit_is_of_the_epoch_in_which_the_partition_was_gained(queue)
     cursor = Cursor(0)
     committer = Committer(queue, first_gain(), cursor)
     await anext(queue.assignments())  # somebody else's from now on
-    cursor.read(0, 0.0)
+    cursor.read(0, 0.0, PEER)
     await committer.commit()
     assert queue.commits == [(0, 1, 1)]
     assert queue.backlog(0) == PACKS

@@ -314,6 +314,31 @@ async def test_reading_pauses_while_the_engine_is_full_and_goes_on_after_without
         assert turns.count < 2000
 
 
+@in_virtual_time
+async def test_a_peer_that_has_too_much_open_is_not_read_while_another_is_and_is_read_on_later(monkeypatch):
+    monkeypatch.setattr(virtual_loop, "TURNS_MAX", 200)  # at one moment
+    shell = Shell(
+        namespace("slow", source=Source("slow", plenty(), concurrency=1)),
+        namespace("fast"),
+        pending=200,
+        head_timeout=60.0,
+    )
+    shell.tables["slow"] = Rows({(n,): "row" for n in range(400)}, took=10.0)
+    shell.tables["fast"].rows[1,] = "one"
+    async with shell.partition() as partition:
+        for n in range(400):
+            assert shell.queue.offer(0, wire.encode_pack(Kind.MISS, 0, [b"slow:%d" % n]), 1)
+        await asyncio.sleep(1.0)
+        assert set(partition.engine.held) == {1}
+        assert shell.queue.offer(0, wire.encode_pack(Kind.MISS, 0, [b"fast:1"]), 2)
+        await asyncio.sleep(0.5)
+        assert shell.redis.get(b"fast:1") == b'"one"'
+        assert shell.queue.backlog(0) > 300
+        shell.tables["slow"].took = 0.0
+        await asyncio.sleep(15.0)
+        assert shell.queue.backlog(0) == 0
+
+
 @pytest.mark.parametrize(
     ("hints", "second"), [(1, FETCH_PACKS_MOST), (500, FETCH_PACKS + 3), (1000, FETCH_PACKS)]
 )

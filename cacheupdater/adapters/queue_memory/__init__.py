@@ -2,9 +2,10 @@
 
 The listeners put packs in, the partitions fetch and commit them; the service makes one `MemoryQueue` and it
 lives as long as the process. Each partition is a lane: unread packs, then packs that were fetched but are not
-yet finished. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Fetched
-packs have caps of their own, far wider: hints of a source that is down stay open for long, and must not keep out those
-of others. What was finished is forgotten, though older packs are not.
+yet finished. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Of one peer
+a lane takes only what leaves room for others, and peers take turns: a flood waits by itself. Fetched packs have caps of their
+own, far wider: hints of a source that is down stay open for long, and must not keep out those of others. What was finished
+is forgotten, though older packs are not.
 A crash forgets everything here: hints are wishes, the next read repeats them.
 It neither looks into a pack nor persists one. Everything runs on one event loop; nothing here is thread-safe.
 """
@@ -12,15 +13,18 @@ It neither looks into a pack nor persists one. Everything runs on one event loop
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from itertools import takewhile
+from itertools import count
 from typing import TYPE_CHECKING
 
+from cacheupdater.adapters.queue_memory.lane import Lane, Load
+from cacheupdater.core.peers import NOBODY
 from cacheupdater.errors import Unavailable
-from cacheupdater.ports import Assignment, Gained, Message
+from cacheupdater.ports import Assignment, Gained
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from cacheupdater.ports import Message
 
 LANE_PACKS_MAX = 4096  # unread; an object or two per pack: about 1 MiB of bookkeeping when packs are tiny
 LANE_BYTES_MAX = (
@@ -32,73 +36,6 @@ LANE_UNDONE_MAX = 100_000
 # Likewise. A pack stays as long as one of its hints is open: the hints of half a minute, 60,000 a second of 16 bytes.
 LANE_OPEN_BYTES_MAX = 32 * 1024 * 1024
 _CLOSED = "the queue is closed: this process is shutting down"
-
-
-class _Lane:
-    """One partition: packs in offset order, the fetched ones first."""
-
-    __slots__ = (
-        "arrived",
-        "done",
-        "epoch",
-        "fetched",
-        "next",
-        "open_bytes",
-        "putters",
-        "unread",
-        "unread_bytes",
-    )
-
-    def __init__(self) -> None:
-        self.fetched: dict[int, Message] = {}  # not finished, by offset and in their order
-        self.unread: deque[Message] = deque()
-        self.putters: deque[tuple[asyncio.Future[None], bytes]] = deque()  # one per waiting listener peer
-        self.arrived = asyncio.Event()  # set while there is something to fetch, or nothing ever will be
-        self.unread_bytes = self.open_bytes = self.next = self.done = self.epoch = 0
-
-    @property
-    def undone(self) -> int:
-        """Packs that take memory."""
-        return len(self.unread) + len(self.fetched)
-
-    def append(self, payload: bytes) -> None:
-        self.unread.append(Message(self.next, payload))
-        self.next += 1
-        self.unread_bytes += len(payload)
-        self.arrived.set()
-
-    def take(self, limit: int) -> list[Message]:
-        taken = [self.unread.popleft() for _ in range(min(limit, len(self.unread)))]
-        self.fetched.update((message.offset, message) for message in taken)
-        self._read(sum(len(message.payload) for message in taken))
-        if not self.unread:
-            self.arrived.clear()
-        return taken
-
-    def finish(self, done: int, beyond: Sequence[int]) -> None:
-        if done > self.done:
-            self._forget(list(takewhile(done.__gt__, self.fetched)))
-            self.done = done
-        self._forget(beyond)
-
-    def rewind(self) -> None:
-        """A new owner reads again whatever the last one left undone."""
-        self.unread.extendleft(reversed(self.fetched.values()))
-        self.fetched.clear()
-        self._read(-self.open_bytes)
-        self.epoch += 1
-        if self.unread:
-            self.arrived.set()
-
-    def _read(self, size: int) -> None:
-        self.unread_bytes -= size
-        self.open_bytes += size
-
-    def _forget(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
-            message = self.fetched.pop(offset, None)
-            if message is not None:
-                self.open_bytes -= len(message.payload)
 
 
 class MemoryQueue:
@@ -114,32 +51,36 @@ class MemoryQueue:
         open_bytes_max: int = LANE_OPEN_BYTES_MAX,
     ) -> None:
         """The caps hold for each partition: unread packs and their bytes, packs that are not finished and theirs."""
-        self._lanes = [_Lane() for _ in range(partitions)]
-        self._packs_max = packs_max
-        self._undone_max = undone_max
-        self._bytes_max = bytes_max
-        self._open_bytes_max = open_bytes_max
+        self._lanes = [Lane() for _ in range(partitions)]
+        self._most = Load(packs_max, bytes_max, undone_max, open_bytes_max)
+        self._peers = count(NOBODY + 1)
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
 
-    def offer(self, partition: int, payload: bytes) -> bool:
-        """Take the pack now, or say that there is no room; whoever waits in `put` goes first."""
+    def newcomer(self) -> int:
+        """The number of a peer that hands in packs from now on."""
+        return next(self._peers)
+
+    def offer(self, partition: int, payload: bytes, peer: int = NOBODY) -> bool:
+        """Take the pack now, or say that there is no room; whoever of this peer waits in `put` goes first."""
         lane = self._lanes[partition]
-        if lane.putters or self._closed or not self._fits(lane, len(payload)):
+        if self._closed or not self._fits(lane, len(payload), peer):
             return False
-        lane.append(payload)
+        if any(peer == other for _, _, other in lane.putters):
+            return False
+        lane.append(payload, peer)
         return True
 
-    async def put(self, partition: int, payload: bytes) -> None:
-        """Wait for room, first come first served. Returns once the pack is taken, or raises Unavailable."""
-        if self.offer(partition, payload):
+    async def put(self, partition: int, payload: bytes, peer: int = NOBODY) -> None:
+        """Wait for room, of each peer first come first served. Returns once the pack is taken, or raises Unavailable."""
+        if self.offer(partition, payload, peer):
             return
         if self._closed:
             raise Unavailable(_CLOSED)
         lane = self._lanes[partition]
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        lane.putters.append((taken, payload))
+        lane.putters.append((taken, payload, peer))
         try:
             await taken
         finally:
@@ -147,7 +88,7 @@ class MemoryQueue:
 
     def backlog(self, partition: int) -> int:
         """Packs that are not finished."""
-        return self._lanes[partition].undone
+        return self._lanes[partition].total.undone
 
     async def assignments(self) -> AsyncIterator[Assignment]:
         """All partitions at once, then whatever `reassign` causes. Asking again is a new ownership."""
@@ -167,23 +108,24 @@ class MemoryQueue:
 
         self._changes.put_nowait(Assignment(gained=(), lost=tuple(partitions), settled=settled))
 
-    async def fetch(self, partition: int, limit: int) -> Sequence[Message]:
-        """The next 1 to `limit` packs; waits for the first. Nothing once the queue is closed."""
+    async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:
+        """The next 1 to `limit` packs of peers that are not `held`; waits for the first. Nothing once the queue is closed."""
         lane = self._lanes[partition]
-        while not (lane.unread or self._closed):
+        while not self._closed:
+            taken = lane.take(limit, held)
+            if taken:
+                self._admit(lane)
+                return taken
+            lane.arrived.clear()  # whatever is here is of peers that are held back
             await lane.arrived.wait()  # the only await, and nothing is taken before it: cancelling loses none
-        if self._closed:
-            return ()
-        taken = lane.take(limit)
-        self._admit(lane)
-        return taken
+        return ()
 
     async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:
         """Forget what is before `done`, and what is `finished`. An older epoch or an older `done` changes nothing."""
         lane = self._lanes[partition]
         if epoch != lane.epoch:
             return
-        if done > (lane.unread[0].offset if lane.unread else lane.next):
+        if done > lane.read_up_to:
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
         lane.finish(done, finished)
         self._admit(lane)
@@ -195,27 +137,30 @@ class MemoryQueue:
         for lane in self._lanes:
             lane.arrived.set()
             while lane.putters:
-                taken, _ = lane.putters.popleft()
+                taken, _, _ = lane.putters.popleft()
                 if not taken.done():
                     taken.set_exception(Unavailable(_CLOSED))
 
-    def _fits(self, lane: _Lane, size: int) -> bool:
-        if not lane.undone:
+    def _fits(self, lane: Lane, size: int, peer: int) -> bool:
+        if not lane.total.undone:
             return True  # any pack: one larger than the cap would otherwise wait for ever
-        if len(lane.unread) >= self._packs_max or lane.undone >= self._undone_max:
+        if not lane.total.has_room(self._most, size):
             return False
-        unread = lane.unread_bytes + size
-        return unread <= self._bytes_max and lane.open_bytes + unread <= self._open_bytes_max
+        return peer == NOBODY or lane.load(peer).takes(lane.total, self._most, size)
 
-    def _admit(self, lane: _Lane) -> None:
-        while lane.putters:
-            taken, payload = lane.putters[0]
-            if not (taken.done() or self._fits(lane, len(payload))):
-                return
-            lane.putters.popleft()
-            if not taken.done():  # else it was cancelled: its pack is not taken
+    def _admit(self, lane: Lane) -> None:
+        """Whoever waits and fits in now; of one peer in their order."""
+        waiting: set[int] = set()
+        for _ in range(len(lane.putters)):
+            taken, payload, peer = lane.putters.popleft()
+            if taken.done():
+                continue  # it was cancelled: its pack is not taken
+            if peer in waiting or not self._fits(lane, len(payload), peer):
+                waiting.add(peer)
+                lane.putters.append((taken, payload, peer))
+            else:
                 taken.set_result(None)
-                lane.append(payload)
+                lane.append(payload, peer)
 
     def _gain(self, partitions: Sequence[int]) -> Assignment:
         for partition in partitions:

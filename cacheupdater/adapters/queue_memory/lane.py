@@ -1,0 +1,153 @@
+"""One partition of the memory queue: packs that nobody has read yet, and packs that were read and are not finished.
+
+Unread packs wait by peer, and a peer's changes apart from its reads: each takes its turn by bytes, so that whoever floods
+waits behind its own packs. A pack gets its offset when it is read. `Load` is what caps count, of all and of each peer: a
+peer may fill a part of what is free, and so leaves room for others. `MemoryQueue` makes one per partition and asks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.fair import Fair, leaves_room
+from cacheupdater.ports import Message
+from cacheupdater_client import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+PACK_COST = 64  # bytes: what a pack costs the updater beside those that are in it
+
+
+@dataclass(slots=True)
+class Load:
+    """What is here, or how much of it may be."""
+
+    packs: int = 0  # unread
+    bytes: int = 0  # of unread packs
+    undone: int = 0  # packs, unread or not finished
+    undone_bytes: int = 0
+
+    def takes(self, total: Load, most: Load, size: int) -> bool:
+        """Whether one that has this may add a pack of `size`, and leave room for others."""
+        return (
+            leaves_room(self.packs, total.packs, most.packs)
+            and leaves_room(self.bytes, total.bytes + size, most.bytes)
+            and leaves_room(self.undone, total.undone, most.undone)
+            and leaves_room(self.undone_bytes, total.undone_bytes + size, most.undone_bytes)
+        )
+
+    def has_room(self, most: Load, size: int) -> bool:
+        """Whether a pack of `size` fits in at all."""
+        return (
+            self.packs < most.packs
+            and self.bytes + size <= most.bytes
+            and self.undone < most.undone
+            and self.undone_bytes + size <= most.undone_bytes
+        )
+
+
+class Lane:
+    """One partition."""
+
+    __slots__ = (
+        "_again",
+        "_fetched",
+        "_of",
+        "_unread",
+        "arrived",
+        "done",
+        "epoch",
+        "next",
+        "putters",
+        "total",
+    )
+
+    def __init__(self) -> None:
+        self.putters: deque[tuple[asyncio.Future[None], bytes, int]] = deque()  # one per waiting peer
+        self.arrived = asyncio.Event()  # set while there is something to fetch, or nothing ever will be
+        self.total = Load()
+        self.next = self.done = self.epoch = 0
+        self._of: dict[int, Load] = {}
+        self._unread: Fair[tuple[int, bool], Message] = Fair()  # by peer, changes apart
+        self._again: deque[Message] = deque()  # what an owner before has read and not finished, in its order
+        self._fetched: dict[int, Message] = {}  # not finished, by offset and in their order
+
+    @property
+    def read_up_to(self) -> int:
+        """The first offset that this owner has not read."""
+        return self._again[0].offset if self._again else self.next
+
+    def load(self, peer: int) -> Load:
+        """What is here of this peer."""
+        return self._of.get(peer) or Load()
+
+    def append(self, payload: bytes, peer: int) -> None:
+        self._unread.of((peer, wire.is_change(payload))).append(Message(-1, payload, peer))
+        for load in (self.total, self._of.setdefault(peer, Load())):
+            load.packs += 1
+            load.bytes += len(payload)
+            load.undone += 1
+            load.undone_bytes += len(payload)
+        self.arrived.set()
+
+    def take(self, limit: int, held: Collection[int]) -> list[Message]:
+        """The next packs of peers that are not `held` back."""
+        taken: list[Message] = []
+        while len(taken) < limit and (message := self._next(held)):
+            taken.append(message)
+            self._fetched[message.offset] = message
+            self._move(message, -1)
+        if not self.total.packs:
+            self.arrived.clear()
+        return taken
+
+    def finish(self, done: int, beyond: Sequence[int]) -> None:
+        if done > self.done:
+            self._forget(list(takewhile(done.__gt__, self._fetched)))
+            self.done = done
+        self._forget(beyond)
+
+    def rewind(self) -> None:
+        """A new owner reads again whatever the last one left undone."""
+        for message in self._fetched.values():
+            self._move(message, 1)
+        self._again.extendleft(reversed(self._fetched.values()))
+        self._fetched.clear()
+        self.epoch += 1
+        if self.total.packs:
+            self.arrived.set()
+
+    def _next(self, held: Collection[int]) -> Message | None:
+        if self._again:
+            return self._again.popleft()
+        unread = self._unread
+        flow = unread.first_where(lambda name: name[0] not in held) if held else unread.first()
+        if flow is None:
+            return None
+        message = flow.items.popleft()._replace(offset=self.next)
+        unread.serve(flow, len(message.payload) + PACK_COST)
+        self.next += 1
+        return message
+
+    def _move(self, message: Message, packs: int) -> None:
+        """From the fetched to the unread, or back."""
+        for load in (self.total, self._of[message.peer]):
+            load.packs += packs
+            load.bytes += packs * len(message.payload)
+
+    def _forget(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            message = self._fetched.pop(offset, None)
+            if message is None:
+                continue
+            own = self._of[message.peer]
+            for load in (self.total, own):
+                load.undone -= 1
+                load.undone_bytes -= len(message.payload)
+            if not own.undone:
+                del self._of[message.peer]

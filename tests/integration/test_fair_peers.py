@@ -1,0 +1,82 @@
+"""One peer floods the hint socket with misses; what becomes of an honest peer's, with real servers."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import threading
+import time
+from itertools import count
+
+import pytest
+import redis
+from hint_peer import HintPeer
+from live_database import Database
+from updater_process import Updaters, config, eventually
+
+from cacheupdater_client.wire import CHANGE, MISS
+
+ROWS = 100_000
+HONEST = 10  # keys, one after the other
+SOON_S = 1.0  # of a budget of 500 rows/s a turn is 0.1 s
+
+
+@pytest.fixture
+def plain(redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture
+def updater(tmp_path, pg_url, redis_url):
+    with Database(pg_url) as database:
+        database.execute("CREATE TABLE items (id bigint PRIMARY KEY, version bigint)")
+        database.execute(f"INSERT INTO items SELECT n, 1 FROM generate_series(1, {ROWS}) n")
+    started = Updaters(tmp_path)
+    sources = {"main": {"url": pg_url, "budget": "500/s"}}
+    items = {
+        "key": "product:{id:int}",
+        "load": {"source": "main", "table": "items"},
+        "value": {"foreign": "replace"},
+    }
+    yield started.start(config(redis_url, sources, {"item": items}, partitions=1))
+    started.close()
+
+
+@pytest.fixture
+def flood(updater):
+    """A peer that sends misses of other keys, as fast as it is let, until the test is over."""
+    peer = HintPeer(updater.socket, timeout=None)
+
+    def run():
+        with contextlib.suppress(OSError):  # the peer is closed
+            for at in count(HONEST + 1, 1000):
+                peer.hint_unheard(MISS, *(b"product:%d" % n for n in range(at, at + 1000)))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    eventually(lambda: updater.metric("dropped_total", reason="backlog") > 20_000)
+    yield
+    peer.close()
+    thread.join()
+
+
+def seconds(plain, peer, kind, key):
+    """From the hint to its value in Redis."""
+    began = time.monotonic()
+    peer.hint(kind, key)
+    eventually(lambda: plain.exists(key))
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("kind", [MISS, CHANGE], ids=["miss", "change"])
+@pytest.mark.usefixtures("flood")
+def test_an_honest_peer_does_not_wait_behind_a_flood(updater, plain, kind):
+    with HintPeer(updater.socket) as peer:
+        took = [seconds(plain, peer, kind, b"product:%d" % n) for n in range(1, HONEST + 1)]
+
+    print(
+        f"\nbeside a flood of misses, median s to a fresh value: {statistics.median(took):.2f}, most {max(took):.2f}"
+    )
+    assert statistics.median(took) < SOON_S
