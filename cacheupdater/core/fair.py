@@ -88,7 +88,8 @@ class Fair(Generic[Name, Item]):
             if not flow.items:
                 heappop(heap)
                 flow.entered = False
-            elif start < flow.start:
+            elif start < max(flow.start, self._clock):  # it has been served, or passed over for a while
+                flow.start = max(flow.start, self._clock)
                 heapreplace(heap, (flow.start, next(self._order), flow))
             else:
                 return flow
@@ -103,7 +104,7 @@ class Fair(Generic[Name, Item]):
     def serve(self, flow: Flow[Name, Item], amount: float) -> None:
         """It has had so much, in its turn."""
         self._clock = max(self._clock, flow.start)
-        flow.start += amount
+        flow.start = self._clock + amount
         if len(self._flows) > 2 * len(self._heap) + _LEFT_OVER:
             self._flows = {
                 name: each for name, each in self._flows.items() if each.entered or each.start > self._clock

@@ -101,3 +101,14 @@ def test_one_alone_leaves_a_ninth_and_many_that_press_leave_room_for_who_has_lit
         floods = [each + leaves_room(each, sum(floods), most) for each in floods]
     assert sum(floods) < most
     assert leaves_room(PART, sum(floods), most)
+
+
+def test_who_had_to_wait_has_saved_up_nothing_either():
+    fair = Fair()
+    fill(fair, "held", "h" * 50)
+    fill(fair, "read", "r" * 100)
+    for _ in range(50):
+        flow = fair.first_where(lambda name: name != "held")
+        flow.items.popleft()
+        fair.serve(flow, 1)
+    assert abs([serve(fair) for _ in range(20)].count("h") - 10) <= 1
