@@ -112,9 +112,9 @@ def value(said: str) -> str:
 
 
 def _line(said: str) -> str:
-    """With an @ behind a `://` all between may be a user and a password, which may hold a `://` too: cut, and where that `://`
-    is of no scheme of ours, all before it too. Without one each stretch from a `://` to the next is kept where it is
-    plainly harmless."""
+    """With an @ behind a `://` all between may be a user and a password, which may hold a `://` too: it is cut. If no scheme
+    that we know stands before the `://`, the password may have begun earlier, and the whole line is cut. Without an @ each
+    stretch from a `://` to the next is kept where it is plainly harmless."""
     begins = [match.span() for match in _BEGIN.finditer(said)]
     if not begins:
         return _SAID.sub(rf"\g<name>{MASK}", said)

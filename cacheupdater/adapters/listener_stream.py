@@ -2,7 +2,7 @@
 
 The service makes one `StreamListener` beside a memory queue, starts it when partitions are ready and closes it
 first of all. Each connection is a peer: it is told the hello at once, its frames are cut and put on the queue as
-they are, and it is told how many were taken. Where the queue has no room for that peer, it is not read until there is.
+they are, and it is told how many were taken. A peer for which the queue has no room is not read until there is.
 Whatever a peer does wrong costs only its own connection, with a counted reason. Packs are not looked into here
 (intake decodes them), and nothing is remembered beyond a connection: a client sends again what was not acknowledged.
 """

@@ -201,7 +201,7 @@ class Dedup:
         tail = self.tails.pop(key)
         tail.origin.add(-1)  # _seat opens it again
         unit.gone += 1
-        claim = Claim(tail.kind, tail.urgency, tail.origin, tail.since, of=tail.of)
+        claim = Claim(tail.kind, tail.urgency, tail.origin, tail.since, moved_to=tail.moved_to)
         self._seat(unit.namespace, [key], self._spaced(claim, unit, key), now)
 
     def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:

@@ -110,7 +110,7 @@ class Engine:
 
     @property
     def held(self) -> Collection[int]:
-        """The peers of whom nothing is read meanwhile: more of theirs is open than leaves room for others."""
+        """The peers whose packs are not read meanwhile: they have more open than leaves room for others."""
         return self._peers.held(self.pending, self._removals.waiting)
 
     @property

@@ -75,4 +75,4 @@ def hindrance(unit: Unit, now: float) -> str:
         return f"the quota of namespace {namespace.name}: {quota.rate:g} rows a second are spent"
     if claim.urgency == PATIENT:
         return "a quiet moment of its source: few readers would notice the change"
-    return "its turn among the namespaces"
+    return "its turn among namespaces and peers"

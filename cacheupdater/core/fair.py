@@ -1,10 +1,10 @@
-"""Turns among many: each flow's items in order, the next from the flow that has had least.
+"""Turns among many: the next item is the first of the flow that has had least.
 
-A queue's lane has the packs of its peers in one, a namespace's lane the due units of theirs. What a flow has had is counted
-on the clock of those that are being served, so one that was away has saved up nothing, and one that comes with a little
-is next. With a single flow this is a plain queue.
+The memory queue's lanes order packs with it, a namespace's lane orders its due units; a flow is a peer. What a flow has had
+is counted on a clock that follows the flow being served. So a flow that was away, or had to wait, has saved up nothing,
+and a flow that comes with a little is next. A single flow is a plain queue.
 `leaves_room` is the other half: how much of a bounded store one of many may fill.
-It lives as long as what it orders. It knows neither packs nor keys, and counts whatever its caller counts.
+A `Fair` lives as long as what it orders. It knows neither packs nor keys, and counts whatever its caller counts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
 PART = 8
-"""One alone may fill eight ninths, two that press get eight seventeenths each, and whoever has little finds room always.
-These are the dynamic thresholds by which switches share their buffers (Choudhury and Hahne, 1998)."""
+"""One peer alone may fill eight ninths of a store. Two that press get eight seventeenths each. A peer that has little always
+finds room. These are the dynamic thresholds by which switches share their buffers (Choudhury and Hahne, 1998)."""
 
 _LEFT_OVER = 64  # flows that are away and remembered, beside as many as wait
 
@@ -28,12 +28,12 @@ Item = TypeVar("Item")
 
 
 def leaves_room(own: int, total: int, most: int) -> bool:
-    """Whether one that has so much of the total may add to it: while that is no more than some times what is free."""
+    """Whether a peer may add to its own part of the total: that part is at most `PART` times what is free."""
     return own <= PART * max(0, most - total)
 
 
 class Flow(Generic[Name, Item]):
-    """The items of one."""
+    """The items of one, in their order."""
 
     __slots__ = ("entered", "items", "name", "start")
 
@@ -45,7 +45,7 @@ class Flow(Generic[Name, Item]):
 
 
 class Fair(Generic[Name, Item]):
-    """All of them."""
+    """All flows."""
 
     __slots__ = ("_clock", "_flows", "_heap", "_order")
 
@@ -61,11 +61,11 @@ class Fair(Generic[Name, Item]):
         return self.first() is not None
 
     def __iter__(self) -> Iterator[deque[Item]]:
-        """The items of each that has any."""
+        """The items of each flow that has any."""
         return (flow.items for _, _, flow in self._heap if flow.items)
 
     def of(self, name: Name) -> deque[Item]:
-        """Its items, for the caller to put one in at once."""
+        """The flow's items. The caller puts one in at once."""
         flow = self._flows.get(name)
         if flow is None:
             flow = self._flows[name] = Flow(name)
@@ -76,7 +76,7 @@ class Fair(Generic[Name, Item]):
         return flow.items
 
     def waiting(self, name: Name) -> deque[Item]:
-        """Its items, to take some out."""
+        """The flow's items, which the caller may take out."""
         flow = self._flows.get(name)
         return deque() if flow is None else flow.items
 
@@ -97,12 +97,12 @@ class Fair(Generic[Name, Item]):
         return None
 
     def first_where(self, ready: Callable[[Name], bool]) -> Flow[Name, Item] | None:
-        """Whose turn it is among these; it costs a look at each."""
+        """Whose turn it is among the flows that are ready. This costs a look at each flow."""
         waiting = [flow for _, _, flow in self._heap if flow.items and ready(flow.name)]
         return min(waiting, key=lambda flow: flow.start, default=None)
 
     def serve(self, flow: Flow[Name, Item], amount: float) -> None:
-        """It has had so much, in its turn."""
+        """The flow has had so much."""
         self._clock = max(self._clock, flow.start)
         flow.start = self._clock + amount
         if len(self._flows) > 2 * len(self._heap) + _LEFT_OVER:

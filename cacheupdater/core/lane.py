@@ -2,8 +2,8 @@
 
 `schedule` makes a lane per namespace when its first key is due and keeps it as long as itself. A lane knows the order
 of its own keys only: misses before changes before touches, and last what can wait for a quiet moment. Peers take turns
-at each, and changes have a part of the rows however many misses wait. Whose turn it is among namespaces and what can be
-paid is the schedule's business.
+at each, and changes get a part of the rows however many misses wait. The schedule decides whose turn it is among
+namespaces, and what can be paid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
 _MISSES, _CHANGES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE]
 CHANGES_PART = 1 / 3
-"""Rows for changes for each row of a miss, where both wait: a flood of misses leaves them a quarter."""
+"""Rows for changes per row for a miss, while both wait. So a flood of misses leaves a quarter of the rows to changes."""
 
 
 class Picked(NamedTuple):
@@ -39,11 +39,11 @@ class Lane:
     """The due keys of one namespace."""
 
     __slots__ = (
+        "by_peer",
         "claims",
         "last_partial",
         "namespace",
         "need",
-        "of",
         "owed",
         "patient",
         "queues",
@@ -56,7 +56,7 @@ class Lane:
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.queues: tuple[Fair[int, Unit], ...] = tuple(Fair() for _ in range(PATIENT + 1))
-        self.of: dict[int, int] = {}  # keys of `waiting`, by the number of their peer
+        self.by_peer: dict[int, int] = {}  # keys of `waiting`, by the number of their peer
         self.owed = 0.0  # rows that changes have saved up while misses were served
         self.ready = 0  # live keys in the queues
         self.patient = 0  # those of them in the last one
@@ -82,10 +82,10 @@ class Lane:
         """So many more keys wait (fewer, if negative)."""
         self.waiting += keys
         number = claim.peer.number
-        if left := self.of.get(number, 0) + keys:
-            self.of[number] = left
+        if left := self.by_peer.get(number, 0) + keys:
+            self.by_peer[number] = left
         else:
-            self.of.pop(number, None)
+            self.by_peer.pop(number, None)
 
     def put(self, unit: Unit) -> None:
         """In the order of arrival: what is due again, or merged, has kept its place among those of its peer."""
@@ -114,7 +114,7 @@ class Lane:
         return Picked(picking.parts, picking.whole)
 
     def _owe(self, parts: Sequence[tuple[Claim, list[bytes]]]) -> None:
-        """What changes have saved up, after these."""
+        """Count what these parts leave the changes to save up."""
         if not self.queues[_CHANGES]:
             self.owed = 0.0
             return
@@ -142,14 +142,14 @@ class _Picking:
         self._seats = seats
 
     def take(self, queue: Fair[int, Unit], most: int) -> None:
-        """So many keys of these at the most."""
+        """Take at most so many keys from this queue."""
         while self.rows and most > 0 and (flow := queue.first()):
             unit = flow.items[0]
             if unit.claim.alone and self.parts:
                 self.rows = 0
                 return
             keys = unit.live(self._seats)
-            if most < self.rows and len(keys) > most:  # owed: it is given in any case
+            if most < self.rows and len(keys) > most:  # what is owed is given even if a unit is cut for it
                 keys = self._cut(unit, keys, most)
             elif len(keys) > self.rows:
                 if self.parts and _bring_forward(flow.items, self.rows):

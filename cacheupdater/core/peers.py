@@ -1,8 +1,8 @@
-"""Who sent the hints that are open: one connection of an application each.
+"""Who sent the hints that are open. A peer is one connection of an application.
 
-An engine has one `Peers`; every origin points to its `Peer`, which lives as long as anything of it is open. What is open
-of a peer is what it costs: of one that has more than its part no more is read, until some of it is done, while others are
-read on. Hints of a topic have no peer that could be made to wait: they all are `NOBODY`'s, who is never held.
+An engine has one `Peers`. Every origin points to its `Peer`, which lives as long as one of its hints is open. A peer with
+more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
+packs are. Nobody can make the senders of a topic wait. Their hints belong to `NOBODY`, who is never held.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
 
 KEPT_FREE = 0.1
-"""Of the places: what one turn of reading may bring before its peer is held, so that those who are not find room. At 100,000
-places ten packs, and a turn reads eight at the most."""
+"""Part of the places that held peers leave free. One turn of reading may bring more than there was room for: of 100,000 places
+this part is ten packs, and a turn reads eight at the most."""
 
 _NONE: frozenset[int] = frozenset()
 NOBODY = 0
 
 
 class Peer:
-    """What one has open in one partition."""
+    """What one peer has open in one partition."""
 
     __slots__ = ("__weakref__", "number", "open", "removals")
 
@@ -36,13 +36,13 @@ class Peer:
         self.removals = 0  # those of them that wait for their rate
 
     def is_ahead(self, other: Peer) -> bool:
-        """Whether a key that both wait for is served sooner in our turn: by far less is open of us, so that no key goes
-        to and fro."""
+        """Whether a key that both wait for is served sooner in this peer's turn. The peer has far less open, or the key
+        would go to and fro."""
         return 2 * self.open < other.open
 
 
 class Peers:
-    """All that have something open."""
+    """All peers with open hints."""
 
     def __init__(self, limits: Limits) -> None:
         self._pending = round(limits.pending * (1.0 - KEPT_FREE))
@@ -50,14 +50,14 @@ class Peers:
         self._peers: WeakValueDictionary[int, Peer] = WeakValueDictionary()
 
     def of(self, number: int) -> Peer:
-        """The one of this number."""
+        """The peer of this number."""
         peer = self._peers.get(number)
         if peer is None:
             peer = self._peers[number] = Peer(number)
         return peer
 
     def held(self, pending: int, removals: int) -> Collection[int]:
-        """Those of whom no more shall be read, with so much pending of all. Most of the time that takes one comparison."""
+        """The peers whose packs shall not be read, with so much pending of all. Most calls take two comparisons."""
         if _roomy(pending, self._pending) and _roomy(removals, self._removals):
             return _NONE
         return frozenset(
@@ -72,5 +72,5 @@ class Peers:
 
 
 def _roomy(total: int, most: int) -> bool:
-    """Even one that had all of it would leave room."""
+    """Whether even a peer that had all of it would leave room."""
     return leaves_room(total, total, most)

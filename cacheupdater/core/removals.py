@@ -3,8 +3,9 @@
 The engine collects them, the partition asks Redis for them, and their packs are not done before Redis has
 acknowledged. Nothing is given up while Redis cannot be reached. A key that Redis itself refuses to remove (the user has no
 right to it, its floor holds another type) is given up in the end, with a count: it must not pin its pack for ever.
-Each namespace has a rate for them (`removing`): what waits for it is not tried yet, so that counts towards nothing. As many
-wait as their cap says. A peer of a socket is not read any further before that; a topic's, which nobody can make wait, go at once, counted.
+Each namespace has a rate for them (`removing`): what waits for it is not tried yet, so that counts towards nothing. Their
+number has a cap. A socket's peer is not read any further before its removals reach it. Nobody can make a topic's senders
+wait, so beyond the cap their removals run at once, counted.
 Lives as long as its engine.
 """
 

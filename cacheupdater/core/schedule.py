@@ -304,8 +304,8 @@ class Schedule:
         return unit
 
     def _drop_excess(self, lane: Lane) -> bool:
-        """Of the peer of whom most waits, what is least urgent and oldest."""
-        for peer in sorted(lane.of, key=lane.of.__getitem__, reverse=True):
+        """Drop from the peer that has most waiting, the least urgent and oldest keys first. Whether there were any."""
+        for peer in sorted(lane.by_peer, key=lane.by_peer.__getitem__, reverse=True):
             for urgency in _LEAST_URGENT_FIRST:
                 if self._drop_some(lane, lane.queues[urgency].waiting(peer)):
                     return True

@@ -39,16 +39,16 @@ class Claim(NamedTuple):
     earliest: float | None = None
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
-    of: Peer | None = None  # in whose turn it waits, where that is not the peer of its oldest hint
+    moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
 
     @property
     def peer(self) -> Peer:
-        """In whose turn it waits."""
-        return self.of or self.origin.peer
+        """The peer in whose turn it waits."""
+        return self.moved_to or self.origin.peer
 
     def covering(self, kind: Kind, urgency: int, peer: Peer) -> Claim:
-        """This claim with one more hint in it, of this peer. It waits in the turn of whoever is served sooner."""
-        claim = self._replace(of=peer) if peer.is_ahead(self.peer) else self
+        """This claim with one more hint, of this peer. It waits in the turn of the peer that is served sooner."""
+        claim = self._replace(moved_to=peer) if peer.is_ahead(self.peer) else self
         if kind <= self.kind and urgency >= self.urgency:
             return claim
         stronger = claim._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
@@ -69,16 +69,16 @@ class Tail(NamedTuple):
     urgency: int
     origin: Origin
     since: float
-    of: Peer | None = None
+    moved_to: Peer | None = None
 
     @property
     def peer(self) -> Peer:
-        """In whose turn it will wait."""
-        return self.of or self.origin.peer
+        """The peer in whose turn it will wait."""
+        return self.moved_to or self.origin.peer
 
     def covering(self, kind: Kind, urgency: int, peer: Peer) -> Tail:
-        """This tail with one more hint in it, of this peer."""
-        tail = self._replace(of=peer) if peer.is_ahead(self.peer) else self
+        """This tail with one more hint, of this peer."""
+        tail = self._replace(moved_to=peer) if peer.is_ahead(self.peer) else self
         if kind <= self.kind and urgency >= self.urgency:
             return tail
         return tail._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))

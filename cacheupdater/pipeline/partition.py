@@ -201,7 +201,7 @@ class Partition:
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
     async def _fetch(self, packs: int) -> Sequence[Message] | None:
-        """The next; None where all that has come is of peers that must wait."""
+        """The next messages. None where only held peers have sent any."""
         held, queue = self.engine.held, self._around.queue
         if not held:
             return await queue.fetch(self._partition, packs)

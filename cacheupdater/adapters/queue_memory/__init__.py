@@ -2,12 +2,12 @@
 
 The listeners put packs in, the partitions fetch and commit them; the service makes one `MemoryQueue` and it
 lives as long as the process. Each partition is a lane: unread packs, then packs that were fetched but are not
-yet finished. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Of one peer
-a lane takes only what leaves room for others, and peers take turns: a flood waits by itself. Fetched packs have caps of their
-own, far wider: hints of a source that is down stay open for long, and must not keep out those of others. What was finished
-is forgotten, though older packs are not.
+yet finished. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Each peer leaves
+room for others, and peers take turns, so a flood waits behind itself. Fetched packs have caps of their own, far wider:
+hints of a source that is down stay open for long, and must not keep out those of others. What was finished is forgotten,
+though older packs are not.
 A crash forgets everything here: hints are wishes, the next read repeats them.
-It neither looks into a pack nor persists one. Everything runs on one event loop; nothing here is thread-safe.
+Nothing is persisted. Of a pack only the kind is read, to keep changes apart. Everything runs on one event loop; nothing here is thread-safe.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.queue_memory.lane import Lane, Load
+from cacheupdater.adapters.queue_memory.lane import Fill, Lane
 from cacheupdater.core.peers import NOBODY
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained
@@ -52,18 +52,18 @@ class MemoryQueue:
     ) -> None:
         """The caps hold for each partition: unread packs and their bytes, packs that are not finished and theirs."""
         self._lanes = [Lane() for _ in range(partitions)]
-        self._most = Load(packs_max, bytes_max, undone_max, open_bytes_max)
+        self._most = Fill(packs_max, bytes_max, undone_max, open_bytes_max)
         self._peers = count(NOBODY + 1)
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
 
     def newcomer(self) -> int:
-        """The number of a peer that hands in packs from now on."""
+        """A number for a new peer."""
         return next(self._peers)
 
     def offer(self, partition: int, payload: bytes, peer: int = NOBODY) -> bool:
-        """Take the pack now, or say that there is no room; whoever of this peer waits in `put` goes first."""
+        """Take the pack now, or say that there is no room. A pack of the same peer that waits in `put` goes first."""
         lane = self._lanes[partition]
         if self._closed or not self._fits(lane, len(payload), peer):
             return False
@@ -73,7 +73,7 @@ class MemoryQueue:
         return True
 
     async def put(self, partition: int, payload: bytes, peer: int = NOBODY) -> None:
-        """Wait for room, of each peer first come first served. Returns once the pack is taken, or raises Unavailable."""
+        """Wait for room; the packs of one peer keep their order. Returns once the pack is taken, or raises Unavailable."""
         if self.offer(partition, payload, peer):
             return
         if self._closed:
@@ -146,10 +146,10 @@ class MemoryQueue:
             return True  # any pack: one larger than the cap would otherwise wait for ever
         if not lane.total.has_room(self._most, size):
             return False
-        return peer == NOBODY or lane.load(peer).takes(lane.total, self._most, size)
+        return peer == NOBODY or lane.fill(peer).takes(lane.total, self._most, size)
 
     def _admit(self, lane: Lane) -> None:
-        """Whoever waits and fits in now; of one peer in their order."""
+        """Take every waiting pack that fits by now. The packs of one peer keep their order."""
         waiting: set[int] = set()
         for _ in range(len(lane.putters)):
             taken, payload, peer = lane.putters.popleft()

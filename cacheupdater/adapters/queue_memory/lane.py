@@ -1,8 +1,8 @@
 """One partition of the memory queue: packs that nobody has read yet, and packs that were read and are not finished.
 
-Unread packs wait by peer, and a peer's changes apart from its reads: each takes its turn by bytes, so that whoever floods
-waits behind its own packs. A pack gets its offset when it is read. `Load` is what caps count, of all and of each peer: a
-peer may fill a part of what is free, and so leaves room for others. `MemoryQueue` makes one per partition and asks it.
+Unread packs wait by peer, and a peer's changes wait apart from its reads. They take turns by bytes, so that a flood waits
+behind its own packs. A pack gets its offset when it is read. `Fill` is what the caps count, for all peers and for each one: a
+peer leaves room for others. `MemoryQueue` makes one lane per partition and asks it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from cacheupdater_client import wire
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-PACK_COST = 64  # bytes: what a pack costs the updater beside those that are in it
+PACK_COST = 64  # bytes: what a pack costs the updater beside its keys
 
 
 @dataclass(slots=True)
-class Load:
-    """What is here, or how much of it may be."""
+class Fill:
+    """How much is in a lane, or how much may be."""
 
     packs: int = 0  # unread
     bytes: int = 0  # of unread packs
     undone: int = 0  # packs, unread or not finished
     undone_bytes: int = 0
 
-    def takes(self, total: Load, most: Load, size: int) -> bool:
-        """Whether one that has this may add a pack of `size`, and leave room for others."""
+    def takes(self, total: Fill, most: Fill, size: int) -> bool:
+        """Whether a peer with so much may add a pack of `size` and still leaves room for others."""
         return (
             leaves_room(self.packs, total.packs, most.packs)
             and leaves_room(self.bytes, total.bytes + size, most.bytes)
@@ -41,7 +41,7 @@ class Load:
             and leaves_room(self.undone_bytes, total.undone_bytes + size, most.undone_bytes)
         )
 
-    def has_room(self, most: Load, size: int) -> bool:
+    def has_room(self, most: Fill, size: int) -> bool:
         """Whether a pack of `size` fits in at all."""
         return (
             self.packs < most.packs
@@ -57,7 +57,7 @@ class Lane:
     __slots__ = (
         "_again",
         "_fetched",
-        "_of",
+        "_fills",
         "_unread",
         "arrived",
         "done",
@@ -70,11 +70,11 @@ class Lane:
     def __init__(self) -> None:
         self.putters: deque[tuple[asyncio.Future[None], bytes, int]] = deque()  # one per waiting peer
         self.arrived = asyncio.Event()  # set while there is something to fetch, or nothing ever will be
-        self.total = Load()
+        self.total = Fill()
         self.next = self.done = self.epoch = 0
-        self._of: dict[int, Load] = {}
+        self._fills: dict[int, Fill] = {}
         self._unread: Fair[tuple[int, bool], Message] = Fair()  # by peer, changes apart
-        self._again: deque[Message] = deque()  # what an owner before has read and not finished, in its order
+        self._again: deque[Message] = deque()  # read by an earlier owner and not finished, in that order
         self._fetched: dict[int, Message] = {}  # not finished, by offset and in their order
 
     @property
@@ -82,17 +82,17 @@ class Lane:
         """The first offset that this owner has not read."""
         return self._again[0].offset if self._again else self.next
 
-    def load(self, peer: int) -> Load:
-        """What is here of this peer."""
-        return self._of.get(peer) or Load()
+    def fill(self, peer: int) -> Fill:
+        """How much of it is this peer's."""
+        return self._fills.get(peer) or Fill()
 
     def append(self, payload: bytes, peer: int) -> None:
         self._unread.of((peer, wire.is_change(payload))).append(Message(-1, payload, peer))
-        for load in (self.total, self._of.setdefault(peer, Load())):
-            load.packs += 1
-            load.bytes += len(payload)
-            load.undone += 1
-            load.undone_bytes += len(payload)
+        for fill in (self.total, self._fills.setdefault(peer, Fill())):
+            fill.packs += 1
+            fill.bytes += len(payload)
+            fill.undone += 1
+            fill.undone_bytes += len(payload)
         self.arrived.set()
 
     def take(self, limit: int, held: Collection[int]) -> list[Message]:
@@ -136,18 +136,18 @@ class Lane:
 
     def _move(self, message: Message, packs: int) -> None:
         """From the fetched to the unread, or back."""
-        for load in (self.total, self._of[message.peer]):
-            load.packs += packs
-            load.bytes += packs * len(message.payload)
+        for fill in (self.total, self._fills[message.peer]):
+            fill.packs += packs
+            fill.bytes += packs * len(message.payload)
 
     def _forget(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
             message = self._fetched.pop(offset, None)
             if message is None:
                 continue
-            own = self._of[message.peer]
-            for load in (self.total, own):
-                load.undone -= 1
-                load.undone_bytes -= len(message.payload)
+            own = self._fills[message.peer]
+            for fill in (self.total, own):
+                fill.undone -= 1
+                fill.undone_bytes -= len(message.payload)
             if not own.undone:
-                del self._of[message.peer]
+                del self._fills[message.peer]

@@ -285,4 +285,4 @@ async def test_nothing_is_kept_of_a_peer_that_has_gone():
     for _ in range(500):
         assert queue.offer(0, b"x", queue.newcomer())
         await finish(queue, epoch)
-    assert not queue._lanes[0]._of
+    assert not queue._lanes[0]._fills

@@ -104,9 +104,9 @@ def test_keys_that_have_left_their_unit_are_passed_over():
 def test_peers_take_turns_whoever_came_first():
     desk, honest = Desk(), Peer(2)
     for at in range(10):
-        desk.put(keys(100, 1000 * (at + 1)), Kind.MISS, since=float(at), of=Peer(1))
+        desk.put(keys(100, 1000 * (at + 1)), Kind.MISS, since=float(at), moved_to=Peer(1))
     desk.pick(100)
-    desk.put(keys(1), Kind.MISS, since=50.0, of=honest)
+    desk.put(keys(1), Kind.MISS, since=50.0, moved_to=honest)
 
     assert keys(1) in desk.pick(101)
 
@@ -134,7 +134,7 @@ def test_changes_have_saved_up_nothing_while_none_waited():
 def test_waiting_keys_are_counted_by_their_peer():
     desk, claim = Desk(), Claim(Kind.TOUCH, 2, Origin(0, 0.0, Peer(7)), 0.0)
     desk.lane.count(claim, 5)
-    desk.lane.count(claim._replace(of=Peer(8)), 2)
-    assert desk.lane.of == {7: 5, 8: 2}
+    desk.lane.count(claim._replace(moved_to=Peer(8)), 2)
+    assert desk.lane.by_peer == {7: 5, 8: 2}
     desk.lane.count(claim, -5)
-    assert desk.lane.of == {8: 2}
+    assert desk.lane.by_peer == {8: 2}

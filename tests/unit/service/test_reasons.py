@@ -31,7 +31,7 @@ SEAT = {
     "state": "due",
     "kind": "touch",
     "since": 2.0,
-    "waits_for": "its turn among the namespaces",
+    "waits_for": "its turn among namespaces and peers",
     "tail": "",
 }
 
