@@ -4,6 +4,8 @@ Python looks into the working directory before anything else under `-m`, and whe
 `numpy.py` that somebody left there would run in the place of the real one. Therefore that folder is taken off the path
 before the first import of ours. Commands that call the user's own code look there again, at last: `cli/workplace.py`.
 What Python itself imports before this file (`warnings` under `-m`) only `python -P` keeps from there.
+
+numpy reads its settings once, when it is imported. So the one that we need is made here too.
 """
 
 # no `from __future__`: it is an import too, and the path is not clean yet
@@ -24,7 +26,11 @@ def _forget_the_working_directory() -> None:
 
 _forget_the_working_directory()
 
-from cacheupdater.cli import main  # noqa: E402  the line above comes first
+# Arrays grow by small pages. The first touch of a huge one (2 MiB) takes 4 to 8 ms on a virtual machine, in the middle of a
+# turn, and several may come at once; finding and reading rows at random is no slower without them.
+os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")  # noqa: TID251  it is numpy that reads this
+
+from cacheupdater.cli import main  # noqa: E402  the lines above come first
 
 if __name__ == "__main__":
     sys.exit(main())
