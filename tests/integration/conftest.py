@@ -1,4 +1,4 @@
-"""Fixtures of the live tests: updater processes, and the test's own connection to its database."""
+"""Fixtures of the live tests: updater processes, and the test's own connections to its database and its Redis."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import redis
 
 
 @pytest.fixture
@@ -32,3 +33,10 @@ def database(pg_url):
 
     with Database(pg_url) as own:
         yield own
+
+
+@pytest.fixture
+def plain(redis_url):
+    """Any client of Redis: it leaves no hints."""
+    with redis.Redis.from_url(redis_url) as client:
+        yield client

@@ -158,12 +158,6 @@ def adopting(redis_url, pg_url, updaters):
     return adopting
 
 
-@pytest.fixture
-def plain(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
-
-
 def test_json_by_fastapi_and_sqlalchemy(database, pg_url, redis_url, plain, adopting):
     import redis.asyncio
     from stock_fastapi import serving

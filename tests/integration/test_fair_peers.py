@@ -9,10 +9,8 @@ import time
 from itertools import count
 
 import pytest
-import redis
 from hint_peer import HintPeer
-from live_database import Database
-from updater_process import Updaters, config, eventually
+from updater_process import config, eventually
 
 from cacheupdater_client.wire import CHANGE, MISS
 
@@ -22,26 +20,16 @@ SOON_S = 1.0  # of a budget of 500 rows/s a turn is 0.1 s
 
 
 @pytest.fixture
-def plain(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
-        client.flushdb()
-        yield client
-
-
-@pytest.fixture
-def updater(tmp_path, pg_url, redis_url):
-    with Database(pg_url) as database:
-        database.execute("CREATE TABLE items (id bigint PRIMARY KEY, version bigint)")
-        database.execute(f"INSERT INTO items SELECT n, 1 FROM generate_series(1, {ROWS}) n")
-    started = Updaters(tmp_path)
+def updater(updaters, database, pg_url, redis_url):
+    database.execute("CREATE TABLE items (id bigint PRIMARY KEY, version bigint)")
+    database.execute(f"INSERT INTO items SELECT n, 1 FROM generate_series(1, {ROWS}) n")
     sources = {"main": {"url": pg_url, "budget": "500/s"}}
     items = {
         "key": "product:{id:int}",
         "load": {"source": "main", "table": "items"},
         "value": {"foreign": "replace"},
     }
-    yield started.start(config(redis_url, sources, {"item": items}, partitions=1))
-    started.close()
+    return updaters.start(config(redis_url, sources, {"item": items}, partitions=1))
 
 
 @pytest.fixture

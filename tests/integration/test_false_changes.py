@@ -6,10 +6,8 @@ import json
 import time
 
 import pytest
-import redis
 from hint_peer import HintPeer
-from live_database import Database
-from updater_process import Updaters, config, eventually
+from updater_process import config, eventually
 
 from cacheupdater_client.wire import CHANGE
 
@@ -19,17 +17,8 @@ WATCHED_S = 4.0
 
 
 @pytest.fixture
-def plain(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
-        client.flushdb()
-        yield client
-
-
-@pytest.fixture
-def updater(tmp_path, pg_url, redis_url):
-    with Database(pg_url) as database:
-        database.execute("CREATE TABLE items (id bigint PRIMARY KEY, version bigint)")
-    started = Updaters(tmp_path)
+def updater(updaters, database, pg_url, redis_url):
+    database.execute("CREATE TABLE items (id bigint PRIMARY KEY, version bigint)")
     sources = {"main": {"url": pg_url, "budget": f"{RATE:.0f}/s", "burst": "1s"}}
     items = {
         "key": "product:{id:int}",
@@ -37,8 +26,7 @@ def updater(tmp_path, pg_url, redis_url):
         "value": {"foreign": "replace"},
         "max_backlog": 100,
     }
-    yield started.start(config(redis_url, sources, {"item": items}, partitions=1))
-    started.close()
+    return updaters.start(config(redis_url, sources, {"item": items}, partitions=1))
 
 
 def fill(plain, form):

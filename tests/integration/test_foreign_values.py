@@ -8,19 +8,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import redis
 from hint_peer import HintPeer
 from updater_process import Updaters, config, eventually
 
 from cacheupdater_client.wire import CHANGE, MISS, TOUCH
 
 PICKLED = pickle.dumps({"id": 7, "price": 8.9})
-
-
-@pytest.fixture
-def plain(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 @pytest.fixture

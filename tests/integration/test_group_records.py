@@ -10,7 +10,6 @@ import json
 import confluent_kafka
 import msgspec
 import pytest
-import redis
 from group_rows import Rows
 from group_story import Group
 from updater_process import eventually
@@ -47,12 +46,6 @@ def group(needs_apache, tmp_path, kafka, new_topic, pg_url, redis_url, updaters)
     return Group(
         tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
     )
-
-
-@pytest.fixture
-def plain(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 async def send(servers, topic, records):

@@ -11,7 +11,6 @@ import time
 from contextlib import closing
 
 import pytest
-import redis
 from live_shop import NAMESPACES, TABLES
 from updater_process import config, eventually
 
@@ -30,13 +29,6 @@ def shop(database):
 def settings(redis_url, pg_url, shop):
     sources = {"main": {"url": pg_url, "budget": "5000/s"}, "code": {"budget": "5000/s"}}
     return config(redis_url, sources, json.loads(json.dumps(NAMESPACES)))
-
-
-@pytest.fixture
-def plain(redis_url):
-    """Any client of Redis: it leaves no hints."""
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 def test_a_quota_bounds_the_rows_that_reach_the_database(

@@ -15,7 +15,6 @@ import time
 from contextlib import ExitStack
 
 import pytest
-import redis
 from hint_peer import HintPeer
 from live_database import Database
 from updater_process import NAIVE, config, eventually
@@ -48,12 +47,6 @@ writers = pytest.mark.parametrize("program", [("-m", "cacheupdater"), (NAIVE,)],
 def table(database):
     database.execute(";".join(TABLE))
     return database
-
-
-@pytest.fixture
-def plain(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 def two(updaters, redis_url, pg_url, *, sql, program):
