@@ -163,7 +163,7 @@ class Endings:
         """Whoever is still in the unit is through."""
         seats = self._dedup.seats
         gone = unit.gone
-        keys = unit.live(seats)
+        keys = seats.live(unit)
         self.troubles.over(keys)
         if absent:
             # A tail is a change or touch since the head began: it ends the mark at once.
@@ -204,12 +204,12 @@ class Endings:
         self.troubles.quarantine.put(key, failure.error, now)
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
-            tail.origin.add(-1)
-            tail.origin.leans |= tail.kind > claim.kind
+            tail.origin.release(1)
+            tail.origin.lean(tail.kind > claim.kind)
         if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
             self._removals.ask(unit.namespace, [key], [claim.origin])
         else:
-            claim.origin.add(-1)
+            claim.origin.release(1)
 
     def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
         """How many are plain successes: for almost every unit all of them, told without a look at each."""
@@ -227,7 +227,7 @@ class Endings:
 
     def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Claim, list[bytes]]]:
         """Of each claim the keys that have written."""
-        for claim, keys in unit.live_parts(self._dedup.seats):
+        for claim, keys in self._dedup.seats.live_parts(unit):
             yield claim, [key for key in keys if key not in bad] if bad else keys
 
     def _report_ages(

@@ -17,7 +17,6 @@ from cacheupdater.core.answers import Answer, Result, plain
 from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Load
 from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.payment import cut_off
 from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unpaid, Unreached
 from cacheupdater.pipeline.commit import Committer
@@ -252,9 +251,7 @@ class Partition:
     def _give_back(self, unit: Unit, task: asyncio.Task[None]) -> None:
         """A refresh that was cut off told the engine nothing, and others share its source."""
         if task.cancelled():
-            unit.namespace.source.free += 1
-            unit.namespace.source.witnesses.gone(unit)
-            cut_off(unit, asyncio.get_running_loop().time())
+            self.engine.on_cut_off(unit, asyncio.get_running_loop().time())
             self._stir_all()
 
     async def _commit(self) -> None:

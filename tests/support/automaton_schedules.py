@@ -355,8 +355,7 @@ class Play:
         if self.tell:
             self.tell(f"{self.now:.5f} hand over at", done)
         for running in self.running:
-            running.unit.namespace.source.free += 1
-            running.unit.namespace.source.witnesses.gone(running.unit)
+            self.engine.on_cut_off(running.unit, self.now)
         self.engine.leave()  # this source lives on
         self.excused.update(self.names)
         self.last_start.clear()
