@@ -7,8 +7,9 @@ value was left alone. Lives as long as its engine.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.core.answers import ENDING, FINISHING, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.brake import Brake
@@ -32,6 +33,16 @@ AGES_MAX = 10_000  # between two reports, a second apart: more would not make th
 
 
 PIECES_OF_A_SLOW_UNIT = 4  # a try costs a whole deadline, so a unit of 200 keys is down to one in four
+
+
+@dataclass(slots=True)
+class Load:
+    """What a unit's load showed beside its values. The shell fills it in as it goes: one that failed took its time too."""
+
+    seconds: float = 0.0  # of the source's time
+    stamps: Sequence[float | None] = ()  # what each key's row says about its last change; empty: nothing
+    stage: Literal["token", "load", "write"] = "token"  # which step is under way, or has failed
+    asked: bool = True  # else the source has heard nothing of it
 
 
 class Failure(NamedTuple):

@@ -18,7 +18,7 @@ from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.automaton import Action
 from cacheupdater.core.cursors import Cursor, Origin
 from cacheupdater.core.dedup import Dedup
-from cacheupdater.core.endings import Endings, Failure
+from cacheupdater.core.endings import Endings, Failure, Load
 from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
@@ -47,15 +47,7 @@ class Work(NamedTuple):
     wake: float
 
 
-class Load(NamedTuple):
-    """What the shell saw of a unit's load."""
-
-    seconds: float  # of the source's time
-    stamps: Sequence[float | None] = ()  # what each key's row says about its last change; empty: nothing
-    asked: bool = True  # else the source has heard nothing of it
-
-
-UNSEEN = Load(0.0)
+UNSEEN = Load()
 
 
 class Engine:
