@@ -19,7 +19,8 @@ import numpy as np
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN
 from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.engine import Engine, Load
+from cacheupdater.core.endings import Load
+from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits

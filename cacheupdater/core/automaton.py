@@ -8,7 +8,7 @@ tail (BLOCK), or a seat that outlives its ended head (HELD). Two rules keep the 
 
 1. A hint never takes back what a stronger one asked for: merging keeps the strongest kind and the highest urgency.
 2. Only an end that wrote, or left a value alone, keeps the seat (FINISHED); any other end (FAILED) passes its hints to the tail, else to
-   the key itself, which is due again.
+   the key itself, which is due again. A key that has failed too often by itself leaves with its tail (QUARANTINED).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Event(Enum):
     STARTED = "tokens taken"
     FINISHED = "written, unchanged, duplicate, braked or foreign"
     FAILED = "refused, too old, undecided, error, evicted"
+    QUARANTINED = "failed by itself for the last time"
     DROPPED = "dropped"
     OVER = "hold and gap over"
 
@@ -84,12 +85,14 @@ TABLE = MappingProxyType(
         (_S.PROCESS, _E.CHANGE): (_S.BLOCK, _A.BLOCK),
         (_S.PROCESS, _E.FINISHED): (_S.HELD, _A.KEEP),
         (_S.PROCESS, _E.FAILED): (_S.DUE, _A.AGAIN),
+        (_S.PROCESS, _E.QUARANTINED): (_S.INIT, _A.FORGET),
         (_S.BLOCK, _E.TOUCH_HELD): (_S.BLOCK, _A.HOLD),
         (_S.BLOCK, _E.TOUCH): (_S.BLOCK, _A.COVER),
         (_S.BLOCK, _E.MISS): (_S.BLOCK, _A.DECLINE),
         (_S.BLOCK, _E.CHANGE): (_S.BLOCK, _A.COVER),
         (_S.BLOCK, _E.FINISHED): (_S.DUE, _A.PROMOTE),
         (_S.BLOCK, _E.FAILED): (_S.DUE, _A.AGAIN),
+        (_S.BLOCK, _E.QUARANTINED): (_S.INIT, _A.FORGET),
         (_S.HELD, _E.TOUCH_HELD): (_S.HELD, _A.HOLD),
         (_S.HELD, _E.TOUCH): (_S.DUE, _A.ACCEPT),
         (_S.HELD, _E.MISS_SOON): (_S.HELD, _A.DECLINE),

@@ -29,10 +29,20 @@ class Origin:
         self.since = since  # when it was read
         self.leans = leans  # finished only when everything before it is
 
-    def add(self, keys: int) -> None:
-        """So many more heads, tails and removals stand for its hints (fewer, if negative)."""
+    def hold(self, keys: int) -> None:
+        """So many heads, tails and removals stand for its hints from now on. Each is released once; a head that becomes due
+        again, is promoted or ends as a removal stays what is held."""
         self.open += keys
         self.peer.open += keys
+
+    def release(self, keys: int) -> None:
+        """So many of them are finished, declined or dropped."""
+        self.open -= keys
+        self.peer.open -= keys
+
+    def lean(self, stronger: bool) -> None:  # noqa: FBT001  it is the whole question
+        """One of its hints was merged into an older one; if it is stronger, this pack is finished only with the older."""
+        self.leans |= stronger
 
 
 _ROOM = 1024  # origins that may lie about finished before somebody tidies up

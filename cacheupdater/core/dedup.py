@@ -11,7 +11,6 @@ One per engine. Nothing here awaits, so promotion, decline, ending and eviction 
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
@@ -21,10 +20,11 @@ from cacheupdater.core.automaton import TABLE, Action, Event, State
 from cacheupdater.core.ends import Ends
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.schedule import Schedule
+from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
 from cacheupdater.core.unit import PATIENT, Claim, Phase, Tail, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from cacheupdater.core.absent import AbsentMarks
     from cacheupdater.core.cursors import Origin
@@ -38,7 +38,7 @@ class Dedup:
     """The seats of one partition."""
 
     def __init__(self, limits: Limits, marks: AbsentMarks) -> None:
-        self.seats: dict[bytes, Unit] = {}
+        self.seats = Seats()
         self.tails: dict[bytes, Tail] = {}
         self.schedule = Schedule(self.seats, limits)
         self.running_keys = 0
@@ -88,24 +88,24 @@ class Dedup:
             self._ends.put((key,), unit.ended, now)
             if claim.not_before <= now:
                 return None
+            origin.hold(1)
             self._seat(unit.namespace, [key], claim, now)
         elif action is Action.MERGE:
             claim = unit.claim.covering(kind, urgency, origin.peer)
             if claim is not unit.claim:
                 self.schedule.leave(unit)
-                claim.origin.add(-1)  # _seat opens it again
-                origin.leans |= kind > unit.claim.kind
+                origin.lean(kind > unit.claim.kind)
                 self._seat(unit.namespace, [key], claim, now)
         elif action is Action.BLOCK:
-            origin.add(1)
+            origin.hold(1)
             self.tails[key] = Tail(kind, urgency, origin, now)
         elif action is Action.COVER:
             tail = self.tails[key]
-            origin.leans |= kind > tail.kind
+            origin.lean(kind > tail.kind)
             self.tails[key] = tail.covering(kind, urgency, origin.peer)
         elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
             # should that fail, the miss is served by the same head
-            origin.leans |= any(kind > claim.kind for claim, _ in unit.parts)
+            origin.lean(any(kind > claim.kind for claim, _ in unit.parts))
         return action
 
     def accept(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
@@ -115,29 +115,28 @@ class Dedup:
         for at in range(0, len(keys), size):
             unit = Unit(namespace, keys[at : at + size] if len(keys) > size else keys, claim)
             before = len(self.seats)
-            self.seats.update(dict.fromkeys(unit.keys, unit))
+            self.seats.give(unit)
             if len(self.seats) - before < len(unit.keys):
                 self._seat_once(unit, units)
             units.append(unit)
         for unit in units:
-            claim.origin.add(len(unit.keys))
+            claim.origin.hold(len(unit.keys))
             self.schedule.add(unit, now)
 
     def _seat_once(self, unit: Unit, others: list[Unit]) -> None:
         """A pack named a key twice: our client never does, others may. The first place counts."""
         for other in others:
-            self.seats.update(dict.fromkeys(other.keys, other))
-        unit.keys = [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit]
+            self.seats.give(other)
+        narrow(unit, [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit])
 
     def _seat(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
+        """What a claim holds already sits in a unit of its own."""
         unit = Unit(namespace, keys, claim)
-        claim.origin.add(len(keys))
-        self.seats.update(dict.fromkeys(keys, unit))
+        self.seats.give(unit)
         self.schedule.add(unit, now)
 
     def _vacate(self, unit: Unit, key: bytes) -> None:
-        unit.gone += 1
-        del self.seats[key]
+        self.seats.vacate(unit, key)
         if unit.phase is Phase.HELD and unit.gone == len(unit.keys):
             self._over(unit)
 
@@ -169,6 +168,17 @@ class Dedup:
         """Units whose tokens were just taken: still DUE until `run`, so that bad keys can leave first."""
         return self.schedule.start(now)
 
+    def strip(self, unit: Unit, bad: Collection[bytes]) -> None:
+        """These keys leave a unit that has not begun to run."""
+        parts = []
+        for claim, keys in unit.parts:
+            good = [key for key in keys if key not in bad]
+            claim.origin.release(len(keys) - len(good))
+            if good:
+                parts.append((claim, good))
+        narrow_parts(unit, parts)
+        self.seats.forget(bad)
+
     def run(self, unit: Unit, hold: float, now: float) -> None:
         """The head begins to run; hold, head timeout and spacing count from here."""
         unit.phase = Phase.RUNNING
@@ -184,13 +194,13 @@ class Dedup:
 
     def finish(self, unit: Unit, now: float) -> None:
         """The head of every key that is still in the unit has written: tails are promoted, seats are kept."""
-        for claim, keys in unit.live_parts(self.seats):
-            claim.origin.add(-len(keys))
+        for claim, keys in self.seats.live_parts(unit):
+            claim.origin.release(len(keys))
         self._ended(unit)
         unit.phase, unit.ended = Phase.HELD, now
         tails = self.tails
         if tails and not tails.keys().isdisjoint(unit.keys):
-            for key in [key for key in unit.live(self.seats) if key in tails]:
+            for key in [key for key in self.seats.live(unit) if key in tails]:
                 self._promote(unit, key, now)
         if unit.gone == len(unit.keys):
             self._over(unit)
@@ -199,8 +209,7 @@ class Dedup:
 
     def _promote(self, unit: Unit, key: bytes, now: float) -> None:
         tail = self.tails.pop(key)
-        tail.origin.add(-1)  # _seat opens it again
-        unit.gone += 1
+        moved(unit)
         claim = Claim(tail.kind, tail.urgency, tail.origin, tail.since, moved_to=tail.moved_to)
         self._seat(unit.namespace, [key], self._spaced(claim, unit, key), now)
 
@@ -220,12 +229,11 @@ class Dedup:
         claim = self._spaced(claim, unit, keys[0])._replace(judged=claim.judged or unit.judged)
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
-        unit.gone += len(keys)
-        claim.origin.add(-len(keys))  # _seat opens it again
+        moved(unit, len(keys))
         for key in blocked:
             tail = self.tails.pop(key)
-            tail.origin.add(-1)
-            tail.origin.leans |= tail.kind > claim.kind
+            tail.origin.release(1)
+            tail.origin.lean(tail.kind > claim.kind)
             self._seat(unit.namespace, [key], claim.covering(tail.kind, tail.urgency, tail.peer), now)
         if rest:
             self._seat(unit.namespace, rest, claim, now)
@@ -299,15 +307,15 @@ class Dedup:
         unit.parts = unit.captures = ()
 
     def _forget(self, unit: Unit, now: float) -> None:
-        keys = unit.live(self.seats)
-        deque(map(self.seats.__delitem__, keys), maxlen=0)
+        keys = self.seats.live(unit)
+        self.seats.forget(keys)
         self._ends.put(keys, unit.ended, now)
         self._over(unit)
 
     def _over(self, unit: Unit) -> None:
         unit.phase = Phase.OVER
-        unit.keys, unit.announced = [], ()
-        unit.gone = 0
+        narrow(unit, [])
+        unit.announced = ()
         if unit.late:
             unit.late = False
             self._late -= 1

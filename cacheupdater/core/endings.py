@@ -7,8 +7,9 @@ value was left alone. Lives as long as its engine.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.core.answers import ENDING, FINISHING, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.brake import Brake
@@ -32,6 +33,16 @@ AGES_MAX = 10_000  # between two reports, a second apart: more would not make th
 
 
 PIECES_OF_A_SLOW_UNIT = 4  # a try costs a whole deadline, so a unit of 200 keys is down to one in four
+
+
+@dataclass(slots=True)
+class Load:
+    """What a unit's load showed beside its values. The shell fills it in as it goes: one that failed took its time too."""
+
+    seconds: float = 0.0  # of the source's time
+    stamps: Sequence[float | None] = ()  # what each key's row says about its last change; empty: nothing
+    stage: Literal["token", "load", "write"] = "token"  # which step is under way, or has failed
+    asked: bool = True  # else the source has heard nothing of it
 
 
 class Failure(NamedTuple):
@@ -163,7 +174,7 @@ class Endings:
         """Whoever is still in the unit is through."""
         seats = self._dedup.seats
         gone = unit.gone
-        keys = unit.live(seats)
+        keys = seats.live(unit)
         self.troubles.over(keys)
         if absent:
             # A tail is a change or touch since the head began: it ends the mark at once.
@@ -204,12 +215,12 @@ class Endings:
         self.troubles.quarantine.put(key, failure.error, now)
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
-            tail.origin.add(-1)
-            tail.origin.leans |= tail.kind > claim.kind
+            tail.origin.release(1)
+            tail.origin.lean(tail.kind > claim.kind)
         if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
             self._removals.ask(unit.namespace, [key], [claim.origin])
         else:
-            claim.origin.add(-1)
+            claim.origin.release(1)
 
     def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
         """How many are plain successes: for almost every unit all of them, told without a look at each."""
@@ -227,7 +238,7 @@ class Endings:
 
     def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Claim, list[bytes]]]:
         """Of each claim the keys that have written."""
-        for claim, keys in unit.live_parts(self._dedup.seats):
+        for claim, keys in self._dedup.seats.live_parts(unit):
             yield claim, [key for key in keys if key not in bad] if bad else keys
 
     def _report_ages(

@@ -14,12 +14,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core import payment
 from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.automaton import Action
 from cacheupdater.core.cursors import Cursor, Origin
 from cacheupdater.core.dedup import Dedup
-from cacheupdater.core.endings import Endings, Failure
+from cacheupdater.core.endings import Endings, Failure, Load
 from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
@@ -48,15 +47,7 @@ class Work(NamedTuple):
     wake: float
 
 
-class Load(NamedTuple):
-    """What the shell saw of a unit's load."""
-
-    seconds: float  # of the source's time
-    stamps: Sequence[float | None] = ()  # what each key's row says about its last change; empty: nothing
-    asked: bool = True  # else the source has heard nothing of it
-
-
-UNSEEN = Load(0.0)
+UNSEEN = Load()
 
 
 class Engine:
@@ -189,7 +180,7 @@ class Engine:
 
     def on_statement(self, unit: Unit, now: float) -> bool:
         """The unit's statement leaves for the database now; False: it must not, its budget is not ours any more."""
-        return payment.leave(unit, now)
+        return unit.receipt.leave(now)
 
     def on_answers(
         self,
@@ -202,9 +193,8 @@ class Engine:
     ) -> None:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
         self._advance(now)
-        unit.namespace.source.free += 1
         unit.namespace.source.witnesses.answered(unit, now)
-        payment.end(unit, now, seconds=load.seconds, rows=len(answers))
+        unit.receipt.end(now, seconds=load.seconds, rows=len(answers))
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
@@ -212,25 +202,26 @@ class Engine:
 
     def on_unasked(self, unit: Unit, answers: Sequence[Answer], now: float) -> None:
         """The unit was answered without a load: what it has paid is given back."""
-        source, rows = unit.namespace.source, len(answers)
-        payment.give_back(unit, unit.rows, now)
+        self.on_cut_off(unit, now)
         self._advance(now)
-        source.free += 1
-        source.witnesses.gone(unit)
         if unit.phase is Phase.RUNNING:
             self._endings.answered(unit, answers, now, absent=(), stamps=())
         else:
-            self.tally.add("refreshes", rows, unit.namespace.name, reason="late")
+            self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
+
+    def on_cut_off(self, unit: Unit, now: float) -> None:
+        """Nothing came of the unit's load, and nobody will say how it ended: its budget and its slot are others'."""
+        unit.receipt.cancel(now)
+        unit.namespace.source.witnesses.gone(unit)
 
     def on_failure(self, unit: Unit, failure: Failure, now: float, *, load: Load = UNSEEN) -> None:
         """The unit came to nothing: its load failed, or Redis could not be reached."""
         self._advance(now)
         source = unit.namespace.source
-        source.free += 1
         if failure.own:
             source.witnesses.answered(unit, now)
         source.witnesses.gone(unit)
-        payment.end(unit, now, seconds=load.seconds, asked=load.asked, rows=len(unit.captures))
+        unit.receipt.end(now, seconds=load.seconds, asked=load.asked, rows=len(unit.captures))
         if unit.phase is Phase.RUNNING:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
             self._endings.failed(unit, failure, now)
@@ -331,7 +322,7 @@ class Engine:
         barred = [key for key in keys if key in self.quarantine.keys]
         self.tally.add("dropped", len(barred), reason="quarantined")
         if kind is Kind.CHANGE:
-            origin.add(len(barred))
+            origin.hold(len(barred))
             for namespace, known in self._keyspace.resolve_many(barred)[0].items():
                 self._removals.ask(namespace, known, [origin] * len(known))
         return [key for key in keys if key not in listed], freed
@@ -357,7 +348,7 @@ class Engine:
             captures = pattern.parse_many(unit.keys) or ()
         unit.captures = captures
         if not unit.keys:
-            unit.namespace.source.free += 1
+            unit.receipt.cancel(now)
             return False
         self._dedup.run(unit, self._policy.hold(unit.namespace), now)
         unit.namespace.source.witnesses.began(unit, now)
@@ -367,17 +358,8 @@ class Engine:
         self.tally.add("dropped", len(bad), reason="unknown")
         self._strangers.put(bad)
         self._removed += len(bad)
-        parts = []
-        for claim, keys in unit.parts:
-            good = [key for key in keys if key not in bad]
-            claim.origin.add(len(good) - len(keys))
-            if good:
-                parts.append((claim, good))
-        unit.parts = parts
-        unit.keys = [key for key in unit.keys if key not in bad]
-        for key in bad:
-            del self._dedup.seats[key]
-        payment.give_back(unit, len(bad), now)
+        self._dedup.strip(unit, bad)
+        unit.receipt.give_back(len(bad), now)
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""
@@ -385,13 +367,13 @@ class Engine:
             self._troubles.over(keys)
             if claim.kind is not Kind.CHANGE:
                 self.tally.add("dropped", len(keys), namespace.name, reason=reason)
-                claim.origin.add(-len(keys))
+                claim.origin.release(len(keys))
                 continue
             ours = self._strangers.ours(namespace.pattern, keys)
             self.tally.add("dropped", len(ours), namespace.name, reason=reason)
             self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
             self._removals.ask(namespace, ours, [claim.origin] * len(ours))
-            claim.origin.add(len(ours) - len(keys))
+            claim.origin.release(len(keys) - len(ours))
         self._dedup.schedule.dropped.clear()
 
     def _wake(self) -> float:

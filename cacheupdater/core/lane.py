@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.fair import Fair
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.seats import narrow
 from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Unit
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.seats import Seats
 
 _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
 _MISSES, _CHANGES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE]
@@ -103,7 +105,7 @@ class Lane:
         for queue in self.queues:
             queue.clear()
 
-    def pick(self, rows: int, seats: dict[bytes, Unit], *, quiet: bool) -> Picked:
+    def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picked:
         """The most urgent keys; those that can wait only if it is `quiet`."""
         picking = _Picking(rows, seats)
         if self.owed >= 1.0:
@@ -134,7 +136,7 @@ class _Picking:
 
     __slots__ = ("_enough", "_seats", "parts", "rows", "whole")
 
-    def __init__(self, rows: int, seats: dict[bytes, Unit]) -> None:
+    def __init__(self, rows: int, seats: Seats) -> None:
         self.rows = rows  # left
         self.parts: list[tuple[Claim, list[bytes]]] = []
         self.whole: Unit | None = None
@@ -148,7 +150,7 @@ class _Picking:
             if unit.claim.alone and self.parts:
                 self.rows = 0
                 return
-            keys = unit.live(self._seats)
+            keys = self._seats.live(unit)
             if most < self.rows and len(keys) > most:  # what is owed is given even if a unit is cut for it
                 keys = self._cut(unit, keys, most)
             elif len(keys) > self.rows:
@@ -163,7 +165,7 @@ class _Picking:
             queue.serve(flow, len(keys))
 
     def _cut(self, unit: Unit, keys: list[bytes], rows: int) -> list[bytes]:
-        unit.keys, unit.gone = keys[rows:], 0
+        narrow(unit, keys[rows:])
         self.parts.append((unit.claim, keys[:rows]))
         self.whole = None
         self.rows -= rows

@@ -1,9 +1,9 @@
-"""What a unit costs its source's budget and its namespace's quota, from its start to its end.
+"""What a unit takes from its source and its quota, from its start to its end: rows, database time and a slot.
 
-`schedule` lets a unit pay when it starts; the engine hears when its statement leaves, and how it ended. Paid is at first
-only set apart, and spent when the statement leaves: what the database sees in any window is then within the budget,
-however long a token or a connection took. What never left is given back. Pure, and without a state of its own: `paid`,
-`rows` and `left` of the unit say how far it is.
+`schedule` makes a `Receipt` when a unit starts; the engine hears when its statement leaves, and how it ended. Nobody else
+touches bucket, quota or slot for a unit. What is paid is at first only set apart, and spent when the statement leaves: what
+the database sees in any window is then within the budget, however long a token or a connection took. What never left is
+given back. A receipt ends once, by `end` or by `cancel`; a refresh that is evicted goes on to hold its slot until then.
 """
 
 from __future__ import annotations
@@ -14,69 +14,76 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cacheupdater.core.budget import Bucket
-    from cacheupdater.core.unit import Unit
+    from cacheupdater.core.namespace import Namespace
 
 
-def pay(unit: Unit, now: float) -> None:
-    """It starts; the caller has asked both buckets for so many rows."""
-    unit.began = now
-    unit.rows = len(unit.keys)
-    unit.paid = unit.rows * unit.namespace.cost.per_row
-    unit.left = False
-    for bucket, amount in _bills(unit):
-        bucket.set_apart(amount)
+class Receipt:
+    """What one unit has paid."""
 
+    __slots__ = ("_began", "_left", "_namespace", "_rows", "paid")
 
-def leave(unit: Unit, now: float) -> bool:
-    """Its statement leaves now; False: it must not, for what it has paid does not count any more."""
-    if unit.left:
+    def __init__(self, namespace: Namespace, rows: int, now: float) -> None:
+        """A unit starts; the caller has asked both buckets for so many rows, and there is a free slot."""
+        self._namespace = namespace
+        self._began = now
+        self._rows = rows
+        self._left = False
+        self.paid = rows * namespace.cost.per_row
+        """What the source's bucket has given."""
+        namespace.source.free -= 1
+        for bucket, amount in self._bills():
+            bucket.set_apart(amount)
+
+    def leave(self, now: float) -> bool:
+        """The unit's statement leaves now; False: it must not, for what was paid does not count any more."""
+        if self._left:
+            return True
+        source = self._namespace.source
+        for bucket, amount in self._bills():
+            # what others took longer than guessed is a debt of the bucket, and no fault of this unit
+            need = 0.0 if bucket is source.bucket and source.timed else amount
+            if not bucket.covers(need, self._began, now):
+                return False
+        self._spend(now)
         return True
-    source = unit.namespace.source
-    for bucket, amount in _bills(unit):
-        # what others took longer than guessed is a debt of the bucket, and no fault of this unit
-        need = 0.0 if bucket is source.bucket and source.timed else amount
-        if not bucket.covers(need, unit.began, now):
-            return False
-    _spend(unit, now)
-    return True
 
+    def give_back(self, rows: int, now: float) -> None:
+        """So many of the rows have cost the database nothing, so they cost neither its budget nor their quota."""
+        part = rows / self._rows if self._rows else 0.0
+        for bucket, amount in self._bills():
+            if self._left:
+                bucket.give_back(amount * part, self._began, now)
+            else:
+                bucket.put_back(amount * part, self._began, now)
+        self._namespace.source.turns.give_back(self._namespace, self.paid * part)
+        self._rows -= rows
+        self.paid -= self.paid * part
 
-def give_back(unit: Unit, rows: int, now: float) -> None:
-    """So many of its rows have cost the database nothing, so they cost neither its budget nor their quota."""
-    part = rows / unit.rows if unit.rows else 0.0
-    for bucket, amount in _bills(unit):
-        if unit.left:
-            bucket.give_back(amount * part, unit.began, now)
-        else:
-            bucket.put_back(amount * part, unit.began, now)
-    unit.namespace.source.turns.give_back(unit.namespace, unit.paid * part)
-    unit.rows -= rows
-    unit.paid -= unit.paid * part
+    def end(self, now: float, *, seconds: float, asked: bool = True, rows: int = 0) -> None:
+        """The unit has ended, after so long a load of so many rows. Where time is the budget, the load's time is paid."""
+        if not asked:
+            self.give_back(self._rows, now)
+        elif not self._left:  # nobody has said so
+            self._spend(now)
+        self._namespace.cost.settle(rows if asked else 0, self.paid, seconds * 1000.0)
+        self._free_the_slot()
 
+    def cancel(self, now: float) -> None:
+        """The unit was cut off, and nobody will say how it ended."""
+        if not self._left:
+            self.give_back(self._rows, now)
+        self._free_the_slot()
 
-def end(unit: Unit, now: float, *, seconds: float, asked: bool = True, rows: int = 0) -> None:
-    """It has ended, after so long a load of so many rows. Where time is the budget, what it took is paid."""
-    if not asked:
-        give_back(unit, unit.rows, now)
-    elif not unit.left:  # nobody has told
-        _spend(unit, now)
-    unit.namespace.cost.settle(rows if asked else 0, unit.paid, seconds * 1000.0)
-    unit.rows, unit.paid = 0, 0.0
+    def _free_the_slot(self) -> None:
+        self._namespace.source.free += 1
+        self._rows, self.paid = 0, 0.0
 
+    def _spend(self, now: float) -> None:
+        self._left = True
+        for bucket, amount in self._bills():
+            bucket.let_go(amount, now)
 
-def cut_off(unit: Unit, now: float) -> None:
-    """It was cancelled, and nobody will say how it ended."""
-    if not unit.left:
-        give_back(unit, unit.rows, now)
-
-
-def _spend(unit: Unit, now: float) -> None:
-    unit.left = True
-    for bucket, amount in _bills(unit):
-        bucket.let_go(amount, now)
-
-
-def _bills(unit: Unit) -> Iterator[tuple[Bucket, float]]:
-    yield unit.namespace.source.bucket, unit.paid
-    if unit.namespace.quota is not None:
-        yield unit.namespace.quota, float(unit.rows)
+    def _bills(self) -> Iterator[tuple[Bucket, float]]:
+        yield self._namespace.source.bucket, self.paid
+        if self._namespace.quota is not None:
+            yield self._namespace.quota, float(self._rows)

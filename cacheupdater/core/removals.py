@@ -83,7 +83,7 @@ class Removals:
         return self._senders_wait and self.waiting >= self._most
 
     def ask(self, namespace: Namespace, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
-        """These shall go as soon as their rate allows. Their origins are open already."""
+        """These shall go as soon as their rate allows. Their origins are held already."""
         if not keys:
             return
         self.open += len(keys)
@@ -164,4 +164,4 @@ class Removals:
 
     def _close(self, removal: Removal) -> None:
         self.open -= 1
-        removal.origin.add(-1)
+        removal.origin.release(1)

@@ -16,7 +16,8 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.lane import Lane
-from cacheupdater.core.payment import pay
+from cacheupdater.core.payment import Receipt
+from cacheupdater.core.seats import moved, narrow
 from cacheupdater.core.turns import Line
 from cacheupdater.core.unit import PATIENT, Claim, Unit
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.budget import Source
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.seats import Seats
 
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
 _YIELD = 0.002  # seconds until we look again whether another engine has taken the turn that is its own
@@ -44,7 +46,7 @@ class Dropped(NamedTuple):
 class Schedule:
     """The due keys of one partition."""
 
-    def __init__(self, seats: dict[bytes, Unit], limits: Limits) -> None:
+    def __init__(self, seats: Seats, limits: Limits) -> None:
         self.wake = inf
         self.waiting = 0
         self.patient = 0  # keys of `waiting` that are no claim on the budget
@@ -83,13 +85,13 @@ class Schedule:
         if excess > 0:
             # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
             keys = unit.keys
-            unit.keys = keys[excess:]
+            narrow(unit, keys[excess:])
             self._drop(lane, unit, keys[:excess], "backlog")
 
     def leave(self, unit: Unit) -> None:
         """One key has left a due unit for a stronger claim."""
         lane = self._lanes[unit.namespace]
-        unit.gone += 1
+        moved(unit)
         self._count(lane, unit.claim, -1)
         if unit.ready:
             lane.count_ready(unit.claim, -1)
@@ -138,7 +140,7 @@ class Schedule:
         dropped = 0
         while self.aged and dropped < self._limits.turn_keys:
             unit = self.aged.popleft()
-            keys = unit.live(self._seats)
+            keys = self._seats.live(unit)
             dropped += len(keys) + 1
             self._drop(self._lanes[unit.namespace], unit, keys, "aged")
 
@@ -241,7 +243,7 @@ class Schedule:
             start = line.pop()
             while rows:
                 unit = self._take(lane, rows, now)
-                source.turns.serve(lane.namespace, start, unit.paid)
+                source.turns.serve(lane.namespace, start, unit.receipt.paid)
                 started.append(unit)
                 start, rows = source.turns.start(lane.namespace), self._undisputed(lane, source, now)
             self._place(lane, now)
@@ -293,14 +295,13 @@ class Schedule:
         else:
             keys = [key for _, part in parts for key in part]
             unit = Unit(lane.namespace, keys, parts[0][0])
-            self._seats.update(dict.fromkeys(keys, unit))
+            self._seats.give(unit)
         unit.parts = parts
         for claim, keys in parts:
             self._count(lane, claim, -len(keys))
             lane.count_ready(claim, -len(keys))
         lane.last_partial = now
-        lane.namespace.source.free -= 1
-        pay(unit, now)
+        unit.receipt = Receipt(lane.namespace, len(unit.keys), now)
         return unit
 
     def _drop_excess(self, lane: Lane) -> bool:
@@ -315,9 +316,9 @@ class Schedule:
         excess = lane.waiting - lane.namespace.max_backlog
         while queue:
             unit = queue[0]
-            keys = unit.live(self._seats)
+            keys = self._seats.live(unit)
             if len(keys) > excess:
-                unit.keys, unit.gone = keys[excess:], 0
+                narrow(unit, keys[excess:])
                 self._drop(lane, unit, keys[:excess], "backlog")
                 return True
             self._drop(lane, queue.popleft(), keys, "backlog")
@@ -326,8 +327,7 @@ class Schedule:
         return False
 
     def _drop(self, lane: Lane, unit: Unit, keys: list[bytes], reason: str) -> None:
-        for key in keys:
-            del self._seats[key]
+        self._seats.forget(keys)
         if unit.ready:
             lane.count_ready(unit.claim, -len(keys))
         self._count(lane, unit.claim, -len(keys))

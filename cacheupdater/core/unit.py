@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core.hints import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from cacheupdater.core.cursors import Origin
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.payment import Receipt
     from cacheupdater.core.peers import Peer
 
 URGENCY = {Kind.MISS: 0, Kind.CHANGE: 1, Kind.TOUCH: 2}
@@ -107,14 +108,15 @@ class Unit:
         "judged",
         "keys",
         "late",
-        "left",
         "namespace",
-        "paid",
         "parts",
         "phase",
         "ready",
-        "rows",
+        "receipt",
     )
+
+    receipt: Receipt
+    """What it has paid: from its start on."""
 
     def __init__(self, namespace: Namespace, keys: list[bytes], claim: Claim) -> None:
         self.namespace = namespace
@@ -124,25 +126,11 @@ class Unit:
         self.late = False  # its hold is over, its seats are not
         self.judged = False  # the brake has counted its keys
         self.ready = False  # lies in a queue of its lane (and is not delayed)
-        self.paid = 0.0  # what its start took from the source's bucket
-        self.rows = 0  # what it took from the quota
-        self.left = False  # its statement is on its way
-        self.gone = 0  # keys listed here whose seat is another unit by now
+        self.gone = 0  # keys listed here whose seat is another unit by now; `seats` counts them
         self.parts: Sequence[tuple[Claim, list[bytes]]] = ()
         self.captures: Sequence[Captures] = ()  # parallel to keys, while it runs
         self.announced: Sequence[list[bytes]] = ()  # its keys that were started for a change, part by part
         self.began = self.hold_until = self.ended = 0.0
-
-    def live(self, seats: dict[bytes, Unit]) -> list[bytes]:
-        """The keys whose seat this unit still is."""
-        if not self.gone:
-            return self.keys
-        return [key for key in self.keys if seats.get(key) is self]
-
-    def live_parts(self, seats: dict[bytes, Unit]) -> Iterator[tuple[Claim, list[bytes]]]:
-        """The same for a running unit, by claim."""
-        for claim, keys in self.parts:
-            yield claim, keys if not self.gone else [key for key in keys if seats.get(key) is self]
 
     def __repr__(self) -> str:
         return f"<Unit {self.namespace.name} {self.phase.value} {len(self.keys) - self.gone} keys>"

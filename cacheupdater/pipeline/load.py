@@ -7,26 +7,17 @@ the engine, which knows whether to wait or to cut the unit smaller.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from cacheupdater.ports import Stamped, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cacheupdater.core.endings import Load
     from cacheupdater.core.keyspace import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Leaves, Observer
-
-
-@dataclass(slots=True)
-class Seen:
-    """What a load showed beside its values: also one that failed took its time."""
-
-    stage: Literal["token", "load", "write"] = "token"  # which step is under way, or has failed
-    seconds: float = 0.0
-    stamps: Sequence[float | None] = ()  # parallel to the keys; empty where rows say nothing
 
 
 async def load(
@@ -35,7 +26,7 @@ async def load(
     *,
     namespace: str,
     observer: Observer,
-    seen: Seen,
+    seen: Load,
     leaves: Leaves = at_once,
 ) -> Mapping[Captures, object]:
     """The value of each key that has a row; from a complete, successful read only."""

@@ -14,17 +14,15 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import Answer, Result, plain
-from cacheupdater.core.endings import Failure
-from cacheupdater.core.engine import Load
+from cacheupdater.core.endings import Failure, Load
 from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.payment import cut_off
 from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unpaid, Unreached
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.foreign import Foreign
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.judging import Judging
-from cacheupdater.pipeline.load import Seen, load
+from cacheupdater.pipeline.load import load
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.remove import remove
 from cacheupdater.pipeline.sieve import Sieve
@@ -252,9 +250,7 @@ class Partition:
     def _give_back(self, unit: Unit, task: asyncio.Task[None]) -> None:
         """A refresh that was cut off told the engine nothing, and others share its source."""
         if task.cancelled():
-            unit.namespace.source.free += 1
-            unit.namespace.source.witnesses.gone(unit)
-            cut_off(unit, asyncio.get_running_loop().time())
+            self.engine.on_cut_off(unit, asyncio.get_running_loop().time())
             self._stir_all()
 
     async def _commit(self) -> None:
@@ -276,23 +272,23 @@ class Partition:
 
     async def _refresh(self, unit: Unit) -> None:
         """token, load, write; and the engine hears how it ended, whatever happened."""
-        clock, seen = asyncio.get_running_loop().time, Seen()
+        clock, seen = asyncio.get_running_loop().time, Load()
         began, keys = clock(), unit.keys
         try:
             await self._load_and_write(unit, seen)
         except (Unavailable, Faulty) as e:
             self._telling.failed(unit, e, seen)
             failure = Failure(str(e), own=isinstance(e, Faulty), slow=isinstance(e, TimedOut))
-            asked = seen.stage != "token" and not isinstance(e, Unreached)
+            seen.asked = seen.stage != "token" and not isinstance(e, Unreached)
             self._around.recent.failed(keys, str(e), clock(), clock() - began)
-            self.engine.on_failure(unit, failure, clock(), load=Load(seen.seconds, asked=asked))
+            self.engine.on_failure(unit, failure, clock(), load=seen)
         except Exception as e:  # noqa: BLE001  a fault of ours or of a loader must not stop the other keys; it is told
             self._telling.surprised(unit, e)
             self._around.recent.failed(keys, type(e).__name__, clock(), clock() - began)
-            self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=Load(seen.seconds))
+            self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=seen)
         self._stir_all()
 
-    async def _load_and_write(self, unit: Unit, seen: Seen) -> None:
+    async def _load_and_write(self, unit: Unit, seen: Load) -> None:
         around, name = self._around, unit.namespace.name
         recipe = around.recipes[unit.namespace]
         keys, captures = unit.keys, unit.captures  # an eviction empties the unit while we wait
@@ -329,7 +325,7 @@ class Partition:
         elif kept and unit.phase is Phase.RUNNING:
             self._telling.braked(unit, len(kept))
         around.recent.answered(keys, answers, clock(), clock() - began)
-        self.engine.on_answers(unit, answers, clock(), absent=absent, load=Load(seen.seconds, seen.stamps))
+        self.engine.on_answers(unit, answers, clock(), absent=absent, load=seen)
         if barred is None and not plain(answers):
             # a task of its own tells it: a look at a slow Redis must not hold up what is finished
             self._to_tell.append((keys, answers))

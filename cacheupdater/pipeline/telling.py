@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.core.answers import Answer
+    from cacheupdater.core.endings import Load
     from cacheupdater.core.engine import Engine
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.unit import Unit
     from cacheupdater.errors import CacheUpdaterError
-    from cacheupdater.pipeline.load import Seen
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.partition import Surroundings
     from cacheupdater.ports import Observer
@@ -93,7 +93,7 @@ class Telling:
 
     # --- refreshing -------------------------------------------------------------------------------------
 
-    def failed(self, unit: Unit, error: CacheUpdaterError, seen: Seen) -> None:
+    def failed(self, unit: Unit, error: CacheUpdaterError, seen: Load) -> None:
         """Its keys were not refreshed; the engine tries again."""
         faulty, name, keys = isinstance(error, Faulty), unit.namespace.name, len(unit.keys)
         reason = "faulty" if faulty else "unavailable"

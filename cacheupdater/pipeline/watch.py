@@ -13,9 +13,10 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.endings import Load
 from cacheupdater.core.price.recording import Watched
 from cacheupdater.errors import Faulty, Unavailable
-from cacheupdater.pipeline.load import Seen, load
+from cacheupdater.pipeline.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -128,7 +129,7 @@ class Watch:
                 await self._load_unit(unit)
 
     async def _load_unit(self, unit: Sequence[_Key]) -> None:
-        namespace, seen = unit[0].namespace, Seen()
+        namespace, seen = unit[0].namespace, Load()
         began = asyncio.get_running_loop().time()
         recipe, captures = self.recipes[namespace], [each.captures for each in unit]
         try:

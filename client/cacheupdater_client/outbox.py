@@ -19,8 +19,6 @@ from zlib import crc32
 
 from cacheupdater_client.wire import (
     CHANGE,
-    FRAME_BYTES_MAX,
-    FRAME_HEAD_BYTES,
     KEY_BYTES_MAX,
     MISS,
     PACK_BYTES_MAX,
@@ -29,7 +27,6 @@ from cacheupdater_client.wire import (
     Hello,
     Malformed,
     decode_pack,
-    encode_frame,
     encode_pack,
 )
 
@@ -55,9 +52,10 @@ class Piece(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One that was sent and may have to be sent again."""
+    """A pack on its way to a partition, which may have to be sent again. What goes around it on a wire is the link's affair."""
 
-    data: bytes
+    partition: int
+    pack: bytes
     kind: int
     keys: int
     key_bytes: int
@@ -204,7 +202,7 @@ class Outbox:
     def _settle(self) -> int:
         """The oldest frame leaves the window; the number of its hints."""
         frame = self._window.popleft()
-        self._window_bytes -= len(frame.data)
+        self._window_bytes -= len(frame.pack)
         self._keys -= frame.keys
         self._bytes -= frame.key_bytes
         self.waiting -= frame.hints
@@ -214,7 +212,7 @@ class Outbox:
 
     # --- out ------------------------------------------------------------------------------------------
 
-    def next_frame(self, now_ms: int, *, weakest: int = TOUCH) -> bytes | None:
+    def next_frame(self, now_ms: int, *, weakest: int = TOUCH) -> Frame | None:
         """The next frame for this connection; None if nothing waits, or the window is full.
 
         Hints weaker than `weakest` are not cut into frames yet. What is in the window goes in any case.
@@ -225,10 +223,10 @@ class Outbox:
         if not resending and not (self._window_has_room() and self._fill_window(now_ms, weakest)):
             return None
         self._sent += 1
-        return self._window[self._sent - 1].data
+        return self._window[self._sent - 1]
 
     def _window_has_room(self) -> bool:
-        return len(self._window) < WINDOW_FRAMES and self._window_bytes + FRAME_BYTES_MAX <= WINDOW_BYTES
+        return len(self._window) < WINDOW_FRAMES and self._window_bytes + PACK_BYTES_MAX <= WINDOW_BYTES
 
     def _fill_window(self, now_ms: int, weakest: int) -> bool:
         for kind in range(CHANGE, weakest - 1, -1):
@@ -238,9 +236,9 @@ class Outbox:
                 partition, keys, counts = self._staged[kind].popleft()
                 hints = sum(counts)
                 pack = encode_pack(kind, now_ms, keys, counts if hints > len(keys) else ())
-                frame = Frame(encode_frame(partition, pack), kind, len(keys), sum(map(len, keys)), hints)
+                frame = Frame(partition, pack, kind, len(keys), sum(map(len, keys)), hints)
                 self._window.append(frame)
-                self._window_bytes += len(frame.data)
+                self._window_bytes += len(frame.pack)
                 return True
         return False
 
@@ -266,7 +264,7 @@ class Outbox:
         """Takes frames under way back, to be cut anew: they are the oldest of their kind."""
         while self._window:
             frame = self._window.pop()
-            pack = decode_pack(frame.data[FRAME_HEAD_BYTES:])
+            pack = decode_pack(frame.pack)
             self._staged[frame.kind].appendleft(Piece(0, pack.keys, pack.counts or [1] * len(pack.keys)))
         self._window_bytes = 0
 

@@ -145,12 +145,6 @@ def encode_frame(partition: int, pack: bytes) -> bytes:
     return _HEADER.pack(len(pack) + 4, partition) + pack
 
 
-def frame_partition(frame: bytes) -> int:
-    """Where a frame that `encode_frame` made belongs."""
-    partition: int = _HEADER.unpack_from(frame)[1]
-    return partition
-
-
 def encode_hello(hello: Hello) -> bytes:
     """The first frame of the updater."""
     body = _encoder.encode((VERSION, hello.partitions, hello.prefixes))

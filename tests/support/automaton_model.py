@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
+from automaton_rows import DONE, Rows
+
 from cacheupdater.core.answers import Result
+from cacheupdater.core.automaton import Action, Event, State
 from cacheupdater.core.hints import Kind
 
 if TYPE_CHECKING:
@@ -95,12 +98,24 @@ class Key:
     def due(self) -> bool:
         return self.head is not None and self.ticket is None
 
+    @property
+    def state(self) -> State:
+        """In the words of the table."""
+        if self.ticket:
+            return State.BLOCK if self.tail else State.PROCESS
+        if self.head:
+            return State.DUE
+        return State.HELD if self.seated else State.INIT
+
 
 class Model:
     """All keys of one partition."""
 
-    def __init__(self, keys: dict[bytes, Key], limits: Limits, offset: int) -> None:
+    def __init__(
+        self, keys: dict[bytes, Key], limits: Limits, offset: int, *, rows: Rows | None = None
+    ) -> None:
         self.keys = keys
+        self.rows = rows or Rows()  # of the table, that were taken
         self.limits = limits
         self.scan = offset
         self.quarantine: dict[bytes, float] = {}  # until when
@@ -132,7 +147,8 @@ class Model:
         if kind is not Kind.MISS:
             key.absent_until = -inf  # "ends at any change or touch"
         urgency = PATIENT if patient else MOST_URGENT_FIRST.index(kind)
-        said = self._decide(key, kind, now)
+        before, event = key.state, self._event(key, kind, now)
+        decided = said = self._decide(key, kind, now)
         if said == "merge":
             if kind is Kind.TOUCH and key.head.urgency != PATIENT:
                 said = "hold"  # the engine does not look closer at a touch whose key has a seat
@@ -144,8 +160,23 @@ class Model:
             key.tail.cover(kind, urgency)
         elif said == "accept":
             said = self._accept(name, Wanted(kind, urgency, offset, now))
+        if said not in {"unknown", "quarantined"}:  # those are turned away before they reach the automaton
+            self.rows.take((before, event), DONE[decided], key.state)
         self.counts[said] = self.counts.get(said, 0) + 1
         return said
+
+    def _event(self, key: Key, kind: Kind, now: float) -> Event:
+        """What this hint is to this key, in the words of the table."""
+        if kind is Kind.CHANGE:
+            return Event.CHANGE
+        if kind is Kind.TOUCH:
+            held = key.seated and not key.due and now < key.began + key.hold
+            return Event.TOUCH_HELD if held else Event.TOUCH
+        if key.head:
+            return Event.MISS
+        if now < key.kept + self.limits.gap:
+            return Event.MISS_SOON
+        return Event.MISS_ABSENT if now < key.absent_until else Event.MISS
 
     def _decide(self, key: Key, kind: Kind, now: float) -> str:  # noqa: PLR0911  one return per rule
         if key.due:
@@ -203,6 +234,7 @@ class Model:
                 require(siblings.issuperset(names), name, "runs with keys that did not fail with it")
             # "Hold, head timeout and spacing count from there"
             key.ticket, key.seated, key.began = ticket, True, now
+            self.rows.take((State.DUE, Event.STARTED), Action.RUN, key.state)
             if key.head.kind is Kind.CHANGE:
                 key.announced = now
 
@@ -271,13 +303,16 @@ class Model:
 
     def _finished(self, key: Key, now: float, *, absent: bool) -> None:
         """ "Only written, unchanged and duplicate finish a head's hints and keep its seat." """
+        row = key.state, Event.FINISHED
         key.faults = key.timeouts = 0
         key.ticket, key.head = None, None
         if key.tail:  # "Head ends: Block -> the tail becomes head"
             key.head, key.tail = key.tail, None
             self._space(key)
             key.seated = False
+            self.rows.take(row, Action.PROMOTE, key.state)
             return
+        self.rows.take(row, Action.KEEP, key.state)
         key.kept = now
         self._expire(key, now)
         if absent:  # "set only by an accepted absent write"; a tail is a change or touch that came since
@@ -285,11 +320,13 @@ class Model:
 
     def _again(self, key: Key, not_before: float) -> None:
         """ "its hints, attempts and delay pass to the tail, else the key is due again" """
+        row = key.state, Event.FAILED
         if key.tail:
             key.head.cover(key.tail.kind, key.tail.urgency)
         key.head.waits = not_before
         self._space(key)
         key.ticket, key.tail, key.seated = None, None, False
+        self.rows.take(row, Action.AGAIN, key.state)
 
     def _space(self, key: Key) -> None:
         """ "a refresh that a mere read caused does not hold up a change" """
@@ -317,7 +354,7 @@ class Model:
             return False
         if Kind.CHANGE in (key.head.kind, key.tail.kind if key.tail else None):
             key.removals.append(Removal(key.head.offset))
-        self._forget(key)
+        self._forget(key, Event.QUARANTINED)
         self.quarantine.pop(name, None)
         self.quarantine[name] = now + self.limits.quarantine_for
         if len(self.quarantine) > self.limits.quarantined:  # "bounded list"
@@ -343,7 +380,7 @@ class Model:
         change = key.head.kind is Kind.CHANGE and not key.stranger
         if change:
             key.removals.append(Removal(key.head.offset))
-        self._forget(key)
+        self._forget(key, Event.DROPPED)
         if late:
             self.late_unknown += 1
         else:
@@ -373,10 +410,11 @@ class Model:
         found.not_before = now + AGAIN
         return False, False
 
-    @staticmethod
-    def _forget(key: Key) -> None:
+    def _forget(self, key: Key, event: Event) -> None:
+        row = key.state, event
         key.head = key.tail = key.ticket = None
         key.seated, key.faults, key.timeouts, key.announced = False, 0, 0, -inf
+        self.rows.take(row, Action.FORGET, key.state)
 
     # --- time and what can be seen ----------------------------------------------------------------------
 
@@ -388,6 +426,8 @@ class Model:
     def _expire(self, key: Key, now: float) -> None:
         """A key leaves its seat when its hold, and the gap after its start, is over."""
         key.seated = now < key.began + max(key.hold, self.limits.gap)
+        if not key.seated:
+            self.rows.take((State.HELD, Event.OVER), Action.FORGET, key.state)
 
     def done(self) -> int:
         """Everything before it is finished: "done never passes an unfinished hint"."""
@@ -405,4 +445,4 @@ class Model:
         keys = {
             name: Key(key.namespace, key.hold, key.missing_ttl, key.parses) for name, key in self.keys.items()
         }
-        return Model(keys, self.limits, offset)
+        return Model(keys, self.limits, offset, rows=self.rows)

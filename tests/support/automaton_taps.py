@@ -37,7 +37,7 @@ class DropLog(list):
             for unit in fair.waiting(dropped.claim.peer.number):
                 mine = _worth(unit.claim)
                 require(
-                    mine >= theirs or not unit.live(self.schedule._seats),
+                    mine >= theirs or not self.schedule._seats.live(unit),
                     unit,
                     "should have been dropped first",
                 )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.endings import Failure
-from cacheupdater.core.engine import Engine, Load, Work
+from cacheupdater.core.endings import Failure, Load
+from cacheupdater.core.engine import Engine, Work
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits

@@ -20,7 +20,7 @@ from cacheupdater_client.broker import parse
 from cacheupdater_client.transports.kafka_producer import SAID_MAX, Destination, Producer
 from cacheupdater_client.transports.pump import Pump
 from cacheupdater_client.transports.stream import BACKOFF_FIRST_S, BACKOFF_MAX_S
-from cacheupdater_client.wire import FRAME_HEAD_BYTES, MISS, TOUCH, Hello, frame_partition
+from cacheupdater_client.wire import MISS, TOUCH, Hello
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -158,9 +158,9 @@ class KafkaLink:
             self._moved_at = now
         shares: dict[int, list[_Flight]] = {}
         while frame := outbox.next_frame(now_ms, weakest=weakest):
-            flight = _Flight(frame[FRAME_HEAD_BYTES:])
+            flight = _Flight(frame.pack)
             self._flights.append(flight)
-            shares.setdefault(frame_partition(frame), []).append(flight)
+            shares.setdefault(frame.partition, []).append(flight)
         for partition, flights in shares.items():
             for batch in _batches(flights):
                 self._pump.start(_deliver(self._producer, partition, batch))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater_client.wire import FRAME_HEAD_BYTES, Hello, frame_partition, mailbox
+from cacheupdater_client.wire import Hello, mailbox
 
 if TYPE_CHECKING:
-    from cacheupdater_client.outbox import Outbox
+    from cacheupdater_client.outbox import Frame, Outbox
 
 
 class MemoryLink:
@@ -19,7 +19,7 @@ class MemoryLink:
     def __init__(self, name: str) -> None:
         self._box = mailbox(name)
         self._hello: Hello | None = None
-        self._unput: bytes | None = None
+        self._unput: Frame | None = None
         self._put = 0
         self.connected = False
         self.trouble = ""
@@ -37,7 +37,7 @@ class MemoryLink:
         before = self._put
         while frame := self._unput or outbox.next_frame(now_ms):
             self._unput = frame
-            if not self._box.put(frame_partition(frame), frame[FRAME_HEAD_BYTES:]):
+            if not self._box.put(frame.partition, frame.pack):
                 return self._put > before
             self._unput = None
             self._put += 1

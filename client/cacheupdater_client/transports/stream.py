@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater_client.native import original
-from cacheupdater_client.wire import Hello, Malformed, ReplyReader
+from cacheupdater_client.wire import Hello, Malformed, ReplyReader, encode_frame
 
 if TYPE_CHECKING:
     from cacheupdater_client.outbox import Outbox
@@ -162,7 +162,7 @@ class StreamLink:
                     return moved
                 if idle:
                     self._deadline = now + SILENCE_S
-                self._unsent = memoryview(frame)
+                self._unsent = memoryview(encode_frame(frame.partition, frame.pack))
             try:
                 sent = self._socket.send(self._unsent, _NO_SIGNAL)
             except BlockingIOError:

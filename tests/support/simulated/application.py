@@ -96,7 +96,7 @@ class SimClient:
         for kind, counts in self.buffer.drain():
             self.outbox.add(kind, counts)
         while self._connection and (frame := self.outbox.next_frame(0)) is not None:
-            self._send(frame)
+            self._send(wire.encode_frame(frame.partition, frame.pack))
 
     def _send(self, frame):
         world, loop = self._world, asyncio.get_running_loop()

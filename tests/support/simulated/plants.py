@@ -123,7 +123,7 @@ class Careless(Plant):
     def engine(self, engine):
         def forget(namespace, keys, origins):
             for origin in origins:
-                origin.open -= 1
+                origin.release(1)
 
         engine._removals.ask = forget
 

@@ -10,14 +10,12 @@ from cacheupdater_client import outbox as module
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX, WINDOW_BYTES, WINDOW_FRAMES, Outbox
 from cacheupdater_client.wire import (
     CHANGE,
-    FRAME_HEAD_BYTES,
     KEY_BYTES_MAX,
     MISS,
     TOUCH,
     Hello,
     Malformed,
     decode_pack,
-    frame_partition,
     partition_of,
 )
 
@@ -31,7 +29,7 @@ def greeted(hello=EVERY, only=()):
 
 
 def unpack(frame):
-    return frame_partition(frame), decode_pack(frame[FRAME_HEAD_BYTES:])
+    return frame.partition, decode_pack(frame.pack)
 
 
 def sent(outbox, limit=10_000):

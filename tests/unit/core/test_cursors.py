@@ -27,23 +27,24 @@ def test_packs_done_out_of_order_are_committed_in_order():
     cursor = Cursor(0)
     origins = [cursor.read(offset, 0.0, PEER) for offset in range(3)]
     for origin in origins:
-        origin.open = 1
-    origins[2].open = 0
-    origins[1].open = 0
+        origin.hold(1)
+    origins[2].release(1)
+    origins[1].release(1)
     assert cursor.advance() == 0
 
-    origins[0].open = 0
+    origins[0].release(1)
     assert cursor.advance() == 3
 
 
 def test_offsets_may_have_holes():
     cursor = Cursor(0)
     first, second = cursor.read(10, 0.0, PEER), cursor.read(20, 0.0, PEER)
-    first.open = second.open = 1
+    first.hold(1)
+    second.hold(1)
     assert cursor.advance() == 10
-    first.open = 0
+    first.release(1)
     assert cursor.advance() == 20
-    second.open = 0
+    second.release(1)
     assert cursor.advance() == 21
 
 
@@ -51,22 +52,22 @@ def test_refresh_that_no_hint_asked_for_stops_the_cursor_where_it_began():
     cursor = Cursor(0)
     cursor.read(0, 0.0, PEER)
     own = cursor.here(0.0, PEER)
-    own.open = 1
+    own.hold(1)
     cursor.read(1, 0.0, PEER)
 
     assert cursor.advance() == 1
-    own.open = 0
+    own.release(1)
     assert cursor.advance() == 2
 
 
 def test_one_stuck_hint_does_not_make_the_cursor_grow_with_all_that_follows():
     cursor = Cursor(0)
-    cursor.read(0, 0.0, PEER).add(1)
+    cursor.read(0, 0.0, PEER).hold(1)
     for offset in range(1, 50_000):
         origin = cursor.read(offset, 0.0, PEER)
-        origin.open = 1
+        origin.hold(1)
         cursor.read(offset, 0.0, PEER)
-        origin.open = 0
+        origin.release(1)
 
     assert len(cursor._origins) < 3_000
     assert cursor.advance() == 0
@@ -76,9 +77,9 @@ def test_packs_that_were_finished_out_of_order_are_told_once():
     cursor = Cursor(0)
     origins = [cursor.read(offset, 0.0, PEER) for offset in range(6)]
     for origin in origins[:4]:
-        origin.open = 1
+        origin.hold(1)
     assert cursor.finished() == [4, 5]
-    origins[2].open = 0
+    origins[2].release(1)
     assert cursor.finished() == [2]
     assert cursor.finished() == []
     assert (cursor.advance(), cursor.scan) == (0, 6)
@@ -90,11 +91,11 @@ def test_a_pack_that_leans_on_an_older_one_is_not_told_before_done_has_passed_it
     older, newer = cursor.read(0, 0.0, PEER), cursor.read(1, 0.0, PEER)
     older.open, newer.leans = 1, True
     own = cursor.here(0.0, PEER)
-    own.open = 1
+    own.hold(1)
     assert cursor.finished() == []
-    own.open = 0
+    own.release(1)
     assert cursor.finished() == []
-    older.open = 0
+    older.release(1)
     assert cursor.advance() == 2
 
 
@@ -102,17 +103,18 @@ def test_the_oldest_open_hint_has_an_age():
     cursor = Cursor(0)
     assert cursor.age(5.0) == 0.0
     first, second = cursor.read(0, 10.0, PEER), cursor.read(1, 12.0, PEER)
-    first.open = second.open = 1
+    first.hold(1)
+    second.hold(1)
     cursor.advance()
     assert cursor.age(15.0) == 5.0
-    first.open = 0
+    first.release(1)
     cursor.advance()
     assert cursor.age(15.0) == 3.0
 
 
 def test_what_was_finished_is_told_however_many_follow_before_somebody_asks():
     cursor = Cursor(0)
-    cursor.read(0, 0.0, PEER).add(1)
+    cursor.read(0, 0.0, PEER).hold(1)
     for offset in range(1, 5_000):
         cursor.read(offset, 0.0, PEER)
 
@@ -126,10 +128,10 @@ def test_done_is_the_lowest_unfinished_whatever_the_order():
         for offset in range(40):
             origin = cursor.read(offset, 0.0, PEER)
             if rng.random() < 0.6:
-                origin.open = 1
+                origin.hold(1)
                 unfinished[offset] = origin
             while unfinished and rng.random() < 0.5:
-                unfinished.pop(rng.choice(list(unfinished))).open = 0
+                unfinished.pop(rng.choice(list(unfinished))).release(1)
             done = cursor.advance()
             assert before <= done == min(unfinished, default=cursor.scan)
             before = done

@@ -9,7 +9,7 @@ from engine_story import Story
 from price_story import priced, source
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN
-from cacheupdater.core.engine import Load
+from cacheupdater.core.endings import Load
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits

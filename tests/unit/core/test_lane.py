@@ -8,6 +8,7 @@ from cacheupdater.core.cursors import Origin
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.lane import Lane
 from cacheupdater.core.peers import NOBODY, Peer
+from cacheupdater.core.seats import Seats
 from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Unit
 
 PEER = Peer(NOBODY)
@@ -23,14 +24,14 @@ class Desk:
     def __init__(self) -> None:
         self.space = namespace()
         self.lane = Lane(self.space)
-        self.seats: dict[bytes, Unit] = {}
+        self.seats = Seats()
 
     def put(
         self, names: list[bytes], kind: Kind = Kind.TOUCH, *, since: float = 0.0, **changed: object
     ) -> Unit:
         claim = Claim(kind, URGENCY[kind], Origin(0, since, PEER), since)._replace(**changed)
         unit = Unit(self.space, names, claim)
-        self.seats.update(dict.fromkeys(names, unit))
+        self.seats.give(unit)
         self.lane.put(unit)
         return unit
 
@@ -92,8 +93,7 @@ def test_part_of_a_failed_unit_goes_alone():
 def test_keys_that_have_left_their_unit_are_passed_over():
     desk = Desk()
     unit = desk.put(keys(3))
-    del desk.seats[b"p:1"]
-    unit.gone = 1
+    desk.seats.vacate(unit, b"p:1")
 
     assert desk.pick(9) == [[b"p:0", b"p:2"]]
 

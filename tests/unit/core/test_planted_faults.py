@@ -77,10 +77,10 @@ def no_refresh_after_a_refused_write(patch):
         for claim, keys in unit.parts:
             for key in keys:
                 if key in failed and failed[key].result is Result.REFUSED:
-                    claim.origin.open -= 1
+                    claim.origin.release(1)
                     tail = self._dedup.give_up(unit, key)
                     if tail:
-                        tail.origin.open -= 1
+                        tail.origin.release(1)
         settle(self, unit, {k: a for k, a in failed.items() if a.result is not Result.REFUSED}, now)
 
     patch(Endings, "_settle", forget_refused)
@@ -104,7 +104,7 @@ def open_packs_told_as_finished(patch):
 def dropped_change_without_invalidation(patch):
     def forget(self, keys, origins):
         for origin in origins:
-            origin.open -= 1
+            origin.release(1)
 
     patch(Removals, "ask", forget)
 
@@ -189,10 +189,10 @@ def eviction_passes_nothing_on(patch):
     def close_all(self, unit, failure, now):
         for claim, keys in unit.parts:
             for key in keys:
-                claim.origin.open -= 1
+                claim.origin.release(1)
                 tail = self._dedup.give_up(unit, key)
                 if tail:
-                    tail.origin.open -= 1
+                    tail.origin.release(1)
         self._dedup.close(unit)
 
     patch(Endings, "failed", close_all)
@@ -343,7 +343,7 @@ def change_that_can_wait_is_hurried(patch):
 
 
 def policy_takes_a_braked_key_for_a_refreshed_one(patch):
-    patch(Endings, "_live_parts", lambda self, unit, bad: unit.live_parts(self._dedup.seats))
+    patch(Endings, "_live_parts", lambda self, unit, bad: self._dedup.seats.live_parts(unit))
 
 
 def policy_is_not_told_of_refreshes_for_changes(patch):

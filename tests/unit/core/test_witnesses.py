@@ -8,8 +8,7 @@ import pytest
 from engine_story import Story, namespace, plenty
 
 from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.endings import PIECES_OF_A_SLOW_UNIT, Failure
-from cacheupdater.core.engine import Load
+from cacheupdater.core.endings import PIECES_OF_A_SLOW_UNIT, Failure, Load
 
 KEYS = [b"p:%d" % n for n in range(100)]
 SLOW = KEYS[37]

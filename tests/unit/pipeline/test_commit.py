@@ -30,7 +30,7 @@ def read(cursor, *offsets):
     """These packs, none of them finished."""
     origins = [cursor.read(offset, 0.0, PEER) for offset in offsets]
     for origin in origins:
-        origin.open = 1
+        origin.hold(1)
     return origins
 
 

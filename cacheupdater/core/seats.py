@@ -1,0 +1,64 @@
+"""Who has a seat: for each key of a partition the unit in which it waits, runs or is held.
+
+One dict per engine, made by `dedup` and read by whoever must know whether a key is still its unit's. It changes here alone, so
+that what a unit has lost (`gone`) is counted where it is lost. It knows nothing of the automaton: `dedup` decides who
+sits where.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.unit import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from cacheupdater.core.unit import Claim
+
+
+class Seats(dict[bytes, Unit]):
+    """A dict, for a touch of a seated key is one membership test and nothing else."""
+
+    __slots__ = ()
+
+    def give(self, unit: Unit) -> None:
+        """All keys of this unit sit in it from now on."""
+        self.update(dict.fromkeys(unit.keys, unit))
+
+    def vacate(self, unit: Unit, key: bytes) -> None:
+        """The key leaves its unit, and memory."""
+        unit.gone += 1
+        del self[key]
+
+    def forget(self, keys: Collection[bytes]) -> None:
+        """These leave memory; their unit is over, or is narrowed to the others."""
+        deque(map(self.__delitem__, keys), maxlen=0)
+
+    def live(self, unit: Unit) -> list[bytes]:
+        """The keys whose seat this unit still is."""
+        if not unit.gone:
+            return unit.keys
+        return [key for key in unit.keys if self.get(key) is unit]
+
+    def live_parts(self, unit: Unit) -> Iterator[tuple[Claim, list[bytes]]]:
+        """The same for a running unit, by claim."""
+        for claim, keys in unit.parts:
+            yield claim, keys if not unit.gone else [key for key in keys if self.get(key) is unit]
+
+
+def moved(unit: Unit, keys: int = 1) -> None:
+    """So many keys of this unit are given another seat."""
+    unit.gone += keys
+
+
+def narrow(unit: Unit, keys: list[bytes]) -> None:
+    """Only these keys are left of this unit, and each sits in it."""
+    unit.keys, unit.gone = keys, 0
+
+
+def narrow_parts(unit: Unit, parts: Sequence[tuple[Claim, list[bytes]]]) -> None:
+    """The same for one that is about to run."""
+    unit.parts = parts
+    narrow(unit, [key for _, keys in parts for key in keys])

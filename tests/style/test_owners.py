@@ -1,0 +1,77 @@
+"""Who may count: hints that are open, slots of a source, and who has a seat change in one module each.
+
+A count that several files add to and take from is balanced by luck. These are changed by methods that say what has happened.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "cacheupdater"
+RULES = sorted([*(ROOT / "core").rglob("*.py"), *(ROOT / "pipeline").rglob("*.py")])
+OWNERS = {"open": "cursors.py", "free": "payment.py", "gone": "seats.py", "leans": "cursors.py"}
+SEATS = {"seats", "_seats"}
+CHANGES = {"update", "pop", "popitem", "clear", "setdefault", "__setitem__", "__delitem__"}
+
+
+def last_name(node):
+    """`seats` of `self._dedup.seats`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def targets(node):
+    found = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+    for each in found:
+        yield from each.elts if isinstance(each, ast.Tuple) else [each]
+
+
+def foreign_count(target, file):
+    """A count of another object, changed outside its owner. What counts for itself may."""
+    return (
+        isinstance(target, ast.Attribute)
+        and OWNERS.get(target.attr, file) != file
+        and last_name(target.value) != "self"
+    )
+
+
+def foreign_seat(node):
+    """`seats[key] = unit`, `del seats[key]`."""
+    return isinstance(node, ast.Subscript) and last_name(node.value) in SEATS
+
+
+def trespasses(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
+            for target in targets(node):
+                if foreign_count(target, path.name) or foreign_seat(target):
+                    yield f"{path.name}:{node.lineno} {ast.unparse(node)}"
+        elif isinstance(node, ast.Attribute) and node.attr in CHANGES and last_name(node.value) in SEATS:
+            yield f"{path.name}:{node.lineno} {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
+def test_only_its_owner_changes_a_count_a_slot_or_a_seat(path):
+    assert list(trespasses(path)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "origin.open += 1",
+        "unit.namespace.source.free -= 1",
+        "unit.keys, unit.gone = keys, 0",
+        "origin.leans |= True",
+        "self._dedup.seats[key] = unit",
+        "del seats[key]",
+        "self._seats.update(more)",
+        "deque(map(self.seats.__delitem__, keys))",
+    ],
+)
+def test_the_check_finds_what_it_is_for(line, tmp_path):
+    careless = tmp_path / "careless.py"
+    careless.write_text(line)
+
+    assert len(list(trespasses(careless))) == 1

@@ -1,0 +1,41 @@
+"""`automaton.TABLE` held to what the model saw happen: so the table, and the page that is drawn from it, cannot lie.
+
+The model says of each key in which state it was, what happened, what was done and where the key stands now, and the real engine is
+compared with the model after every event. A transition that no row has, or that a row tells otherwise, is a violation. How often each row was taken is
+counted; one `Rows` lives as long as a story.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cacheupdater.core.automaton import TABLE, Action, Event, State
+
+Row = tuple[State, Event]
+
+DONE = {
+    "accept": Action.ACCEPT,
+    "merge": Action.MERGE,
+    "block": Action.BLOCK,
+    "cover": Action.COVER,
+    "hold": Action.HOLD,
+    "decline": Action.DECLINE,
+    "absent": Action.ABSENT,
+}
+"""What the model says about a hint, in the table's words."""
+
+
+class Rows:
+    """The rows that one story took."""
+
+    def __init__(self) -> None:
+        self.taken: Counter[Row] = Counter()
+
+    def take(self, row: Row, action: Action, after: State) -> None:
+        """One transition of one key."""
+        if TABLE.get(row) != (after, action):
+            before, event = row
+            raise AssertionError(
+                f"{before}, {event}: {action}, then {after}; the table says {TABLE.get(row)}"
+            )
+        self.taken[row] += 1
