@@ -25,7 +25,7 @@ from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Loaded
-from cacheupdater.core.price import Market, Price
+from cacheupdater.price import Market, Price
 
 KEYS = 1_000_000
 BUDGET = 1_000.0  # rows a second

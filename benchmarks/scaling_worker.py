@@ -31,10 +31,10 @@ from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Fixed
-from cacheupdater.core.price import Market, Price
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.price import Market, Price
 from cacheupdater_client import broker, wire
 
 SESSION_S = 10.0  # a member that joins is noticed at the next heartbeat, a fifteenth of it

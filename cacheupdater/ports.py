@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.events import QueueEvent
     from cacheupdater.core.metrics import Metric
-    from cacheupdater.core.price.shares import Owner
+    from cacheupdater.core.shares import Owner
 
 
 class Message(NamedTuple):

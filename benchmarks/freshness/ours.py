@@ -25,7 +25,7 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.price import Market, Price
+from cacheupdater.price import Market, Price
 from freshness.compiled import by_key, compiled
 from freshness.truth import WINDOWS_S, Refreshes, busiest
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from cacheupdater import __version__
 from cacheupdater.core.explain import NO_SEAT
-from cacheupdater.core.price import Price
-from cacheupdater.core.price.view import view
 from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.price import Price
+from cacheupdater.price.view import view
 from cacheupdater_client import wire
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.events import Event
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.partition import Partition, Surroundings
-    from cacheupdater.pipeline.pricing import Pricing
+    from cacheupdater.price.shell.pricing import Pricing
     from cacheupdater.service.doors import Door
 
 _EVERYBODYS: frozenset[Event] = frozenset(

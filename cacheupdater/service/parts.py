@@ -21,10 +21,10 @@ from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.encoding import encoder, form_of
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.price import memory
 from cacheupdater.errors import Misconfigured
-from cacheupdater.pipeline.pricing import Aim, Pricing
 from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.price import memory
+from cacheupdater.price.shell.pricing import Aim, Pricing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from cacheupdater.config.models import TopSection
-from cacheupdater.core.price import memory, recording
+from cacheupdater.price import memory
+from cacheupdater.recording import recording
 from cacheupdater_client import wire
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from pace import PATIENCE_S
 from redis.crc import key_slot
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
-from cacheupdater.core.price.shares import CLAIM_LIFE, Owner, aim
+from cacheupdater.core.shares import CLAIM_LIFE, Owner, aim
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Offer
 

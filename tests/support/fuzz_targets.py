@@ -244,8 +244,9 @@ def states(_stack):
     from price_story import Desk, priced, source
 
     from cacheupdater.core.keyspace import Keyspace
-    from cacheupdater.core.price import memory, recording
     from cacheupdater.errors import Faulty, Misconfigured
+    from cacheupdater.price import memory
+    from cacheupdater.recording import recording
 
     def learned(body):
         told = memory.read(memory._START.pack(memory.MAGIC, 1, crc32(body)) + body, wall=2e9)
@@ -274,7 +275,8 @@ def states(_stack):
 def state_samples():
     from price_story import Desk, priced, source
 
-    from cacheupdater.core.price import memory, recording
+    from cacheupdater.price import memory
+    from cacheupdater.recording import recording
 
     desk = Desk(priced("p", at=source()))
     desk.read(b"p:1", b"p:2", b"p:3", at=1.0, counts=[1, 2, 3])
@@ -360,7 +362,7 @@ def fleet(stack):
     import redis
 
     from cacheupdater.adapters.fleet_redis import RedisFleet
-    from cacheupdater.core.price.shares import Owner
+    from cacheupdater.core.shares import Owner
     from cacheupdater.errors import Unavailable
     from cacheupdater.ports import Offer
     from cacheupdater.testing.redis_server import RedisServer

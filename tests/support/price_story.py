@@ -15,7 +15,7 @@ from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Terms
 from cacheupdater.core.policy import Loaded
-from cacheupdater.core.price import Market, Price
+from cacheupdater.price import Market, Price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,12 +12,12 @@ from cacheupdater.core.budget import Bucket, Source
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace, Pattern
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.price import Price
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition, Surroundings
-from cacheupdater.pipeline.pricing import Aim, Pricing
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.price import Price
+from cacheupdater.price.shell.pricing import Aim, Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
 from simulated.adapter import AdapterConsumer
 from simulated.broker import Consumer
