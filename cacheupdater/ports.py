@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from cacheupdater.core.keyspace import Captures
+from cacheupdater.core.patterns import Captures
 from cacheupdater.core.peers import NOBODY
 from cacheupdater_client.fence import NO_FORMS, Form
 

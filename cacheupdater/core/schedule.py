@@ -59,8 +59,8 @@ class Schedule:
         self.aged: deque[Unit] = deque()  # what has waited too long, and is dropped next
         # (until when, order, lane), with entries that are over
         self._resting: list[tuple[float, int, Lane]] = []
-        self._lines: dict[Source, Line] = {}
-        self._busy: dict[Source, Line] = {}  # those of them where somebody stands
+        self._lines: dict[Source, Line[Lane]] = {}
+        self._busy: dict[Source, Line[Lane]] = {}  # those of them where somebody stands
         self._shut: dict[Lane, None] = {}  # whose quotas pay nothing until a fleet grants them more time
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
@@ -208,7 +208,7 @@ class Schedule:
         lane.rests = inf
         line = self._lines.get(source)
         if line is None:
-            line = self._lines[source] = Line(source, self._limits)
+            line = self._lines[source] = Line(source.turns, source.bucket, self._limits)
         self._busy[source] = line
         line.put(lane)
 
@@ -231,7 +231,7 @@ class Schedule:
         quiet = source.bucket.burst * _QUIET
         return now if source.bucket.level(now) >= quiet else max(now + _MOMENT, source.bucket.when(quiet))
 
-    def _serve(self, source: Source, line: Line, now: float) -> list[Unit]:
+    def _serve(self, source: Source, line: Line[Lane], now: float) -> list[Unit]:
         """One lane after the other, until the first cannot be paid: nobody overtakes it then."""
         started: list[Unit] = []
         while lane := line.first():
@@ -261,7 +261,7 @@ class Schedule:
             return 0
         return rows if source.bucket.rows(now, lane.namespace.cost.per_row) >= rows else 0
 
-    def _payable(self, lane: Lane, line: Line, now: float) -> int:
+    def _payable(self, lane: Lane, line: Line[Lane], now: float) -> int:
         """How many keys the unit of the first in line may have; none for now sets `wake`, or waits for a unit to end."""
         source, quota, cost = lane.namespace.source, lane.namespace.quota, lane.namespace.cost.per_row
         if source.free <= 0:

@@ -16,7 +16,7 @@ from cacheupdater.errors import Forbidden
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cacheupdater.pipeline.partition import Surroundings
+    from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.ports import Found
     from cacheupdater_client.fence import Form
 

@@ -10,7 +10,7 @@ And a fallen price is news to keys that were looked at a while ago: all are look
 from __future__ import annotations
 
 from math import exp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -18,7 +18,11 @@ from cacheupdater.price import learning
 from cacheupdater.price.table import IDLE, LOADED, SPACE, STATUS, TOUCHED
 
 if TYPE_CHECKING:
-    from cacheupdater.price.policy import Price
+    from numpy.typing import NDArray
+
+    from cacheupdater.price.index import Doubles
+    from cacheupdater.price.spaces import Spaces
+    from cacheupdater.price.table import Rows, Table
 
 SOUNDED_EVERY = 0.5  # seconds
 SOUNDED = 1_000  # keys that are looked at: 0.2 ms; of a large table every so-many-th
@@ -26,10 +30,23 @@ FALLEN = 0.8  # of a price: a key is looked at twice until its own worth has gro
 _NEAR = exp(-1.0)  # of the price
 
 
+class Priced(Protocol):
+    """The policy, as far as this module asks it."""
+
+    table: Table
+    spaces: Spaces
+    born: float
+
+    def worth_of(
+        self, rows: Rows, state: NDArray[np.float32], *, mu: Doubles, tau: Doubles, space: NDArray[np.intp]
+    ) -> tuple[Doubles, Doubles]:
+        """The chance to be stale, and the index."""
+
+
 class Sounding:
     """Of the keys of one partition."""
 
-    def __init__(self, policy: Price) -> None:
+    def __init__(self, policy: Priced) -> None:
         self._policy = policy
         self._highest = policy.spaces.price.copy()  # since all keys were looked at
         self._sounded = policy.born

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from cacheupdater.core.budget import Source
-    from cacheupdater.core.keyspace import Captures
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.patterns import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.recording.recorder import Recorder
 

@@ -25,8 +25,9 @@ from cacheupdater.core.events import EVENTS
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
 from cacheupdater.service.doors import door_for

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.events import Event
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.pipeline.partition import Partition, Surroundings
+    from cacheupdater.pipeline.partition import Partition
+    from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.price.shell.pricing import Pricing
     from cacheupdater.service.doors import Door
 

@@ -20,8 +20,9 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.ports import Assignment, Gained, at_once
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.dict_loader import DictLoader

@@ -22,7 +22,8 @@ from cacheupdater.core.beats import Beats, Grid, Wall, grid, within
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from cacheupdater.core.budget import Bucket, Source
+    from cacheupdater.core.bucket import Bucket
+    from cacheupdater.core.budget import Source
     from cacheupdater.core.namespace import Namespace
 
 

@@ -45,7 +45,7 @@ from cacheupdater.ports import Offer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cacheupdater.core.budget import Bucket
+    from cacheupdater.core.bucket import Bucket
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.unsound import Unsound
     from cacheupdater.ports import Fleet, Grant

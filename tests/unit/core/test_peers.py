@@ -7,7 +7,8 @@ import gc
 from engine_story import Story, namespace
 
 from cacheupdater.core.answers import WRITTEN
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 
 FLOOD, HONEST = 1, 2

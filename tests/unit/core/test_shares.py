@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 
-from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.shares import EXCHANGE_EVERY, LEAST, STEP_MAX, Owner, aim
 from cacheupdater.price import Market
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine_story import Story, namespace, plenty
 
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Hints, Kind
 
 MANY = 5_000

@@ -7,7 +7,7 @@ import pytest
 from engine_story import namespace
 from price_story import Desk, World, keys, priced, source
 
-from cacheupdater.core.budget import Bucket
+from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Loaded
 from cacheupdater.price.meter import AGED, READS

@@ -9,11 +9,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Loaded
 from cacheupdater.price import Market, Price
 from cacheupdater.price.census import Census, census, joined

@@ -8,7 +8,7 @@ import pytest
 from engine_story import namespace
 from price_story import priced, source
 
-from cacheupdater.core.budget import Bucket
+from cacheupdater.core.bucket import Bucket
 from cacheupdater.price.market import Market
 from cacheupdater.price.spaces import LIFE_MIN, Spaces
 

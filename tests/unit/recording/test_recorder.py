@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.recording.recorder import Recorder
 from cacheupdater_client import wire
 

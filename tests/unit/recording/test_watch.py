@@ -9,10 +9,12 @@ from random import Random
 import pytest
 from shell_story import in_virtual_time
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.encoding import encoder
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.ports import at_once

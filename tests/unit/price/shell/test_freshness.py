@@ -8,11 +8,13 @@ from random import Random
 
 from shell_story import in_virtual_time
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed, Loaded
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.price.report import plain

@@ -9,7 +9,8 @@ import pytest
 from engine_story import namespace
 from spending import worst
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.price.shell.portions import Portions
 
 WALL = 1_700_000_000.25  # how far the time of day is ahead of the loop's clock

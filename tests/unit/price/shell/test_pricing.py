@@ -9,7 +9,8 @@ from engine_story import limits, namespace, plenty
 from shell_story import in_virtual_time, now
 from spending import worst
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Terms
 from cacheupdater.core.shares import EXCHANGE_EVERY, YOUTH

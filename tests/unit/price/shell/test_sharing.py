@@ -11,7 +11,8 @@ import pytest
 from shell_story import in_virtual_time
 from spending import worst
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.shares import CLAIM_LIFE, EXCHANGE_EVERY, YOUTH, Owner
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.unsound import Unsound
