@@ -49,7 +49,7 @@ class Producer:
     def __init__(self, destination: Destination) -> None:
         self._topic = destination.address.topic
         self._destination = destination
-        self.said = ""  # the last warning of aiokafka
+        self.said = ""  # the last warning of aiokafka, unless the application has silenced it
 
     async def start(self) -> None:
         """Returns when the topic's partitions are known."""
@@ -71,8 +71,11 @@ class Producer:
             metadata_max_age_ms=int(METADATA_S * 1000),
         )
         await self._inner.start()
-        async with asyncio.timeout(TOPIC_S):
-            await self._inner.partitions_for(self._topic)
+        try:
+            async with asyncio.timeout(TOPIC_S):
+                await self._inner.partitions_for(self._topic)
+        except TimeoutError as e:
+            raise LookupError(f"the brokers know no topic {self._topic}") from e
 
     @property
     def partitions(self) -> int:

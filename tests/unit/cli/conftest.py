@@ -8,10 +8,10 @@ import pytest
 @pytest.fixture(autouse=True)
 def logging_as_before():
     root = logging.getLogger()
-    ours = logging.getLogger("cacheupdater")
-    before = root.handlers[:], root.level, ours.level
+    before = root.handlers[:]
+    levels = {name: logging.getLogger(name).level for name in ("", "cacheupdater", "aiokafka")}
     root.handlers[:] = []  # pytest's own stay open: `configure` closes what it finds
     yield
-    root.handlers[:], level, ours_level = before
-    root.setLevel(level)
-    ours.setLevel(ours_level)
+    root.handlers[:] = before
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
