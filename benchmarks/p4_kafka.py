@@ -49,7 +49,7 @@ from cacheupdater.pipeline.partition import COMMIT_EVERY
 from cacheupdater.ports import Message
 from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_server import KafkaServer
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 
 COLLECTOR = gc.get_threshold()  # Python's own
 GOALS = {"zipf": 4.0, "uniform": 2.8}

@@ -49,7 +49,7 @@ from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.ports import Entry, Gained
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 SLICE = 5_000
 BATCH = 200

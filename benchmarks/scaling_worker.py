@@ -38,7 +38,7 @@ from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price import Market, Price
-from cacheupdater_client import broker, wire
+from cacheupdater_client.protocol import broker, wire
 
 SESSION_S = 10.0  # a member that joins is noticed at the next heartbeat, a fifteenth of it
 STEP_HINTS = PACK * STEP_PACKS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from cacheupdater.core.patterns import Captures
 from cacheupdater.core.peers import NOBODY
-from cacheupdater_client.fence import NO_FORMS, Form
+from cacheupdater_client.protocol.fence import NO_FORMS, Form
 
 if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer

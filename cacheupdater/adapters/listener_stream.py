@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

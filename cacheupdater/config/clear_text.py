@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from cacheupdater.config.settings import KafkaQueueConfig
 from cacheupdater.core import cache_url, database_url
 from cacheupdater.core.hosts import is_local
-from cacheupdater_client.broker import uses_tls
+from cacheupdater_client.protocol.broker import uses_tls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

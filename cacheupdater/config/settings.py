@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.encoding import Encoding
     from cacheupdater.core.patterns import Pattern
     from cacheupdater.core.spelling import Numbers, Times
-    from cacheupdater_client.broker import Address as BrokerAddress
+    from cacheupdater_client.protocol.broker import Address as BrokerAddress
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from uuid import UUID
 
 from cacheupdater.errors import Faulty, Misconfigured
-from cacheupdater_client.wire import KEY_BYTES_MAX
+from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

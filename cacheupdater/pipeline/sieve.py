@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
-    from cacheupdater_client import wire
+    from cacheupdater_client.protocol import wire
 
 
 EARLIEST_MS = (

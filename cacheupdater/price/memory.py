@@ -27,7 +27,7 @@ from cacheupdater.price.learning import SLOW_MEMORY, heard
 from cacheupdater.price.market import PRICE_MAX
 from cacheupdater.price.posterior import SHAPE_MAX, SHAPE_MIN
 from cacheupdater.price.table import LOADED, PALM, SEEN, SLOW, SPACE, TOUCHED, A, B
-from cacheupdater_client.wire import KEY_BYTES_MAX, partition_of
+from cacheupdater_client.protocol.wire import KEY_BYTES_MAX, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ from cacheupdater.core.explain import NO_SEAT
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.price import Price
 from cacheupdater.price.view import view
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ from cacheupdater.recording.recorder import Recorder
 from cacheupdater.recording.recording import Recording, Space
 from cacheupdater.recording.watch import KEYS_MAX, Watch
 from cacheupdater.service.parts import Parts
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ import pytest
 from cacheupdater.config.models import TopSection
 from cacheupdater.price import memory
 from cacheupdater.recording import recording
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/upgrade.md").read_text()

@@ -12,7 +12,7 @@ import pytest
 from hint_peer import HintPeer
 from updater_process import config, eventually
 
-from cacheupdater_client.wire import CHANGE, MISS
+from cacheupdater_client.protocol.wire import CHANGE, MISS
 
 ROWS = 100_000
 HONEST = 10  # keys, one after the other

@@ -16,7 +16,7 @@ from pace import Metronome
 from updater_process import config, eventually
 
 from cacheupdater.core.shares import ASK_AGAIN, CLAIM_LIFE, EXCHANGE_EVERY
-from cacheupdater_client.wire import MISS
+from cacheupdater_client.protocol.wire import MISS
 
 BUDGET, BURST_S = 100, 1.0
 ROWS = 4_000

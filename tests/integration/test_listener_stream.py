@@ -21,7 +21,7 @@ from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 HELLO = wire.Hello(4, [b"product:", b"basket:"])
 PACK = wire.encode_pack(wire.TOUCH, 0, [b"product:7"])

@@ -28,8 +28,8 @@ from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import wire
-from cacheupdater_client.fence import NO_FORMS
+from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.fence import NO_FORMS
 
 GARBAGE = b"no pack at all"
 NO_RIGHT = Answer(Result.FAILED, why="NOPERM No permissions to access a key")

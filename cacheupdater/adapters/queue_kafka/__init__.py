@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.adapters.queue_kafka.lanes import Lane
     from cacheupdater.ports import Assignment, Message, Observer, Troubles
-    from cacheupdater_client.broker import Address
+    from cacheupdater_client.protocol.broker import Address
 
 __all__ = ["KafkaQueue"]
 

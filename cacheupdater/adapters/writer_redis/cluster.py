@@ -28,7 +28,7 @@ from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence

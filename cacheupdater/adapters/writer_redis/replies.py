@@ -13,7 +13,7 @@ from cacheupdater import masking
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Faulty
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 _ANSWERS: dict[fence.Outcome, Answer] = {
     fence.WRITTEN: answers.WRITTEN,

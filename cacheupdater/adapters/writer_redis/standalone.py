@@ -26,7 +26,7 @@ from cacheupdater.adapters.writer_redis.sentinel import Vote
 from cacheupdater.adapters.writer_redis.sessions import CONNECTIONS, Node, Session, connector, one_call
 from cacheupdater.core import answers, cache_url
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

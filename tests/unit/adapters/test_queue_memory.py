@@ -10,7 +10,7 @@ import pytest
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Unavailable
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 
 async def own(queue):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheupdater_client.wire import (
+from cacheupdater_client.protocol.wire import (
     FRAME_BYTES_MAX,
     PACK_BYTES_MAX,
     TOUCH,
@@ -172,3 +172,10 @@ def test_keys_that_hold_what_a_str_begins_with_are_read_as_they_are():
     keys = [bytes(range(256)), b"\xa4aaaa", b"\xd9\x04aaaa", b"k" * 0xA4, b"k" * 0xD9]
 
     assert decode_pack(encode_pack(TOUCH, 0, keys, [0xA4] * 5)).keys == keys
+
+
+def test_the_old_name_of_the_module_says_the_same_for_one_release():
+    import cacheupdater_client.wire as old
+
+    assert old.encode_pack is encode_pack
+    assert old.FrameReader is FrameReader

@@ -10,7 +10,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.ports import Message
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 
 def pack(*keys, kind=Kind.TOUCH, counts=()):

@@ -22,7 +22,7 @@ from cacheupdater.errors import Faulty
 from cacheupdater.price import Market, Price, memory
 from cacheupdater.price.learning import SLOW_MEMORY
 from cacheupdater.price.table import LOADED, PALM, SEEN, SLOW, STATUS, TOUCHED, A, B
-from cacheupdater_client.wire import partition_of
+from cacheupdater_client.protocol.wire import partition_of
 
 WALL = 1_700_000_000.0
 

@@ -21,7 +21,7 @@ from cacheupdater.ports import at_once
 from cacheupdater.recording.recorder import Recorder
 from cacheupdater.recording.watch import Watch
 from cacheupdater.testing.dict_loader import DictLoader
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 KEYS = 50
 

@@ -21,7 +21,7 @@ from operator import add
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from cacheupdater_client.wire import KEY_BYTES_MAX
+from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
 
 SCRIPT_KEYS_MAX = 100  # a script blocks Redis while it runs: 100 keys take well under a millisecond
 SCRIPT_BYTES_MAX = 1024 * 1024  # of values, for the same reason; also the largest single value
