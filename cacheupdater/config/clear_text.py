@@ -58,7 +58,8 @@ def _openly(url: Url) -> bool:
     found = cache_url.parse(url.reveal())
     if isinstance(found, cache_url.One):
         host = address.partition("/")[0]
-        hosts = [host.partition("]")[0] if host.startswith("[") else host.partition(":")[0]]
+        named = dict(parse_qsl(query)).get("host", "")  # where redis-py looks if there is none before
+        hosts = [host.partition("]")[0] if host.startswith("[") else host.partition(":")[0] or named]
     else:
         hosts = [host for host, _ in found.seeds]
     return secret and not all(

@@ -10,7 +10,7 @@ shared by all engines of the process. `now` is an argument; `wake` says when a b
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,8 +79,8 @@ class Schedule:
             heappush(self._delayed, (due, next(self._order), unit))
         else:
             self._enqueue(lane, unit)
-        while lane.waiting > unit.namespace.max_backlog and self._drop_excess(lane):
-            pass
+        if lane.waiting > unit.namespace.max_backlog:
+            self._drop_excess(lane)
         excess = lane.waiting - unit.namespace.max_backlog
         if excess > 0:
             # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
@@ -304,13 +304,18 @@ class Schedule:
         unit.receipt = Receipt(lane.namespace, len(unit.keys), now)
         return unit
 
-    def _drop_excess(self, lane: Lane) -> bool:
-        """Drop from the peer that has most waiting, the least urgent and oldest keys first. Whether there were any."""
-        for peer in sorted(lane.by_peer, key=lane.by_peer.__getitem__, reverse=True):
-            for urgency in _LEAST_URGENT_FIRST:
-                if self._drop_some(lane, lane.queues[urgency].waiting(peer)):
-                    return True
-        return False
+    def _drop_excess(self, lane: Lane) -> None:
+        """Drop from the peer that has most waiting at the moment, of equals the one that came last: the least urgent and
+        oldest keys first. A thousand peers are put in order once, and not for each key."""
+        most = [(-keys, -peer) for peer, keys in lane.by_peer.items()]
+        heapify(most)
+        while most and lane.waiting > lane.namespace.max_backlog:
+            peer = -most[0][1]
+            queues = (lane.queues[urgency].waiting(peer) for urgency in _LEAST_URGENT_FIRST)
+            if any(self._drop_some(lane, queue) for queue in queues):
+                heapreplace(most, (-lane.by_peer.get(peer, 0), -peer))
+            else:
+                heappop(most)  # all that it has is delayed
 
     def _drop_some(self, lane: Lane, queue: deque[Unit]) -> bool:
         excess = lane.waiting - lane.namespace.max_backlog

@@ -15,6 +15,8 @@ from cacheupdater.core.hints import believable
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace
@@ -39,9 +41,12 @@ class Recorder:
         self._most = most
         self._known = 0
 
-    def newcomer(self) -> int:
+    def newcomer(self, _origin: Hashable = None) -> int:
         """All are heard alike."""
         return 0
+
+    def gone(self, _peer: int, _origin: Hashable = None) -> None:
+        """Nothing is kept of it."""
 
     def offer(self, _partition: int, payload: bytes, _peer: int = 0) -> bool:
         """There is always room."""

@@ -114,6 +114,16 @@ async def test_rubbish_in_the_record_lifts_no_budget_and_ends_nobody(fleets, cli
     assert "y" * 5000 not in await client.hgetall(RECORD)
 
 
+async def test_who_removes_claims_lets_each_have_the_budget_and_nobody_more(fleets, client):
+    """What an updater may spend says the record alone; whoever may write to Redis can write that nobody else is there."""
+    granted = []
+    for fleet in (fleets(), fleets(), fleets()):
+        await client.delete(RECORD)
+        await client.hset(RECORD, "born", OLD)
+        granted.append((await fleet.exchange("main", offer(1000.0))).rate)
+    assert granted == [BUDGET] * 3
+
+
 @pytest.mark.parametrize("kind", ["string", "list", "a hundred thousand owners"])
 async def test_a_record_that_is_none_begins_anew_and_gives_nothing_away_meanwhile(fleets, client, kind):
     first = fleets()

@@ -20,6 +20,7 @@ from cacheupdater.adapters.writer_redis.replies import (
     is_forbidden,
     is_trouble,
     removal_of,
+    said_by,
     text_of,
 )
 from cacheupdater.adapters.writer_redis.sentinel import Vote
@@ -148,7 +149,7 @@ class RedisWriter:
         said: list[Sequence[fence.Outcome] | str] = []
         for reply in replies:
             if not isinstance(reply, redis_errors.ResponseError):
-                said.append(fence.outcomes(reply))
+                said.append(said_by(reply))
             elif is_trouble(text := text_of(reply)):
                 raise await self._trouble(text) from reply
             else:

@@ -61,7 +61,7 @@ _encoder = msgspec.msgpack.Encoder()
 # all limits are checked in C: 29 ns a key, 85 with checks in Python
 _decode_body = msgspec.msgpack.Decoder(_Body)
 _decode_any = msgspec.msgpack.Decoder()
-_BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda")
+_BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
 _TIMED, _TIMED_BYTES = b"\xcf", 12  # version, kind and a time of eight bytes as every client encodes them
 # what msgspec answers to bytes of a stranger: besides its own errors, text that is no UTF-8 and keys that do not hash
@@ -103,7 +103,7 @@ def is_change(payload: bytes) -> bool:
 def _all_bin(payload: bytes) -> bool:
     """Whether every key is: msgspec reads a msgpack str as base64, which is not the key that was meant.
 
-    A str that reads as base64 has one of nine headers. Where none of these bytes occurs behind the time of the pack, as in
+    A str that reads as base64 has one of ten headers. Where none of these bytes occurs behind the time of the pack, as in
     most packs, there is no such key; else the keys are decoded once more, as what they are.
     """
     start = _TIMED_BYTES if payload.startswith(_TIMED, 3) else 0

@@ -5,27 +5,27 @@ first of all. Each connection is a peer: it is told the hello at once, its frame
 they are, and it is told how many were taken. A peer for which the queue has no room is not read until there is.
 Whatever a peer does wrong costs only its own connection, with a counted reason. Packs are not looked into here
 (intake decodes them), and nothing is remembered beyond a connection: a client sends again what was not acknowledged.
+So a peer may be parted with where frames that are cut or wait for room would take too much memory together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import resource
 import socket
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
+from cacheupdater.adapters.listener_stream.socket_file import BACKLOG, bound_at
+from cacheupdater.core.peers import NOBODY
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from cacheupdater.ports import Observer
 
@@ -33,22 +33,21 @@ if TYPE_CHECKING:
 READ_BYTES = 64 * 1024
 # above it a peer is not told more until it has read; acknowledgements add up anyway
 UNSENT_BYTES_MAX = 4 * 1024
-SOCKET_MODE = 0o660  # applications share the group of the updater
-BACKLOG = 512  # a whole machine of workers may reconnect at the same instant after a restart
 # A peer that waits for room is told again what was taken: a client takes 10 s of silence for our death. It also shows
 # whether the peer is still there, for nothing is read from it meanwhile.
 REASSURE_EVERY_S = 2.5
 # nothing heard for so long while closing: nothing is in flight; local sockets take microseconds
 QUIET_S = 0.02
-LOCK_S = 5.0  # another of ours that starts has the lock for a millisecond
-LOCK_EVERY_S = 0.05
+_CREDENTIALS_BYTES = 12  # of Linux: process, user and group
 KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
 
 
 class Inlet(Protocol):
     """The side of a queue that listeners see."""
 
-    def newcomer(self) -> int: ...
+    def newcomer(self, origin: Hashable = None) -> int: ...
+
+    def gone(self, peer: int, origin: Hashable = None) -> None: ...
 
     def offer(self, partition: int, payload: bytes, peer: int) -> bool: ...
 
@@ -61,6 +60,8 @@ class PeerLimits:
 
     peers: int = 1024  # connections; at most half of what the process may open
     stall: float = 10.0  # s: a begun frame must end, and what we say must be read, within this
+    # of frames that are cut or wait for room, of all together: a thousand of the largest would be 600 MB
+    bytes: int = 32 * 1024 * 1024
     grace: float = 1.0  # s: how long closing waits for peers that keep sending
 
 
@@ -79,6 +80,7 @@ class StreamListener:
         self.buffer = bytearray(READ_BYTES)
         self._observer = observer
         self._peers: set[_Peer] = set()
+        self.kept = 0  # bytes of frames that are cut or wait for room
         self._peers_max = min(self.limits.peers, _open_files_max() // 2)
         self._servers: list[asyncio.AbstractServer] = []
         # socket file and its inode: a successor's is not ours to remove
@@ -132,8 +134,16 @@ class StreamListener:
         self._observer.level("peers", len(self._peers))
         return True
 
+    def keep(self, peer: _Peer, size: int) -> None:
+        """So much is kept of this peer by now. Where it is too much together, whoever holds most has to come again."""
+        self.kept += size - peer.kept
+        peer.kept = size
+        while self.kept > self.limits.bytes:
+            max(self._peers, key=lambda each: each.kept).drop("crowded")
+
     def forget(self, peer: _Peer) -> None:
         """Its connection is gone."""
+        self.keep(peer, 0)
         self._peers.discard(peer)
         self._observer.level("peers", len(self._peers))
 
@@ -150,7 +160,7 @@ class StreamListener:
             raise Misconfigured(f"listen: cannot listen on {address}: {e}") from e
 
     async def _listen_unix(self, path: Path) -> None:
-        sock = await _bind_unix(path)
+        sock = await bound_at(path)
         self._files.append((path, path.stat().st_ino))  # noqa: ASYNC240  once, at the start, on a local path
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_unix_server(lambda: _Peer(self), sock=sock, backlog=BACKLOG))
@@ -187,9 +197,11 @@ class _Peer(asyncio.BufferedProtocol):
 
     def __init__(self, listener: StreamListener) -> None:
         self.heard = False
+        self.kept = 0  # bytes, as the listener counts them
         self.waiting: asyncio.Task[None] | None = None  # for room on the queue; reading is paused meanwhile
         self._listener = listener
-        self._number = listener.inlet.newcomer()
+        self._number = NOBODY  # until there is room for it
+        self._origin: Hashable = None
         self._transport: asyncio.Transport
         self._reader = wire.FrameReader()
         self._rest = 0  # bytes that are not yet a whole frame
@@ -201,10 +213,13 @@ class _Peer(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
         if not self._listener.admit(self):
-            self._drop("too_many_peers")
+            self.drop("too_many_peers")
             return
+        sock = transport.get_extra_info("socket")
+        self._origin = _origin_of(sock)
+        self._number = self._listener.inlet.newcomer(self._origin)
         self._progress = (0, asyncio.get_running_loop().time())
-        _keep_alive(transport.get_extra_info("socket"))
+        _keep_alive(sock)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._transport.write(self._listener.hello)
 
@@ -216,7 +231,8 @@ class _Peer(asyncio.BufferedProtocol):
         self._rest += nbytes
         frames = self._reader.feed(bytes(memoryview(self._listener.buffer)[:nbytes]))
         refused = self._offer(frames)
-        if refused:
+        self._keep(refused)
+        if refused and not self._transport.is_closing():
             self._transport.pause_reading()
             self.waiting = asyncio.get_running_loop().create_task(self._wait(refused, frames))
 
@@ -226,6 +242,8 @@ class _Peer(asyncio.BufferedProtocol):
             self.waiting.cancel()  # what waits was not acknowledged: a client that lives sends it again
         elif self._rest:
             self._listener.reject("cut_short")
+        if self._number != NOBODY:
+            self._listener.inlet.gone(self._number, self._origin)
         self._listener.forget(self)
 
     def pause_writing(self) -> None:
@@ -242,7 +260,7 @@ class _Peer(asyncio.BufferedProtocol):
         if not owes or self._gone or accepted != self._accepted:
             self._progress = (self._accepted, now)
         elif now - since > self._listener.limits.stall:
-            self._drop("stalled")
+            self.drop("stalled")
 
     def reassure(self) -> None:
         """Say again what was taken to a peer that waits."""
@@ -273,7 +291,7 @@ class _Peer(asyncio.BufferedProtocol):
                 self._accepted += 1
         except wire.Malformed as e:
             self._acknowledge()
-            self._drop(e.reason)
+            self.drop(e.reason)
         else:
             self._acknowledge()
         return refused
@@ -285,6 +303,7 @@ class _Peer(asyncio.BufferedProtocol):
                 await self._listener.inlet.put(*refused, self._number)
                 self._accepted += 1
                 refused = self._offer(frames)
+                self._keep(refused)
         except Unavailable:
             self._transport.abort()  # not acknowledged: the client sends it to our successor
         finally:
@@ -292,13 +311,21 @@ class _Peer(asyncio.BufferedProtocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def _keep(self, refused: tuple[int, bytes] | None) -> None:
+        """A pack that waits for room is here twice: as it came, and cut out."""
+        size = self._rest + (2 * len(refused[1]) if refused else 0)
+        if size != self.kept and not self._gone:
+            self._listener.keep(self, size)
+
     def _acknowledge(self) -> None:
         if self._writable and self._accepted > self._told and not self._transport.is_closing():
             self._told = self._accepted
             self._transport.write(wire.encode_ack(self._told))
 
-    def _drop(self, reason: str) -> None:
+    def drop(self, reason: str) -> None:
+        """Part from it at once; what was not acknowledged it sends again."""
         self._rest = 0
+        self._listener.keep(self, 0)
         self._listener.reject(reason)
         self._transport.abort()
 
@@ -308,92 +335,21 @@ def _open_files_max() -> int:
     return 1 << 30 if limit == resource.RLIM_INFINITY else limit
 
 
+def _origin_of(sock: socket.socket) -> Hashable:
+    """The process at the other end, or its machine; None where the system does not say."""
+    try:
+        if sock.family != socket.AF_UNIX:
+            return str(sock.getpeername()[0])
+        if hasattr(socket, "SO_PEERCRED"):
+            return sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)
+    except OSError:
+        pass  # it has gone already
+    return None
+
+
 def _keep_alive(sock: socket.socket) -> None:
     if sock.family == socket.AF_UNIX:
         return  # the kernel knows when the other process has gone
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):  # not everywhere; elsewhere the system's two hours hold
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
-
-
-async def _bind_unix(path: Path) -> socket.socket:
-    """A listening socket at `path`, in the place of a dead one but never of a living one."""
-    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    async with _claimed(path.with_name(f".{path.name}.lock")):
-        _remove_dead(path)
-        return _bound(path)
-
-
-def _bound(path: Path) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.bind(str(path))
-        path.chmod(SOCKET_MODE)  # before listen: nobody can connect under other permissions
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-@contextlib.asynccontextmanager
-async def _claimed(lock: Path) -> AsyncIterator[None]:
-    """Two processes that start at once must not both take the other's fresh socket for a dead one.
-
-    Whoever may read a file or folder can hold its lock for ever, so this is a file for us alone. It is removed while
-    it is locked, so that nothing is left and nobody locks a file that is gone.
-    """
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + LOCK_S
-    while (descriptor := _locked(lock)) is None:
-        if clock() > deadline:
-            raise Unavailable(
-                f"listen: {lock} is another user's, or of another updater that begins to listen and does not come to an end"
-            )
-        await asyncio.sleep(LOCK_EVERY_S)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(lock)  # noqa: PTH108  pathlib's is refused in coroutines, and this takes no time
-        os.close(descriptor)
-
-
-def _locked(lock: Path) -> int | None:
-    """The descriptor that holds it; None while somebody else has it, or something else stands there."""
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(lock, flags, 0o600)
-    except OSError:
-        if lock.is_symlink() or lock.exists():
-            return None
-        raise  # the folder takes no files: waiting would not help
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found = os.fstat(descriptor)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
-        if ours and os.path.samestat(found, lock.lstat()):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass  # it is locked, or was removed by the one that had it
-    os.close(descriptor)
-    return None
-
-
-def _remove_dead(path: Path) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise Misconfigured(f"listen: {path} is there and is no socket; remove it or choose another path")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-            return
-        except OSError:
-            pass  # alive: too busy to answer, or not for us to talk to
-    raise Misconfigured(f"listen: another process listens on {path}; stop it or choose another path")
