@@ -19,13 +19,15 @@ import numpy as np
 import psutil
 from table import row
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Loaded
-from cacheupdater.core.price import Market, Price
+from cacheupdater.price import Market, Price
 
 KEYS = 1_000_000
 BUDGET = 1_000.0  # rows a second

@@ -29,8 +29,8 @@ import redis
 import rig
 from table import row
 
-from cacheupdater_client import wire
 from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.protocol import wire
 from cacheupdater_client.transports import link_to
 
 GOAL_MS = 50.0

@@ -24,7 +24,8 @@ import redis
 import rig
 from table import row
 
-from cacheupdater_client import Redis, close, fence, stats
+from cacheupdater_client import Redis, close, stats
+from cacheupdater_client.protocol import fence
 
 PROBES = 250
 READS_S = 0.002  # between two reads: 500 a second

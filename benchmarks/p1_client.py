@@ -51,7 +51,7 @@ VALUE = b"x" * 1024
 
 SINK = """
 import asyncio, sys
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 from cacheupdater.adapters.listener_stream import StreamListener
 class Sink:
     def offer(self, partition, payload): return True

@@ -35,11 +35,13 @@ from table import row
 from cacheupdater.adapters.queue_kafka import KafkaQueue
 from cacheupdater.adapters.queue_kafka.settings import SESSION
 from cacheupdater.cli.serve import GC_OBJECTS
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.engine import Engine
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.notices import Notices
@@ -47,7 +49,7 @@ from cacheupdater.pipeline.partition import COMMIT_EVERY
 from cacheupdater.ports import Message
 from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_server import KafkaServer
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 
 COLLECTOR = gc.get_threshold()  # Python's own
 GOALS = {"zipf": 4.0, "uniform": 2.8}

@@ -19,16 +19,18 @@ from collections import deque
 from table import row
 
 from cacheupdater.core.answers import WRITTEN, Answer, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Engine
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.ports import Message
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 KEYS = 1_000_000
 PACK = 500

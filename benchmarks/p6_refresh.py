@@ -35,18 +35,21 @@ from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.adapters.writer_redis import RedisWriter
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.ports import Entry, Gained
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 SLICE = 5_000
 BATCH = 200

@@ -13,7 +13,7 @@ import psutil
 from p5_dedup import PACK, STEP_PACKS, Run
 from table import row
 
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 KEYS = 1_000_000
 HOLD_S = 2.0

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from aiokafka import AIOKafkaProducer
 
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 RATE = 1_000_000  # hints per virtual second
 STEP_S = 0.01  # of virtual time: what a partition takes from its lane at once

@@ -25,17 +25,20 @@ from p5_dedup import PACK, STEP_PACKS, STEP_S, UNBOUNDED, Run
 from scaling_topics import Load
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.engine import Engine
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
-from cacheupdater.core.price import Market, Price
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.supervisor import Supervisor
-from cacheupdater_client import broker, wire
+from cacheupdater.pipeline.surroundings import Surroundings
+from cacheupdater.price import Market, Price
+from cacheupdater_client.protocol import broker, wire
 
 SESSION_S = 10.0  # a member that joins is noticed at the next heartbeat, a fifteenth of it
 STEP_HINTS = PACK * STEP_PACKS

@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from cacheupdater.core.keyspace import Captures
+from cacheupdater.core.patterns import Captures
 from cacheupdater.core.peers import NOBODY
-from cacheupdater_client.fence import NO_FORMS, Form
+from cacheupdater_client.protocol.fence import NO_FORMS, Form
 
 if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.events import QueueEvent
     from cacheupdater.core.metrics import Metric
-    from cacheupdater.core.price.shares import Owner
+    from cacheupdater.core.shares import Owner
 
 
 class Message(NamedTuple):

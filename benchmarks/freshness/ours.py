@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.endings import Load
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Hints, Kind
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.price import Market, Price
+from cacheupdater.core.patterns import Pattern
+from cacheupdater.price import Market, Price
 from freshness.compiled import by_key, compiled
 from freshness.truth import WINDOWS_S, Refreshes, busiest
 

@@ -22,7 +22,7 @@ DRAINED_S = 15.0
 PAGE_S = 5.0
 # the command itself, but for one thing: its page tells of so many seconds of draws instead of ten minutes
 _RUN = (
-    "import sys; from cacheupdater.core.price import report; report.MEASURED_OVER = float(sys.argv.pop(1));"
+    "import sys; from cacheupdater.price import report; report.MEASURED_OVER = float(sys.argv.pop(1));"
     " from cacheupdater.cli import main; sys.exit(main())"
 )
 LIVE = "2h"  # longer than any run, so that nothing but the policy decides

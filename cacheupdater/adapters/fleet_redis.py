@@ -1,6 +1,6 @@
 """The fleet port over the Redis whose values the fleet keeps fresh: one small hash per source, one script per exchange.
 
-The composition root makes one `RedisFleet` per process where the configuration names a fleet; `pipeline.sharing` calls
+The composition root makes one `RedisFleet` per process where the configuration names a fleet; `price.shell.sharing` calls
 it every few seconds. The script is atomic and goes by Redis' clock, so owners agree without knowing one another. The
 owner's id is drawn by lot: a process that was killed and started again is somebody else, and its old claim runs out.
 
@@ -37,7 +37,7 @@ from redis.backoff import NoBackoff
 
 from cacheupdater import masking
 from cacheupdater.core import cache_url
-from cacheupdater.core.price.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
+from cacheupdater.core.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Grant
 

@@ -18,7 +18,7 @@ from redis.asyncio.sentinel import Sentinel
 from cacheupdater import masking
 from cacheupdater.core import cache_url
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -33,7 +33,7 @@ from cacheupdater.ports import at_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cacheupdater.core.keyspace import Capture, Captures, Pattern
+    from cacheupdater.core.patterns import Capture, Captures, Pattern
     from cacheupdater.ports import Leaves
 
     Wanted: TypeAlias = Sequence[Capture] | Sequence[Captures]

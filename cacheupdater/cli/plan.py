@@ -12,8 +12,8 @@ from cacheupdater.cli.tables import number, percent, table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cacheupdater.core.price.plan import Planned
-    from cacheupdater.core.price.recording import Recording
+    from cacheupdater.recording.plan import Planned
+    from cacheupdater.recording.recording import Recording
 
 _BUDGETS_MAX = 20  # lines that somebody compares
 _TELLING = 20  # sampled keys that were seen to change; fewer tell the rate to within a half at best
@@ -40,8 +40,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def plan(args: argparse.Namespace, _environ: Mapping[str, str]) -> int:
-    from cacheupdater.core.price.recording import BYTES_MAX, decode
     from cacheupdater.errors import Misconfigured
+    from cacheupdater.recording.recording import BYTES_MAX, decode
 
     try:
         with Path(args.recording).open("rb") as file:
@@ -91,7 +91,7 @@ def _known(recording: Recording) -> Iterable[str]:
 def _rows(recording: Recording, source: str, budgets: Sequence[Budget]) -> Iterable[Sequence[str]]:
     import numpy as np
 
-    from cacheupdater.core.price.plan import plan as planned
+    from cacheupdater.recording.plan import plan as planned
 
     found: dict[Budget, Planned] = {}
     for timed in (False, True):

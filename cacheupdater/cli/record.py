@@ -12,7 +12,7 @@ from cacheupdater.cli import exits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cacheupdater.core.price.recording import Recording
+    from cacheupdater.recording.recording import Recording
 
 _SECONDS_MIN, _SECONDS_MAX = 1.0, 3600.0  # shorter knows nothing; an hour without refreshes is long
 
@@ -45,8 +45,8 @@ def record(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
     from cacheupdater.cli.workplace import look_last
     from cacheupdater.config import load_config
-    from cacheupdater.core.price.recording import encode
     from cacheupdater.errors import Misconfigured
+    from cacheupdater.recording.recording import encode
     from cacheupdater.service.record import record as recorded
 
     config = load_config(args.config, environ)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cacheupdater.adapters.topic_kafka import Made
-    from cacheupdater_client.broker import Address
+    from cacheupdater_client.protocol.broker import Address
 
 _PARTITIONS_MAX = 1024  # as of a memory queue; far more than updaters
 _REPLICATION_MAX = 32

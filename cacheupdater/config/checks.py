@@ -15,20 +15,20 @@ from cacheupdater.config.secrets import read_token
 from cacheupdater.config.settings import Encryption, NamespaceConfig, PythonLoad, SqlLoad
 from cacheupdater.config.units import shown
 from cacheupdater.core import database_url
-from cacheupdater.core.keyspace import Pattern, overlaps
 from cacheupdater.core.limits import Limits
+from cacheupdater.core.patterns import Pattern, overlaps
 from cacheupdater.core.statements import Dialect, pieces
 from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cacheupdater.config.choices import Policy
     from cacheupdater.config.document import Document
     from cacheupdater.config.models import (
         AdminSection,
         LoadSection,
         NamespaceSection,
-        Policy,
         RefreshSection,
         SourceSection,
         TopSection,

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from cacheupdater.config.settings import KafkaQueueConfig
 from cacheupdater.core import cache_url, database_url
 from cacheupdater.core.hosts import is_local
-from cacheupdater_client.broker import uses_tls
+from cacheupdater_client.protocol.broker import uses_tls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,8 @@ def _openly(url: Url) -> bool:
     found = cache_url.parse(url.reveal())
     if isinstance(found, cache_url.One):
         host = address.partition("/")[0]
-        hosts = [host.partition("]")[0] if host.startswith("[") else host.partition(":")[0]]
+        named = dict(parse_qsl(query)).get("host", "")  # where redis-py looks if there is none before
+        hosts = [host.partition("]")[0] if host.startswith("[") else host.partition(":")[0] or named]
     else:
         hosts = [host for host, _ in found.seeds]
     return secret and not all(

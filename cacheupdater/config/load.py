@@ -48,10 +48,10 @@ from cacheupdater.core.statements import dialect_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from cacheupdater.config.choices import Policy
     from cacheupdater.config.document import Document, Tree
-    from cacheupdater.config.models import Policy
     from cacheupdater.config.problems import Path
-    from cacheupdater.core.keyspace import Pattern
+    from cacheupdater.core.patterns import Pattern
     from cacheupdater.core.statements import Dialect
 
 S = TypeVar("S", bound=Section)

@@ -14,6 +14,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from cacheupdater import masking
 from cacheupdater.config import units
 from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
+from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
+    Encrypted,
+    Foreign,
+    LogKeys,
+    Policy,
+    Rows,
+    WrongType,
+)
 from cacheupdater.config.queues import queue_url
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url, database_url
@@ -35,12 +43,6 @@ Interval: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge
 Rate: TypeAlias = Annotated[float, BeforeValidator(units.rate), Field(gt=0, le=1e9)]
 DatabaseTime: TypeAlias = Annotated[float, BeforeValidator(units.database_time), Field(gt=0, le=_DB_TIME_MAX)]
 Count: TypeAlias = Annotated[int, BeforeValidator(units.whole), Field(ge=1)]
-WrongType: TypeAlias = Literal["refuse", "replace"]  # an older name for Foreign
-Foreign: TypeAlias = Literal["keep", "replace"]
-Rows: TypeAlias = Literal["one", "many"]
-Policy: TypeAlias = Literal["price", "fixed"]
-LogKeys: TypeAlias = Literal["full", "hash", "off"]
-Encrypted: TypeAlias = Literal["off", "on", "verify"]
 
 
 def _url(value: object, *, sql: bool = False) -> Url:

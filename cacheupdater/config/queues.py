@@ -1,7 +1,7 @@
 """Where hints come from: `memory://` for one process, `kafka://` for many.
 
 The models check a URL here, `load` turns it into what the service reads. The grammar of kafka:// is the client's
-(`cacheupdater_client.broker`), so that both ends of a topic are written the same way.
+(`cacheupdater_client.protocol.broker`), so that both ends of a topic are written the same way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.config import units
 from cacheupdater.config.settings import KafkaQueueConfig, MemoryQueueConfig
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 
 if TYPE_CHECKING:
     from cacheupdater.config.settings import QueueConfig

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.addresses import Address, TcpAddress, UnixAddress
-    from cacheupdater.config.models import Encrypted, Foreign, LogKeys, Policy, Rows
+    from cacheupdater.config.choices import Encrypted, Foreign, LogKeys, Policy, Rows
     from cacheupdater.config.problems import Problem
     from cacheupdater.config.secrets import Url
     from cacheupdater.core.encoding import Encoding
-    from cacheupdater.core.keyspace import Pattern
+    from cacheupdater.core.patterns import Pattern
     from cacheupdater.core.spelling import Numbers, Times
-    from cacheupdater_client.broker import Address as BrokerAddress
+    from cacheupdater_client.protocol.broker import Address as BrokerAddress
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ A partition that has moved is served from the next turn on that begins with its 
 All owners must go by the same rule, so it depends only on what all know: the budget and the number of partitions. And
 by the same clock: where two clocks differ by s seconds, R * s rows more may come at the most.
 
-`pipeline.portions` makes these and hands them to `budget.Bucket`. Pure: the clock's difference is given.
+`price.shell.portions` makes these and hands them to `budget.Bucket`. Pure: the clock's difference is given.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from cacheupdater.core.spelling import Numbers, Times, respeller
 from cacheupdater.errors import Faulty
 
 if TYPE_CHECKING:
-    from cacheupdater_client.fence import Form
+    from cacheupdater_client.protocol.fence import Form
 
 Encoding: TypeAlias = Literal["json", "string", "hash", "msgpack", "raw"]
 Encoder: TypeAlias = Callable[[object], bytes | Mapping[bytes, bytes]]

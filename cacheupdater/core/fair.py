@@ -2,7 +2,8 @@
 
 The memory queue's lanes order packs with it, a namespace's lane orders its due units; a flow is a peer. What a flow has had
 is counted on a clock that follows the flow being served. So a flow that was away, or had to wait, has saved up nothing,
-and a flow that comes with a little is next. A single flow is a plain queue.
+and a flow that comes with a little is next. It comes behind what is being served, so that the clock goes on however many
+flows come, one after the other, with a little each. A single flow is a plain queue.
 `leaves_room` is the other half: how much of a bounded store one of many may fill.
 A `Fair` lives as long as what it orders. It knows neither packs nor keys, and counts whatever its caller counts.
 """
@@ -47,10 +48,11 @@ class Flow(Generic[Name, Item]):
 class Fair(Generic[Name, Item]):
     """All flows."""
 
-    __slots__ = ("_clock", "_flows", "_heap", "_order")
+    __slots__ = ("_clock", "_end", "_flows", "_heap", "_order")
 
     def __init__(self) -> None:
         self._clock = 0.0
+        self._end = 0.0  # of the turn that was served last: there a flow comes in
         self._flows: dict[Name, Flow[Name, Item]] = {}
         self._heap: list[
             tuple[float, int, Flow[Name, Item]]
@@ -71,7 +73,7 @@ class Fair(Generic[Name, Item]):
             flow = self._flows[name] = Flow(name)
         if not flow.entered:
             flow.entered = True
-            flow.start = max(flow.start, self._clock)
+            flow.start = max(flow.start, self._end)
             heappush(self._heap, (flow.start, next(self._order), flow))
         return flow.items
 
@@ -104,7 +106,7 @@ class Fair(Generic[Name, Item]):
     def serve(self, flow: Flow[Name, Item], amount: float) -> None:
         """The flow has had so much."""
         self._clock = max(self._clock, flow.start)
-        flow.start = self._clock + amount
+        flow.start = self._end = self._clock + amount
         if len(self._flows) > 2 * len(self._heap) + _LEFT_OVER:
             self._flows = {
                 name: each for name, each in self._flows.items() if each.entered or each.start > self._clock
@@ -120,4 +122,4 @@ class Fair(Generic[Name, Item]):
     def _forget(self) -> None:
         """Nobody waits, so nobody has had more than another."""
         self._flows.clear()
-        self._clock = 0.0
+        self._clock = self._end = 0.0

@@ -1,137 +1,20 @@
-"""Which namespace a key belongs to, and what it says: `product:7` is row 7 of `product:{id:int}`.
+"""Which namespace a key belongs to, of all that a configuration declares.
 
-`config` compiles the patterns once and builds one `Keyspace`, which lives as long as the process. The engine asks it
-for keys that it has no seat for, by prefix alone where that is enough; a key is parsed in full when its unit is built,
-which is where `product:007` or `product:x` turn out to be nobody's. `format(parse(key)) == key` holds for every key
-that parses, so one row has one key: spellings that only look like a number never load anything.
+The service builds one `Keyspace` of all patterns, which lives as long as the process. The engine asks it for keys that it
+has no seat for, by prefix alone where that is enough: `patterns` parses a key in full when its unit is built.
 Nothing here does I/O or keeps state between calls.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, repeat, zip_longest
-from operator import call
-from string import Formatter
-from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
-from uuid import UUID
+from collections.abc import Hashable, Sequence
+from itertools import repeat
+from typing import Generic, NamedTuple, TypeVar
 
+from cacheupdater.core.patterns import Pattern, overlaps
 from cacheupdater.core.siblings import Siblings
-from cacheupdater.errors import Faulty, Misconfigured
-from cacheupdater_client.wire import KEY_BYTES_MAX
-
-Capture: TypeAlias = int | str | UUID
-CaptureType: TypeAlias = type[int] | type[str] | type[UUID]
-Captures: TypeAlias = tuple[Capture, ...]
-
-_TYPES: dict[str, CaptureType] = {"int": int, "str": str, "uuid": UUID, "": str}
-_REGEX: dict[CaptureType, bytes] = {
-    int: rb"(0|-?[1-9][0-9]{0,18})",  # canonical: no sign or zero to spare, no digits beyond ASCII
-    str: rb"([!-9;-~]+)",  # printable ASCII other than the space and the colon that parts a key
-    UUID: rb"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
-}
-_READERS: dict[CaptureType, Callable[[bytes], Capture]] = {
-    int: int,
-    str: bytes.decode,
-    UUID: lambda spelled: UUID(spelled.decode()),
-}
-_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1  # what a bigint holds
-_INT_SHORT = 18  # this many digits always fit
-_RESERVED = "keys"  # `IN :keys` binds all captures of a pattern
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A key pattern such as `basket:{user:int}:{shop}`. Literals may hold braces, doubled: `{{`."""
-
-    text: str
-    names: tuple[str, ...]
-    types: tuple[CaptureType, ...]
-    literals: tuple[bytes, ...]  # one before each capture, the last one behind the last
-    _match: Callable[[bytes], re.Match[bytes] | None] = field(repr=False, compare=False)
-    _lines: Callable[[bytes], list[tuple[bytes, ...]]] = field(repr=False, compare=False)
-    _readers: tuple[Callable[[bytes], Capture], ...] = field(repr=False, compare=False)
-    _short: int = field(repr=False, compare=False)  # a key of so many bytes holds no number that does not fit
-
-    @classmethod
-    def compile(cls, text: str) -> Pattern:
-        """Reads a pattern, or says in `Misconfigured` what is wrong with it."""
-        literals = [""]
-        names: list[str] = []
-        types: list[CaptureType] = []
-        for literal, name, kind in _pieces(text):
-            literals[-1] += literal
-            if name is None:  # only literal text, such as a doubled brace
-                continue
-            names.append(_checked_name(text, name, names))
-            types.append(_checked_type(text, name, kind))
-            literals.append("")
-        _check_literals(text, literals, types)
-        spelled = tuple(literal.encode("ascii") for literal in literals)
-        parts = zip_longest(map(re.escape, spelled), (_REGEX[kind] for kind in types), fillvalue=b"")
-        regex = re.compile(b"".join(chain.from_iterable(parts)))
-        readers = tuple(_READERS[kind] for kind in types)
-        lines = re.compile(b"^" + regex.pattern + b"$", re.MULTILINE).findall
-        short = min(sum(map(len, spelled)) + _INT_SHORT, KEY_BYTES_MAX)
-        return cls(text, tuple(names), tuple(types), spelled, regex.fullmatch, lines, readers, short)
-
-    @property
-    def prefix(self) -> bytes:
-        """The literal text before the first capture, never empty."""
-        return self.literals[0]
-
-    def parse(self, key: bytes) -> Captures | None:
-        """What the key says, or None if it is none of this pattern's.
-
-        Linear in the key: no capture can swallow what follows it, so the regex has nothing to try twice.
-        """
-        match = self._match(key) if len(key) <= KEY_BYTES_MAX else None
-        if match is None:
-            return None
-        captures = tuple(map(call, self._readers, match.groups()))
-        return None if len(key) > self._short and not all(map(_fits, captures)) else captures
-
-    def takes(self, key: bytes) -> bool:
-        """Whether the key says something to this pattern, without reading what."""
-        return self.parse(key) is not None if len(key) > self._short else self._match(key) is not None
-
-    def parse_many(self, keys: Sequence[bytes]) -> Sequence[Captures] | None:
-        """What all of these keys say, or None if one of them says nothing to this pattern: then ask key by key.
-
-        One regex over the joined keys, one conversion per capture: three times faster than `parse` for each.
-        """
-        joined = b"\n".join(keys)
-        found, longest = self._lines(joined), max(map(len, keys), default=0)
-        if len(found) != len(keys) or joined.count(b"\n") != len(keys) - 1 or longest > KEY_BYTES_MAX:
-            return None
-        # findall gives tuples of groups, and of a single group just its text
-        columns = zip(*found, strict=True) if len(self.types) > 1 else (cast("tuple[bytes, ...]", found),)
-        captures = [tuple(map(read, column)) for read, column in zip(self._readers, columns, strict=True)]
-        for kind, column in zip(self.types, captures, strict=True) if longest > self._short else ():
-            if kind is int and not (_fits(min(column)) and _fits(max(column))):
-                return None
-        return list(zip(*captures, strict=True))
-
-    def format(self, captures: Captures) -> bytes:
-        """The key that says this. Faulty if no key can, as for a text with a colon in it."""
-        spelled = chain.from_iterable(
-            zip_longest(self.literals, (str(value).encode() for value in captures), fillvalue=b"")
-        )
-        key = b"".join(spelled)
-        if self.parse(key) != captures:
-            raise Faulty(f"these values cannot stand in a key of the pattern {self.text!r}")
-        return key
-
-
-def overlaps(a: Pattern, b: Pattern) -> bool:
-    """Whether two patterns of the same shape take the same keys, so that none of them is the better match."""
-    return a.literals == b.literals and all(
-        one is other or str in (one, other) for one, other in zip(a.types, b.types, strict=True)
-    )
-
+from cacheupdater.errors import Misconfigured
 
 T = TypeVar("T", bound=Hashable)
 
@@ -259,60 +142,3 @@ def _by_precedence(siblings: list[tuple[Pattern, T]]) -> list[tuple[Pattern, T]]
                 raise Misconfigured(f"key patterns {other.text!r} and {pattern.text!r} take the same keys")
         others.append(pattern)
     return sorted(siblings, key=lambda pair: -sum(map(len, pair[0].literals)))
-
-
-def _pieces(text: str) -> Iterator[tuple[str, str | None, str]]:
-    """Literal text, then the capture behind it: Python's own format strings are the grammar."""
-    if not all("!" <= sign <= "~" for sign in text):
-        raise Misconfigured(f"key pattern {text!r} may hold printable ASCII only, and no space")
-    try:
-        for literal, name, kind, conversion in Formatter().parse(text):
-            if conversion:
-                raise Misconfigured(
-                    f"key pattern {text!r}: write {{{name}:int}}, not {{{name}!{conversion}}}"
-                )
-            yield literal, name, kind or ""
-    except ValueError as e:
-        raise Misconfigured(f"key pattern {text!r} has unbalanced braces: {e}") from e
-
-
-def _checked_name(text: str, name: str, taken: list[str]) -> str:
-    if not name.isidentifier():
-        raise Misconfigured(f"key pattern {text!r}: a capture needs a name, as in {{id:int}}; got {name!r}")
-    if name in taken:
-        raise Misconfigured(f"key pattern {text!r} has two captures named {name!r}")
-    if name == _RESERVED:
-        raise Misconfigured(f"key pattern {text!r}: {name!r} means all captures in SQL, use another name")
-    return name
-
-
-def _checked_type(text: str, name: str, kind: str) -> CaptureType:
-    if kind not in _TYPES:
-        raise Misconfigured(
-            f"key pattern {text!r}: {name!r} has the unknown type {kind!r}; use int, str or uuid"
-        )
-    return _TYPES[kind]
-
-
-def _check_literals(text: str, literals: list[str], types: list[CaptureType]) -> None:
-    if not types:
-        raise Misconfigured(f"key pattern {text!r} has no capture such as {{id:int}} to load rows by")
-    if not literals[0]:
-        raise Misconfigured(f"key pattern {text!r} must begin with literal text, or it would take every key")
-    if sum(map(len, literals)) >= KEY_BYTES_MAX:
-        raise Misconfigured(
-            f"a key pattern of {len(text)} characters leaves no room in {KEY_BYTES_MAX} bytes"
-        )
-    for kind, behind in zip(types[:-1], literals[1:-1], strict=True):
-        if not behind:
-            raise Misconfigured(f"key pattern {text!r}: two captures need literal text between them")
-        if (kind is str and behind[0] != ":") or (kind is int and behind[0].isdigit()):
-            need = "a colon" if kind is str else "no digit"
-            raise Misconfigured(
-                f"key pattern {text!r}: {behind!r} could be part of the capture before it; "
-                f"put {need} behind a capture of type {kind.__name__}"
-            )
-
-
-def _fits(value: Capture) -> bool:
-    return not isinstance(value, int) or _INT_MIN <= value <= _INT_MAX

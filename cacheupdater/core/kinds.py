@@ -18,7 +18,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from cacheupdater_client.fence import Form
+    from cacheupdater_client.protocol.fence import Form
 
 _INTERVAL = re.compile(r"-?P(?=.)(\d+[YMWD])*(T(\d+([.]\d+)?[HMS])+)?")
 _TIME = re.compile(

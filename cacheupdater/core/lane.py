@@ -83,6 +83,7 @@ class Lane:
     def count(self, claim: Claim, keys: int) -> None:
         """So many more keys wait (fewer, if negative)."""
         self.waiting += keys
+        claim.peer.waiting += keys
         number = claim.peer.number
         if left := self.by_peer.get(number, 0) + keys:
             self.by_peer[number] = left

@@ -21,7 +21,7 @@ from cacheupdater.core.kinds import NOTHING, Compared, Unshown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cacheupdater_client.fence import Form
+    from cacheupdater_client.protocol.fence import Form
 
     Held = bytes | Mapping[bytes, bytes] | None
 

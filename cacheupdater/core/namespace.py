@@ -13,8 +13,9 @@ from cacheupdater.core.budget import Cost
 from cacheupdater.core.removing import Removing
 
 if TYPE_CHECKING:
-    from cacheupdater.core.budget import Bucket, Source
-    from cacheupdater.core.keyspace import Pattern
+    from cacheupdater.core.bucket import Bucket
+    from cacheupdater.core.budget import Source
+    from cacheupdater.core.patterns import Pattern
 
 
 class Terms(NamedTuple):

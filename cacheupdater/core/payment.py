@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cacheupdater.core.budget import Bucket
+    from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.namespace import Namespace
 
 

@@ -21,6 +21,9 @@ KEPT_FREE = 0.1
 """Part of the places that held peers leave free. One turn of reading may bring more than there was room for: of 100,000 places
 this part is ten packs, and a turn reads eight at the most."""
 
+LITTLE = 20
+"""Keys that wait in the turn of a peer from which nobody needs to take any: they are served within a turn or two."""
+
 _NONE: frozenset[int] = frozenset()
 NOBODY = 0
 
@@ -28,17 +31,20 @@ NOBODY = 0
 class Peer:
     """What one peer has open in one partition."""
 
-    __slots__ = ("__weakref__", "number", "open", "removals")
+    __slots__ = ("__weakref__", "number", "open", "removals", "waiting")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.open = 0  # heads, tails and removals that stand for its hints
         self.removals = 0  # those of them that wait for their rate
+        self.waiting = 0  # keys that wait in its turn, whoever has named them first
 
     def is_ahead(self, other: Peer) -> bool:
-        """Whether a key that both wait for is served sooner in this peer's turn. The peer has far less open, or the key
-        would go to and fro."""
-        return 2 * self.open < other.open
+        """Whether a key that both wait for is served sooner in this peer's turn. The peer has far less to wait for, or the
+        key would go to and fro. Keys that it took over from others count, or it could gather any number of them; and from a
+        peer that has little none are taken."""
+        others = max(other.open, other.waiting)
+        return others > LITTLE and 2 * max(self.open, self.waiting) < others
 
 
 class Peers:

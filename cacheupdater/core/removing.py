@@ -10,11 +10,12 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.budget import Bucket
+from cacheupdater.core.bucket import Bucket
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from cacheupdater.core.budget import Cost, Source
-    from cacheupdater.core.removals import Removals
 
 BURST = 1.0  # seconds of the rate: what a short wave of dropped changes removes at once
 PACE = 0.1  # seconds of the rate that are saved up before more is asked for: ten requests a second at most
@@ -29,13 +30,13 @@ class Removing:
     def __init__(self, source: Source, quota: Bucket | None, cost: Cost) -> None:
         self._source, self._quota, self._cost = source, quota, cost
         self._bucket: Bucket | None = None
-        self._takers: dict[Removals, None] = {}
+        self._takers: dict[Hashable, None] = {}
 
-    def join(self, taker: Removals) -> None:
+    def join(self, taker: Hashable) -> None:
         """Keys of a partition wait."""
         self._takers[taker] = None
 
-    def leave(self, taker: Removals) -> None:
+    def leave(self, taker: Hashable) -> None:
         """None do any more."""
         self._takers.pop(taker, None)
 

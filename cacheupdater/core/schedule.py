@@ -10,7 +10,7 @@ shared by all engines of the process. `now` is an argument; `wake` says when a b
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,8 +59,8 @@ class Schedule:
         self.aged: deque[Unit] = deque()  # what has waited too long, and is dropped next
         # (until when, order, lane), with entries that are over
         self._resting: list[tuple[float, int, Lane]] = []
-        self._lines: dict[Source, Line] = {}
-        self._busy: dict[Source, Line] = {}  # those of them where somebody stands
+        self._lines: dict[Source, Line[Lane]] = {}
+        self._busy: dict[Source, Line[Lane]] = {}  # those of them where somebody stands
         self._shut: dict[Lane, None] = {}  # whose quotas pay nothing until a fleet grants them more time
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
@@ -79,8 +79,8 @@ class Schedule:
             heappush(self._delayed, (due, next(self._order), unit))
         else:
             self._enqueue(lane, unit)
-        while lane.waiting > unit.namespace.max_backlog and self._drop_excess(lane):
-            pass
+        if lane.waiting > unit.namespace.max_backlog:
+            self._drop_excess(lane)
         excess = lane.waiting - unit.namespace.max_backlog
         if excess > 0:
             # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
@@ -208,7 +208,7 @@ class Schedule:
         lane.rests = inf
         line = self._lines.get(source)
         if line is None:
-            line = self._lines[source] = Line(source, self._limits)
+            line = self._lines[source] = Line(source.turns, source.bucket, self._limits)
         self._busy[source] = line
         line.put(lane)
 
@@ -231,7 +231,7 @@ class Schedule:
         quiet = source.bucket.burst * _QUIET
         return now if source.bucket.level(now) >= quiet else max(now + _MOMENT, source.bucket.when(quiet))
 
-    def _serve(self, source: Source, line: Line, now: float) -> list[Unit]:
+    def _serve(self, source: Source, line: Line[Lane], now: float) -> list[Unit]:
         """One lane after the other, until the first cannot be paid: nobody overtakes it then."""
         started: list[Unit] = []
         while lane := line.first():
@@ -261,7 +261,7 @@ class Schedule:
             return 0
         return rows if source.bucket.rows(now, lane.namespace.cost.per_row) >= rows else 0
 
-    def _payable(self, lane: Lane, line: Line, now: float) -> int:
+    def _payable(self, lane: Lane, line: Line[Lane], now: float) -> int:
         """How many keys the unit of the first in line may have; none for now sets `wake`, or waits for a unit to end."""
         source, quota, cost = lane.namespace.source, lane.namespace.quota, lane.namespace.cost.per_row
         if source.free <= 0:
@@ -304,13 +304,18 @@ class Schedule:
         unit.receipt = Receipt(lane.namespace, len(unit.keys), now)
         return unit
 
-    def _drop_excess(self, lane: Lane) -> bool:
-        """Drop from the peer that has most waiting, the least urgent and oldest keys first. Whether there were any."""
-        for peer in sorted(lane.by_peer, key=lane.by_peer.__getitem__, reverse=True):
-            for urgency in _LEAST_URGENT_FIRST:
-                if self._drop_some(lane, lane.queues[urgency].waiting(peer)):
-                    return True
-        return False
+    def _drop_excess(self, lane: Lane) -> None:
+        """Drop from the peer that has most waiting at the moment, of equals the one that came last: the least urgent and
+        oldest keys first. A thousand peers are put in order once, and not for each key."""
+        most = [(-keys, -peer) for peer, keys in lane.by_peer.items()]
+        heapify(most)
+        while most and lane.waiting > lane.namespace.max_backlog:
+            peer = -most[0][1]
+            queues = (lane.queues[urgency].waiting(peer) for urgency in _LEAST_URGENT_FIRST)
+            if any(self._drop_some(lane, queue) for queue in queues):
+                heapreplace(most, (-lane.by_peer.get(peer, 0), -peer))
+            else:
+                heappop(most)  # all that it has is delayed
 
     def _drop_some(self, lane: Lane, queue: deque[Unit]) -> bool:
         excess = lane.waiting - lane.namespace.max_backlog

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from cacheupdater.core.hints import Hints
-    from cacheupdater.core.keyspace import Pattern
+    from cacheupdater.core.patterns import Pattern
 
 
 class Strangers:

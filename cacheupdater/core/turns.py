@@ -13,13 +13,11 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from cacheupdater.core.budget import Source
-    from cacheupdater.core.lane import Lane
+    from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.limits import Limits
-    from cacheupdater.core.namespace import Namespace
 
 ROUND = 1.0
 """Seconds in which everybody in line shall have had a turn: where many stand there, units are cut smaller."""
@@ -33,6 +31,46 @@ STALE = 1.0
 
 
 _LEFT_OVER = 4  # entries per lane in line, of which one counts, before the others are taken out
+
+
+class Rows(Protocol):
+    """What one row takes from the source's bucket."""
+
+    per_row: float
+
+
+class Account(Protocol):
+    """A namespace, as far as its turns go."""
+
+    @property
+    def quota(self) -> Bucket | None:
+        """Its own limit, if it has one."""
+
+    @property
+    def cost(self) -> Rows:
+        """Of its rows."""
+
+
+class Standing(Protocol):
+    """A lane, as far as its place in a line goes."""
+
+    ready: int
+    need: int
+    start: float | None
+
+    @property
+    def namespace(self) -> Account:
+        """Whose turn it is that it waits for."""
+
+
+L = TypeVar("L", bound=Standing)
+
+
+class Moving(Protocol):
+    """A line, as far as other lines know it."""
+
+    def move_up(self, namespace: Account) -> None:
+        """Something was given back to this one."""
 
 
 class Head(NamedTuple):
@@ -50,12 +88,12 @@ class Turns:
 
     def __init__(self) -> None:
         self.lanes = 0  # in line, of all engines
-        self.lines: dict[Line, None] = {}  # of all engines
+        self.lines: dict[Moving, None] = {}  # of all engines
         self._clock = 0.0
-        self._served: dict[Namespace, float] = {}
-        self._heads: dict[Line, Head] = {}
+        self._served: dict[Account, float] = {}
+        self._heads: dict[Moving, Head] = {}
 
-    def start(self, namespace: Namespace, behind: float = inf) -> float:
+    def start(self, namespace: Account, behind: float = inf) -> float:
         """The place of a namespace that comes to the line now: who was away has saved up nothing, and who would be further
         behind owes no more than that."""
         start = max(self._clock, self._served.get(namespace, 0.0))
@@ -63,27 +101,27 @@ class Turns:
             start = self._served[namespace] = self._clock + behind
         return start
 
-    def serve(self, namespace: Namespace, start: float, amount: float) -> None:
+    def serve(self, namespace: Account, start: float, amount: float) -> None:
         """It had its turn; its lanes in all engines share one account."""
         start = min(start, self.start(namespace))  # something was given back
         self._clock = max(self._clock, start)
         self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount
 
-    def give_back(self, namespace: Namespace, amount: float) -> None:
+    def give_back(self, namespace: Account, amount: float) -> None:
         """So much of its turn was not needed."""
         if namespace in self._served:
             self._served[namespace] -= amount
             for line in self.lines:
                 line.move_up(namespace)
 
-    def wait(self, line: Line, head: Head | None) -> None:
+    def wait(self, line: Moving, head: Head | None) -> None:
         """This one is the first there from now on; or nobody is."""
         if head is None:
             self._heads.pop(line, None)
         else:
             self._heads[line] = head
 
-    def before(self, line: Line, end: float, now: float) -> tuple[int, float]:
+    def before(self, line: Moving, end: float, now: float) -> tuple[int, float]:
         """How many other lines have somebody who would be through before, and what those save up for."""
         units, amount = 0, 0.0
         for other, head in self._heads.items():
@@ -93,30 +131,31 @@ class Turns:
         return units, amount
 
 
-class Line:
+class Line(Generic[L]):
     """The lanes of one engine that may start as soon as one source can pay them."""
 
-    __slots__ = ("_ends", "_lanes", "_limits", "_order", "_source", "_usual")
+    __slots__ = ("_bucket", "_ends", "_lanes", "_limits", "_order", "_turns", "_usual")
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self._source = source
+    def __init__(self, turns: Turns, bucket: Bucket, limits: Limits) -> None:
+        self._turns = turns
+        self._bucket = bucket
         self._limits = limits
         self._order = count(1)
-        self._ends: list[tuple[float, int, Lane]] = []
-        self._lanes: dict[Namespace, tuple[int, Lane]] = {}  # who stands here, and by which entry
+        self._ends: list[tuple[float, int, L]] = []
+        self._lanes: dict[Account, tuple[int, L]] = {}  # who stands here, and by which entry
         self._usual = 1  # lanes at the source when the ends were worked out
-        source.turns.lines[self] = None
+        turns.lines[self] = None
 
-    def put(self, lane: Lane) -> None:
+    def put(self, lane: L) -> None:
         """It comes to the line."""
-        self._source.turns.lanes += 1
+        self._turns.lanes += 1
         lane.start = self._start(lane)
         self._enter(lane, lane.start)
 
-    def move_up(self, namespace: Namespace) -> None:
+    def move_up(self, namespace: Account) -> None:
         """Something was given back to it, and its place is an earlier one now."""
         _, lane = self._lanes.get(namespace, (0, None))
-        start = self._source.turns.start(namespace)
+        start = self._turns.start(namespace)
         if lane is not None and lane.start is not None and start < lane.start:
             lane.start = start
             self._enter(lane, start)
@@ -124,9 +163,9 @@ class Line:
                 self._work_out()
             self._skip()
 
-    def first(self) -> Lane | None:
+    def first(self) -> L | None:
         """Whose turn it is."""
-        if self._source.turns.lanes > 2 * self._usual or self._waits_in_vain():
+        if self._turns.lanes > 2 * self._usual or self._waits_in_vain():
             self._work_out()
         return self._ends[0][2] if self._ends else None
 
@@ -135,45 +174,45 @@ class Line:
         if not self._ends:
             return False
         lane = self._ends[0][2]
-        return lane.need > 1 and lane.need * lane.namespace.cost.per_row > self._source.bucket.burst
+        return lane.need > 1 and lane.need * lane.namespace.cost.per_row > self._bucket.burst
 
     def pop(self) -> float:
         """The first leaves the line; its start."""
         _, _, lane = heappop(self._ends)
         del self._lanes[lane.namespace]
         self._skip()
-        self._source.turns.lanes -= 1
+        self._turns.lanes -= 1
         start, lane.start = lane.start or 0.0, None
         return start
 
     def before(self, now: float) -> tuple[int, float]:
         """How many in other lines come before our first, and what those save up for."""
-        return self._source.turns.before(self, self._ends[0][0], now)
+        return self._turns.before(self, self._ends[0][0], now)
 
     def wait(self, now: float) -> None:
         """Our first cannot go on; or there is none."""
-        turns = self._source.turns
+        turns = self._turns
         if not self._ends:
             turns.wait(self, None)
             return
         end, _, lane = self._ends[0]
         amount = lane.need * lane.namespace.cost.per_row
-        paid = max(now, self._source.bucket.when(amount))
+        paid = max(now, self._bucket.when(amount))
         turns.wait(self, Head(end, amount, paid + STALE))
 
     def leave(self) -> None:
         """The engine is done."""
-        self._source.turns.lanes -= len(self._lanes)
-        self._source.turns.lines.pop(self, None)
+        self._turns.lanes -= len(self._lanes)
+        self._turns.lines.pop(self, None)
         self._lanes.clear()
         self._ends.clear()
-        self._source.turns.wait(self, None)
+        self._turns.wait(self, None)
 
-    def _end(self, lane: Lane, start: float) -> float:
+    def _end(self, lane: L, start: float) -> float:
         """When it would be through with the keys that are worth waiting for: a short bucket shall make few statements."""
-        limits, source, quota = self._limits, self._source, lane.namespace.quota
+        limits, quota = self._limits, lane.namespace.quota
         cost = lane.namespace.cost.per_row
-        share = source.bucket.share(min(limits.pace, ROUND / max(1, source.turns.lanes)), cost)
+        share = self._bucket.share(min(limits.pace, ROUND / max(1, self._turns.lanes)), cost)
         lane.need = min(share, limits.unit_keys, lane.ready)
         if quota is not None:
             lane.need = min(lane.need, quota.share(limits.pace))
@@ -181,18 +220,18 @@ class Line:
 
     def _work_out(self) -> None:
         """Many more have come, or there is less to save up: nobody shall wait for so much any more."""
-        self._usual = self._source.turns.lanes
+        self._usual = self._turns.lanes
         self._ends = []
         for order, lane in self._lanes.values():
             lane.start = min(lane.start or 0.0, self._start(lane))
             self._ends.append((self._end(lane, lane.start), order, lane))
         heapify(self._ends)
 
-    def _start(self, lane: Lane) -> float:
-        fair = self._source.bucket.rate / self._source.turns.lanes
-        return self._source.turns.start(lane.namespace, BEHIND * fair)
+    def _start(self, lane: L) -> float:
+        fair = self._bucket.rate / self._turns.lanes
+        return self._turns.start(lane.namespace, BEHIND * fair)
 
-    def _enter(self, lane: Lane, start: float) -> None:
+    def _enter(self, lane: L, start: float) -> None:
         order = next(self._order)
         self._lanes[lane.namespace] = order, lane
         heappush(self._ends, (self._end(lane, start), order, lane))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.core.cursors import Origin
-    from cacheupdater.core.keyspace import Captures
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.patterns import Captures
     from cacheupdater.core.payment import Receipt
     from cacheupdater.core.peers import Peer
 

@@ -9,10 +9,13 @@ Nothing is remembered but the latest answer, the latest timeout and what runs. `
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from cacheupdater.core.unit import Unit
+
+class Witness(Protocol):
+    """A unit, as far as this module knows it."""
+
+    began: float
 
 
 class Witnesses:
@@ -21,15 +24,15 @@ class Witnesses:
     __slots__ = ("_answered", "_running", "_silent")
 
     def __init__(self) -> None:
-        self._running: dict[Unit, float] = {}  # since when, in the order of their beginnings
+        self._running: dict[Witness, float] = {}  # since when, in the order of their beginnings
         self._answered = -inf
         self._silent = -inf
 
-    def began(self, unit: Unit, now: float) -> None:
+    def began(self, unit: Witness, now: float) -> None:
         """It runs."""
         self._running[unit] = now
 
-    def answered(self, unit: Unit, now: float) -> None:
+    def answered(self, unit: Witness, now: float) -> None:
         """The source has said something to it, be it an error."""
         self._answered = now
         self.gone(unit)
@@ -38,11 +41,11 @@ class Witnesses:
         """One was not answered in time. It may still run."""
         self._silent = now
 
-    def gone(self, unit: Unit) -> None:
+    def gone(self, unit: Witness) -> None:
         """It does not run any more."""
         self._running.pop(unit, None)
 
-    def blame(self, unit: Unit, now: float) -> bool:
+    def blame(self, unit: Witness, now: float) -> bool:
         """Whether a unit that was not answered in time is itself at fault."""
         if self._answered > unit.began:
             return True

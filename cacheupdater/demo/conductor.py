@@ -6,49 +6,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cacheupdater.demo import plan
 from cacheupdater.demo.books import Books, Part
 from cacheupdater.demo.catalogue import interval
 from cacheupdater.demo.outage import Outage
+from cacheupdater.demo.stage import Outcome
 from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cacheupdater.demo.follow import Follower
     from cacheupdater.demo.keys import Keys
-    from cacheupdater.demo.lanes import Application
-    from cacheupdater.demo.ledger import Ledger
     from cacheupdater.demo.screen import Screen
-    from cacheupdater.demo.shop import BackOffice
-    from cacheupdater.demo.updater import Updater
+    from cacheupdater.demo.stage import Stage
 
 _TURN_S = 0.05  # between two looks at what has come in
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Everybody on it."""
-
-    ledger: Ledger
-    office: BackOffice
-    follower: Follower
-    updater: Updater
-    applications: Sequence[Application]
-
-
-class Outcome(NamedTuple):
-    """What the conductor brings home."""
-
-    usual: Part
-    still: Part | None  # in which the hottest products did not change; none in a short run
-    outage: Part | None  # none in a short run
-    hints_again: float | None  # seconds from the new updater's readiness to the first hints
-    budget: int  # the largest that was in force
-    steered: bool  # somebody has changed it
 
 
 class Conductor:

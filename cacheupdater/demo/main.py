@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.demo import plan, report
 from cacheupdater.demo.catalogue import interval
-from cacheupdater.demo.conductor import Conductor, Stage
+from cacheupdater.demo.conductor import Conductor
 from cacheupdater.demo.follow import Follower
 from cacheupdater.demo.keys import Keys
 from cacheupdater.demo.lanes import LANES, TOLD, Application, Premises
 from cacheupdater.demo.ledger import Ledger
 from cacheupdater.demo.screen import drawn, screen
 from cacheupdater.demo.shop import BackOffice, build
+from cacheupdater.demo.stage import Stage
 from cacheupdater.demo.updater import Places, Updater
 from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.redis_server import RedisServer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from cacheupdater.demo import plan
 
 if TYPE_CHECKING:
-    from cacheupdater.demo.conductor import Stage
     from cacheupdater.demo.screen import Screen
+    from cacheupdater.demo.stage import Stage
 
 
 class Outage:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cacheupdater.demo.books import Accounts, Part
-    from cacheupdater.demo.conductor import Outcome
     from cacheupdater.demo.lanes import Lane
     from cacheupdater.demo.ledger import Account
+    from cacheupdater.demo.stage import Outcome
 
 # of the share of stale reads with TTL, or with a fixed interval, that `price` has at most: it has two thirds on an idle
 # machine, and what a busy one takes away must not look like a broken promise

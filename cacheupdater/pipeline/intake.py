@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.hints import Hints, Kind, believable
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,39 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import Answer, Result, plain
 from cacheupdater.core.endings import Failure, Load
-from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unpaid, Unreached
 from cacheupdater.pipeline.commit import Committer
-from cacheupdater.pipeline.foreign import Foreign
 from cacheupdater.pipeline.intake import take_in
-from cacheupdater.pipeline.judging import Judging
 from cacheupdater.pipeline.load import load
-from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.remove import remove
-from cacheupdater.pipeline.sieve import Sieve
 from cacheupdater.pipeline.telling import Telling, Turn
-from cacheupdater.pipeline.unremoved import Unremoved
-from cacheupdater.pipeline.unsound import Unsound
-from cacheupdater.pipeline.vitals import Vitals
 from cacheupdater.pipeline.write import matched, prepare, without_value, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from cacheupdater.core.engine import Engine
-    from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.removals import Invalidation
-    from cacheupdater.pipeline.naming import LogKeys
-    from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.pipeline.recipe import Recipe
-    from cacheupdater.ports import Gained, Message, Observer, Queue, Writer
+    from cacheupdater.pipeline.surroundings import Surroundings
+    from cacheupdater.ports import Gained, Message
 
 FETCH_PACKS = 4  # per turn: at most 4,000 hints, five to ten milliseconds in which nothing else runs
 FETCH_BYTES = 48 * 1024  # of packs that were smaller before, this much: 4,000 hints with keys of ten bytes
@@ -55,66 +43,6 @@ FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked ag
 TICK = 0.001  # seconds: uvloop's clock goes by milliseconds; a shorter wait would spin until the next
 LONGEST_WAIT = 60.0  # seconds; the engine may have nothing to wait for
 REPORT_EVERY = 1.0  # seconds between two reports of totals and levels
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What all partitions of a process share."""
-
-    queue: Queue
-    recipes: Mapping[Namespace, Recipe]
-    writer: Writer  # for invalidations, whatever the namespace
-    observer: Observer
-    random: Callable[[], float]
-    notices: Notices
-    recent: Recent = field(default_factory=Recent)
-    log_keys: LogKeys = "hash"
-    judged: bool = False  # whether the first values of a namespace decide whether it may be written
-    wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
-    listens: Sequence[str] = ()  # where clients may come, for the line that none does
-
-    @cached_property
-    def vitals(self) -> Vitals:
-        """Signs that are seen over all partitions."""
-        return Vitals(
-            self.keyspace,
-            observer=self.observer,
-            notices=self.notices,
-            random=self.random,
-            log_keys=self.log_keys,
-            listens=self.listens,
-        )
-
-    @cached_property
-    def sieve(self) -> Sieve | None:
-        """What comes too late."""
-        return Sieve(self, self.wall) if self.wall else None
-
-    @cached_property
-    def keyspace(self) -> Keyspace[Namespace]:
-        """Whose keys they are, for what is counted by namespace."""
-        return Keyspace([(each.pattern, each) for each in self.recipes])
-
-    @cached_property
-    def unremoved(self) -> Unremoved:
-        """Changed keys that Redis did not let go."""
-        return Unremoved(self.notices)
-
-    @cached_property
-    def foreign(self) -> Foreign:
-        """Keys that hold what we did not write."""
-        return Foreign(self.notices)
-
-    @cached_property
-    def unsound(self) -> Unsound:
-        """What stands in place of floors."""
-        return Unsound(self.observer)
-
-    @cached_property
-    def judging(self) -> Judging:
-        """Of the namespaces in which foreign values are kept."""
-        kept = [each for each, recipe in self.recipes.items() if self.judged and not recipe.replace]
-        return Judging(kept, self.notices)
 
 
 class Partition:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.ports import Loader, Writer
-    from cacheupdater_client.fence import Form
+    from cacheupdater_client.protocol.fence import Form
 
 
 @dataclass(frozen=True, slots=True)

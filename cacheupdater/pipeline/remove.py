@@ -16,9 +16,9 @@ from cacheupdater.errors import Forbidden
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cacheupdater.pipeline.partition import Surroundings
+    from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.ports import Found
-    from cacheupdater_client.fence import Form
+    from cacheupdater_client.protocol.fence import Form
 
 
 LOOKED_AT = 200  # keys in one call, as many as Redis writes in a few milliseconds

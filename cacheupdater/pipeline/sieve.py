@@ -16,8 +16,11 @@ from cacheupdater.core.lateness import Lateness
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cacheupdater.pipeline.partition import Surroundings
-    from cacheupdater_client import wire
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.pipeline.notices import Notices
+    from cacheupdater.ports import Observer
+    from cacheupdater_client.protocol import wire
 
 
 EARLIEST_MS = (
@@ -28,10 +31,19 @@ EARLIEST_MS = (
 class Sieve:
     """One process'."""
 
-    def __init__(self, around: Surroundings, wall: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        keyspace: Keyspace[Namespace],
+        wall: Callable[[], float],
+        *,
+        observer: Observer,
+        notices: Notices,
+    ) -> None:
         """`wall` says the seconds since 1970."""
-        self._around = around
+        self._keyspace = keyspace
         self._wall = wall
+        self._observer = observer
+        self._notices = notices
         self._lateness = Lateness()
         self._told = ""
 
@@ -47,8 +59,8 @@ class Sieve:
             self._lateness.sighted(age, now)
         if kind is Kind.CHANGE or not self._lateness.is_late(age, now):
             return False
-        for namespace, keys in self._around.keyspace.resolve_many(pack.keys)[0].items():
-            self._around.observer.count("dropped", len(keys), label=namespace.name, reason="late")
+        for namespace, keys in self._keyspace.resolve_many(pack.keys)[0].items():
+            self._observer.count("dropped", len(keys), label=namespace.name, reason="late")
         return True
 
     def tell(self, now: float) -> None:
@@ -59,6 +71,6 @@ class Sieve:
             return
         self._told = text
         if text:
-            self._around.notices.trouble("clock_off", "", f"of the clocks of those who send hints {text}")
+            self._notices.trouble("clock_off", "", f"of the clocks of those who send hints {text}")
         else:
-            self._around.notices.over("clock_off", "")
+            self._notices.over("clock_off", "")

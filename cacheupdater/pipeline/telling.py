@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.unit import Unit
     from cacheupdater.errors import CacheUpdaterError
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.pipeline.partition import Surroundings
+    from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.ports import Observer
 
 log = logging.getLogger(__name__)

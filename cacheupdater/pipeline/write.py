@@ -17,7 +17,7 @@ from cacheupdater.ports import Entry
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from cacheupdater.core.keyspace import Captures
+    from cacheupdater.core.patterns import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found, Observer
 

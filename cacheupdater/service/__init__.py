@@ -23,11 +23,12 @@ from cacheupdater.config.settings import MemoryQueueConfig
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.events import EVENTS
 from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.price.report import plain
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.pipeline.surroundings import Surroundings
+from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
 from cacheupdater.service.doors import door_for
 from cacheupdater.service.explain import Explainer
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.pipeline.pricing import Pricing
     from cacheupdater.pipeline.vitals import Vitals
     from cacheupdater.ports import Gained, Writer
+    from cacheupdater.price.shell.pricing import Pricing
     from cacheupdater.service.doors import Door
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.config.settings import Config, NamespaceConfig, QueueConfig
-    from cacheupdater.core.keyspace import Capture, CaptureType, Pattern
+    from cacheupdater.core.patterns import Capture, CaptureType, Pattern
     from cacheupdater.ports import Loader, Value, Writer
 
 CACHE_S = 15.0  # for the writes of all namespaces; each takes a millisecond

@@ -16,7 +16,7 @@ from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.addresses import MemoryAddress
 from cacheupdater.config.settings import KafkaQueueConfig
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 from cacheupdater import __version__
 from cacheupdater.core.explain import NO_SEAT
-from cacheupdater.core.price import Price
-from cacheupdater.core.price.view import view
 from cacheupdater.errors import CacheUpdaterError
-from cacheupdater_client import wire
+from cacheupdater.price import Price
+from cacheupdater.price.view import view
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cacheupdater.core.events import Event
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.pipeline.partition import Partition, Surroundings
-    from cacheupdater.pipeline.pricing import Pricing
+    from cacheupdater.pipeline.partition import Partition
+    from cacheupdater.pipeline.surroundings import Surroundings
+    from cacheupdater.price.shell.pricing import Pricing
     from cacheupdater.service.doors import Door
 
 _EVERYBODYS: frozenset[Event] = frozenset(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.adapters.glance_redis import Look
     from cacheupdater.config.settings import Config, NamespaceConfig
-    from cacheupdater.core.keyspace import Captures
+    from cacheupdater.core.patterns import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Value
 

@@ -17,14 +17,15 @@ from cacheupdater.adapters.loader_sql.encryption import Tls
 from cacheupdater.adapters.state_file import StateFile
 from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.config.settings import MemoryQueueConfig, PythonLoad, SqlLoad
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.encoding import encoder, form_of
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.price import memory
 from cacheupdater.errors import Misconfigured
-from cacheupdater.pipeline.pricing import Aim, Pricing
 from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.price import memory
+from cacheupdater.price.shell.pricing import Aim, Pricing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

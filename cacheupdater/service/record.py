@@ -1,7 +1,7 @@
 """The composition root of `cacheupdater record`: the configured addresses and sources, and nothing that refreshes.
 
 Listens where the updater would, for as long as it is told, and gives back what it heard and found out. Redis is
-never asked; a source only for the sample (`pipeline.watch`).
+never asked; a source only for the sample (`recording.watch`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.config.addresses import MemoryAddress
 from cacheupdater.config.settings import MemoryQueueConfig
 from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.price.recording import Recording, Space
 from cacheupdater.core.words import counted
 from cacheupdater.errors import Misconfigured
-from cacheupdater.pipeline.recorder import Recorder
-from cacheupdater.pipeline.watch import KEYS_MAX, Watch
+from cacheupdater.recording.recorder import Recorder
+from cacheupdater.recording.recording import Recording, Space
+from cacheupdater.recording.watch import KEYS_MAX, Watch
 from cacheupdater.service.parts import Parts
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

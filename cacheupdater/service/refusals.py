@@ -54,7 +54,7 @@ def _queue_problem(queue: QueueConfig) -> str:
         return ""
     if find_spec("aiokafka") is None:
         return "needs aiokafka: pip install 'cacheupdater[kafka]'"
-    from cacheupdater_client import broker  # noqa: PLC0415  reads the files of a topic's URL
+    from cacheupdater_client.protocol import broker  # noqa: PLC0415  reads the files of a topic's URL
 
     try:
         broker.connection(queue.address)

@@ -19,7 +19,7 @@ from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.judging import compared_with, seen_of
-from cacheupdater_client.fence import is_floor
+from cacheupdater_client.protocol.fence import is_floor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from cacheupdater.ports import Stamped, at_once
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cacheupdater.core.keyspace import Captures
+    from cacheupdater.core.patterns import Captures
     from cacheupdater.errors import CacheUpdaterError
     from cacheupdater.ports import Leaves
 

@@ -10,14 +10,14 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.price.shares import CLAIM_LIFE, WAITING, YOUTH
+from cacheupdater.core.shares import CLAIM_LIFE, WAITING, YOUTH
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cacheupdater.core.price.shares import Owner
+    from cacheupdater.core.shares import Owner
     from cacheupdater.ports import Offer
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 _CLOSES = {b"{": b"}", b"[": b"]", b'"': b'"'}
 _SCALAR = re.compile(rb"\s*-?(\d[\d.eE+-]*|true|false|null|NaN|Infinity)\s*")

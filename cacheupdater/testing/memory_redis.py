@@ -15,8 +15,8 @@ from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.ports import Found
 from cacheupdater.testing.memory_forms import Held, Other, is_foreign
-from cacheupdater_client import fence
-from cacheupdater_client.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
+from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
 
 if TYPE_CHECKING:
     from cacheupdater.ports import Entry

@@ -21,7 +21,7 @@ from itertools import chain, islice, repeat
 from operator import concat, countOf, length_hint
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
-from cacheupdater_client.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import DataError, ResponseError, SlotNotCoveredError
 
-from cacheupdater_client import fence
 from cacheupdater_client.observe import NOWHERE, Hints
+from cacheupdater_client.protocol import fence
 from cacheupdater_client.sender import sender
 from cacheupdater_client.settings import choice_of, prefixes_of
 from cacheupdater_client.telling import tell as tell_place

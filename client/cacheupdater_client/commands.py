@@ -18,7 +18,7 @@ from itertools import compress
 from operator import not_
 from typing import NamedTuple, TypeAlias
 
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 _Absent: TypeAlias = Callable[[object], bool]
 

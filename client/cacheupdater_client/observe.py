@@ -16,7 +16,7 @@ from redis.exceptions import CrossSlotTransactionError, ResponseError, WatchErro
 
 from cacheupdater_client.commands import hints_of, rule_of
 from cacheupdater_client.guard import fault
-from cacheupdater_client.wire import CHANGE
+from cacheupdater_client.protocol.wire import CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

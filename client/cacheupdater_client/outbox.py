@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from cacheupdater_client.wire import (
+from cacheupdater_client.protocol.wire import (
     CHANGE,
     KEY_BYTES_MAX,
     MISS,

@@ -19,7 +19,6 @@ from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from cacheupdater_client import calls
 from cacheupdater_client.buffer import SHORT_KEY
-from cacheupdater_client.fence import key_chunks
 from cacheupdater_client.guard import fault
 from cacheupdater_client.observe import (
     Emitting,
@@ -31,7 +30,8 @@ from cacheupdater_client.observe import (
     returned,
 )
 from cacheupdater_client.patched import Patchable
-from cacheupdater_client.wire import TOUCH
+from cacheupdater_client.protocol.fence import key_chunks
+from cacheupdater_client.protocol.wire import TOUCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,8 +26,8 @@ from weakref import WeakValueDictionary
 
 from cacheupdater_client import native
 from cacheupdater_client.guard import faults
+from cacheupdater_client.protocol.wire import mailboxes_reborn
 from cacheupdater_client.target import DRAIN_S, HURRY_S, LOOK_S, Target, TargetStats
-from cacheupdater_client.wire import mailboxes_reborn
 
 FLUSH_S = 0.002  # between looks while somebody waits in `close`
 EXIT_S = 1.0  # the most that a process waits at its exit, however often it is closed there

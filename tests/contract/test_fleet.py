@@ -6,7 +6,7 @@ import pytest
 import redis.asyncio
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
-from cacheupdater.core.price.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
+from cacheupdater.core.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Grant, Offer
 from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords

@@ -10,7 +10,7 @@ import pytest
 
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Unavailable, Unpaid
 from cacheupdater.ports import Stamped
 from cacheupdater.testing.dict_loader import DictLoader

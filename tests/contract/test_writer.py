@@ -12,7 +12,7 @@ from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.core.answers import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
-from cacheupdater_client.fence import SCRIPT_BYTES_MAX
+from cacheupdater_client.protocol.fence import SCRIPT_BYTES_MAX
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from cacheupdater.config.models import TopSection
-from cacheupdater.core.price import memory, recording
-from cacheupdater_client import wire
+from cacheupdater.price import memory
+from cacheupdater.recording import recording
+from cacheupdater_client.protocol import wire
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/upgrade.md").read_text()

@@ -19,7 +19,7 @@ from updater_process import Updaters, config, eventually
 
 import cacheupdater_client
 from cacheupdater_client import Redis
-from cacheupdater_client.wire import CHANGE, KEY_BYTES_MAX, MISS, PACK_BYTES_MAX, TOUCH, encode_pack
+from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, PACK_BYTES_MAX, TOUCH, encode_pack
 
 # five attempts take 2 s of back-off, and each may run into its deadline of half a second
 QUARANTINED_S = 60.0

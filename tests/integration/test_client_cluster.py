@@ -20,8 +20,8 @@ from redis.exceptions import RedisClusterException, ResponseError, WatchError
 import cacheupdater_client.asyncio
 from cacheupdater_client import RedisCluster, wrap
 from cacheupdater_client.asyncio import RedisCluster as AsyncRedisCluster
-from cacheupdater_client.fence import floor_name
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.fence import floor_name
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 KEYS = [f"k:{number}" for number in range(12)]  # on every node, as long as no test has moved their slots
 

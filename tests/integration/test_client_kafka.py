@@ -25,9 +25,9 @@ from pace import PATIENCE_S, soonest
 from cacheupdater.testing import kafka_jars, kafka_topics
 from cacheupdater.testing.kafka_properties import ACLS
 from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 from cacheupdater_client.sender import EXIT_S, Sender
 from cacheupdater_client.transports import kafka_producer
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 
 ENCODER = redis.Redis().get_encoder()
 ZSTD = 4  # the codec's number in a record batch

@@ -14,7 +14,7 @@ import pytest
 from hint_server import HintServer
 from pace import PATIENCE_S, soonest
 
-from cacheupdater_client.wire import CHANGE
+from cacheupdater_client.protocol.wire import CHANGE
 
 BEGIN = """
 import asyncio, os, signal, sys, threading, time
@@ -216,7 +216,7 @@ def test_fork_in_the_middle_delivers_parents_and_childs_hints_once(ear, redis_ur
 def test_fork_leaves_the_updater_of_the_parents_memory_to_the_parent(redis_url):
     run(
         """
-        from cacheupdater_client.wire import Hello, mailbox
+        from cacheupdater_client.protocol.wire import Hello, mailbox
         box = mailbox('shop')
         box.open(Hello(1, []))
         r = Redis.from_url(redis_url, emit=emit)

@@ -17,8 +17,8 @@ from redis.exceptions import DataError, NoPermissionError, ResponseError, WatchE
 from cacheupdater_client import Redis, wrap
 from cacheupdater_client.asyncio import Redis as AsyncRedis
 from cacheupdater_client.commands import COMMANDS, hints_of
-from cacheupdater_client.fence import floor_name
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.fence import floor_name
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import cacheupdater_client.asyncio
 from cacheupdater_client import Redis, Sentinel, wrap
 from cacheupdater_client.asyncio import Redis as AsyncRedis
 from cacheupdater_client.asyncio import Sentinel as AsyncSentinel
-from cacheupdater_client.fence import floor_name
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.fence import floor_name
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 
 @pytest.fixture

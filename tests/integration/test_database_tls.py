@@ -18,7 +18,7 @@ from certificates import Authority
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql.encryption import Tls
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import CacheUpdaterError, Unreached
 
 PASSWORD = "c4n4ry-of-a-password"

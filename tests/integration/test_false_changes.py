@@ -9,7 +9,7 @@ import pytest
 from hint_peer import HintPeer
 from updater_process import config, eventually
 
-from cacheupdater_client.wire import CHANGE
+from cacheupdater_client.protocol.wire import CHANGE
 
 KEYS = 10_000
 RATE = 500.0  # rows a second

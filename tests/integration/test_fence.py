@@ -10,8 +10,8 @@ from fence_calls import commit, floor, invalidate, load_scripts, set_floor, toke
 from redis.crc import key_slot
 
 from cacheupdater.testing.redis_server import RedisServer
-from cacheupdater_client import fence
-from cacheupdater_client.fence import (
+from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.fence import (
     DUPLICATE,
     FOREIGN,
     REMOVED,

@@ -13,8 +13,8 @@ import redis
 from fence_calls import commit, floor, invalidate, load_scripts, token
 
 from cacheupdater.testing.memory_redis import MemoryRedis
-from cacheupdater_client import fence
-from cacheupdater_client.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN
+from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN
 
 PICKLES = [pickle.dumps({"id": 7}, protocol) for protocol in range(6)]
 JSON = [

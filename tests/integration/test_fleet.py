@@ -15,8 +15,8 @@ from hint_peer import HintPeer
 from pace import Metronome
 from updater_process import config, eventually
 
-from cacheupdater.core.price.shares import ASK_AGAIN, CLAIM_LIFE, EXCHANGE_EVERY
-from cacheupdater_client.wire import MISS
+from cacheupdater.core.shares import ASK_AGAIN, CLAIM_LIFE, EXCHANGE_EVERY
+from cacheupdater_client.protocol.wire import MISS
 
 BUDGET, BURST_S = 100, 1.0
 ROWS = 4_000

@@ -12,7 +12,7 @@ from pace import PATIENCE_S
 from redis.crc import key_slot
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
-from cacheupdater.core.price.shares import CLAIM_LIFE, Owner, aim
+from cacheupdater.core.shares import CLAIM_LIFE, Owner, aim
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Offer
 
@@ -112,6 +112,16 @@ async def test_rubbish_in_the_record_lifts_no_budget_and_ends_nobody(fleets, cli
     assert grant.rate + sum(await claims(client)) - grant.rate <= BUDGET + 1e-6
     assert (await fleet.exchange("main", offer(grant.rate, grant.rate))).unsound == 0, "it is gone"
     assert "y" * 5000 not in await client.hgetall(RECORD)
+
+
+async def test_who_removes_claims_lets_each_have_the_budget_and_nobody_more(fleets, client):
+    """What an updater may spend says the record alone; whoever may write to Redis can write that nobody else is there."""
+    granted = []
+    for fleet in (fleets(), fleets(), fleets()):
+        await client.delete(RECORD)
+        await client.hset(RECORD, "born", OLD)
+        granted.append((await fleet.exchange("main", offer(1000.0))).rate)
+    assert granted == [BUDGET] * 3
 
 
 @pytest.mark.parametrize("kind", ["string", "list", "a hundred thousand owners"])

@@ -11,7 +11,7 @@ import pytest
 from hint_peer import HintPeer
 from updater_process import Updaters, config, eventually
 
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 PICKLED = pickle.dumps({"id": 7, "price": 8.9})
 

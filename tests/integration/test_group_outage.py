@@ -16,7 +16,7 @@ from group_rows import Rows
 from group_story import PARTITIONS, Group
 
 from cacheupdater.testing import kafka_topics
-from cacheupdater_client.wire import CHANGE, MISS
+from cacheupdater_client.protocol.wire import CHANGE, MISS
 
 BEFORE_S = 10.0
 AFTER_S = 5.0

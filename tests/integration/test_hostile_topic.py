@@ -14,7 +14,7 @@ import redis
 from updater_process import config, eventually
 
 from cacheupdater.testing.kafka_topics import done
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 pytestmark = pytest.mark.usefixtures("needs_apache")
 

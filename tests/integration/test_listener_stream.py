@@ -16,12 +16,11 @@ import sys
 import pytest
 import uvloop
 
-from cacheupdater.adapters import listener_stream
-from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener
+from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener, socket_file
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 HELLO = wire.Hello(4, [b"product:", b"basket:"])
 PACK = wire.encode_pack(wire.TOUCH, 0, [b"product:7"])
@@ -328,6 +327,39 @@ async def test_peers_above_the_cap_are_refused_and_counted_until_one_leaves(addr
         assert await w.works()
 
 
+async def test_a_peer_that_leaves_gives_its_number_back(address):
+    async with world(address) as w:
+        before = w.queue.newcomer()
+        peer = await w.peer()
+        peer.writer.write(FRAME)
+        await peer.acknowledged(1)
+        peer.close()
+        await until(lambda: w.observer.levels["peers", ""] == 0)
+        assert list(w.queue._free) == [before + 1]
+        again = await w.peer()
+        await again.hear()
+        assert not w.queue._free
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["cut", "waiting"])
+async def test_frames_that_are_cut_or_wait_for_room_take_a_bounded_memory_and_who_holds_most_goes(
+    path, whole
+):
+    """A thousand connections could make an updater hold 600 MB, which a container does not have."""
+    large = wire.encode_frame(0, b"x" * 100_000)
+    async with world(f"unix://{path}", packs_max=2, bytes=1_000_000) as w:
+        assert all(w.queue.offer(0, PACK) for _ in range(2))
+        small = await w.peer()
+        small.writer.write(FRAME)
+        for _ in range(40):
+            peer = await w.peer()
+            peer.writer.write(large if whole else large[:-1])
+        await until(lambda: w.rejected("crowded") >= 10)
+        await until(lambda: w.listener.kept <= 1_000_000)
+        assert await w.taken(count=2) == [PACK] * 2
+        await small.acknowledged(1)
+
+
 # --- a full queue -------------------------------------------------------------------------------------------
 
 
@@ -485,7 +517,7 @@ async def test_what_others_put_in_the_place_of_the_lock_is_told_of_and_left_alon
     """Starting again may help, when it was another's lock after all: so it is no mistake of the configuration."""
     if plant is anothers and os.geteuid():
         pytest.skip("only root can make another's file")
-    monkeypatch.setattr(listener_stream, "LOCK_S", 0.1)
+    monkeypatch.setattr(socket_file, "LOCK_S", 0.1)
     path.parent.mkdir()
     plant(lock_of(path))
     with pytest.raises(Unavailable, match="is another user's"):

@@ -15,7 +15,7 @@ from hint_peer import HintPeer
 from pace import soonest
 from updater_process import config, eventually
 
-from cacheupdater_client.wire import MISS, TOUCH, encode_pack
+from cacheupdater_client.protocol.wire import MISS, TOUCH, encode_pack
 
 NAMESPACES = 300
 PACKS, PACK = 40, 1_000

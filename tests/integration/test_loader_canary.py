@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import CacheUpdaterError
 
 CANARY = "c4n4ry"

@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 
 from cacheupdater.adapters import loader_sql
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
 
 SOME, OTHER = UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff"), UUID(int=7)

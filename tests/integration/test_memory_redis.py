@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from cacheupdater.testing.memory_redis import MemoryRedis, Other
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 STEPS = 1500
 SECOND = 10**9  # of a token

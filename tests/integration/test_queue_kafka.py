@@ -30,7 +30,7 @@ from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_properties import ACLS
 from cacheupdater.testing.kafka_server import KafkaServer
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import broker, wire
+from cacheupdater_client.protocol import broker, wire
 
 pytestmark = pytest.mark.usefixtures("needs_apache")
 

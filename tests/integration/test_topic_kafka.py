@@ -16,7 +16,7 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing import kafka_topics
 from cacheupdater.testing.kafka_properties import ACLS
 from cacheupdater.testing.kafka_server import KafkaServer
-from cacheupdater_client.broker import connection, parse
+from cacheupdater_client.protocol.broker import connection, parse
 
 pytestmark = pytest.mark.usefixtures("needs_apache")
 

@@ -20,7 +20,7 @@ from live_database import Database
 from updater_process import NAIVE, config, eventually
 
 from cacheupdater_client import Redis
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 ROWS = 60
 ROUNDS = 4

@@ -28,7 +28,7 @@ from cacheupdater.core.answers import (
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.ports import Entry
 from cacheupdater.testing.redis_server import RedisServer, version
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 CHANGES = 50
 BOUND_S = 1.6  # what one call may take, whatever happens: looking for the nodes, and one exchange

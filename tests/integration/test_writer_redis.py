@@ -18,7 +18,7 @@ from cacheupdater.core.answers import FOREIGN, TOO_OLD, UNCHANGED, UNSOUND, WRIT
 from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
 from cacheupdater.ports import Entry, Found
 from cacheupdater.testing.redis_server import RedisServer, version
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 TTL_MS = 60_000
 ENTRY = Entry(b"ns:1", b"v", TTL_MS)

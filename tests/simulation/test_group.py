@@ -17,7 +17,7 @@ from simulated.process import Process, task_factory
 from simulated.topic import SESSION_S
 
 from cacheupdater.testing.virtual_loop import VirtualLoop
-from cacheupdater_client.wire import TOUCH, encode_pack
+from cacheupdater_client.protocol.wire import TOUCH, encode_pack
 
 REBALANCE_S = 2.0
 SOON_S = 0.2  # heartbeats, joins and hand-overs of members that live

@@ -31,7 +31,7 @@ from simulated.plan import draw
 from simulated.served import Served
 
 from cacheupdater.core.answers import Result
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 KEY = b"a:1"
 OWNER = Owner("updater1", 0, 1)

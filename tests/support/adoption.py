@@ -20,7 +20,7 @@ from pace import PATIENCE_S
 from ruamel.yaml import YAML
 
 from cacheupdater.cli import main
-from cacheupdater_client.fence import floor_name
+from cacheupdater_client.protocol.fence import floor_name
 
 PRODUCTS = 22  # more than a verdict wants
 CHANGED = 7  # the product whose price changes; its keys never expire in a story

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from automaton_worlds import GAP
 
 from cacheupdater.core.namespace import Terms
-from cacheupdater.core.price import Market, Price
+from cacheupdater.price import Market, Price
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from automaton_rows import Row
 
-    from cacheupdater.core.budget import Bucket
+    from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.removals import Invalidation
     from cacheupdater.core.schedule import Dropped
 

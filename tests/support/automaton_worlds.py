@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 
 if TYPE_CHECKING:
     from random import Random

@@ -15,7 +15,7 @@ from cacheupdater.adapters.writer_redis import ClusterWriter, RedisWriter
 from cacheupdater.cli import main
 from cacheupdater.core.answers import WRITTEN
 from cacheupdater.errors import Unavailable
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 
 def careless(writer):

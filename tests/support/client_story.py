@@ -8,7 +8,7 @@ from collections import Counter
 import redis
 
 import cacheupdater_client
-from cacheupdater_client.wire import Hello, decode_pack, mailbox
+from cacheupdater_client.protocol.wire import Hello, decode_pack, mailbox
 
 
 class Ear:

@@ -7,7 +7,7 @@ from itertools import count
 from redis.crc import key_slot
 
 from cacheupdater.ports import Entry
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 TTL_MS = 60_000
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import WRITTEN, Answer, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.endings import Failure, Load
 from cacheupdater.core.engine import Engine, Work
 from cacheupdater.core.hints import Hints, Kind
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.peers import NOBODY
 from cacheupdater.core.policy import Fixed
 

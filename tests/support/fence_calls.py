@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 
 def load_scripts(redis):

@@ -38,7 +38,7 @@ def _told(error):
 
 def frames(_stack):
     """Both readers of a stream, however it is cut: the first byte says how."""
-    from cacheupdater_client import wire
+    from cacheupdater_client.protocol import wire
 
     def cut(data, size):
         reader, found, why = wire.FrameReader(), [], ""
@@ -65,7 +65,7 @@ def frames(_stack):
 
 
 def frame_samples():
-    from cacheupdater_client import wire
+    from cacheupdater_client.protocol import wire
 
     frame = wire.encode_frame(1, wire.encode_pack(wire.TOUCH, 0, [b"p:1"]))
     replies = wire.encode_hello(wire.Hello(4, [b"p:"])) + wire.encode_ack(7)
@@ -113,7 +113,7 @@ def packs(_stack):
 def pack_samples():
     import msgspec
 
-    from cacheupdater_client import wire
+    from cacheupdater_client.protocol import wire
 
     keys = [b"p:%d" % n for n in range(20)]
     return [
@@ -132,7 +132,7 @@ def records(_stack):
     from cacheupdater.adapters.queue_kafka.batches import Torn, records, walk
     from cacheupdater.adapters.queue_kafka.codecs import Unreadable
     from cacheupdater.adapters.queue_kafka.messages import message
-    from cacheupdater_client import wire
+    from cacheupdater_client.protocol import wire
 
     def sound(data):
         raw = bytearray(data)
@@ -244,8 +244,9 @@ def states(_stack):
     from price_story import Desk, priced, source
 
     from cacheupdater.core.keyspace import Keyspace
-    from cacheupdater.core.price import memory, recording
     from cacheupdater.errors import Faulty, Misconfigured
+    from cacheupdater.price import memory
+    from cacheupdater.recording import recording
 
     def learned(body):
         told = memory.read(memory._START.pack(memory.MAGIC, 1, crc32(body)) + body, wall=2e9)
@@ -274,7 +275,8 @@ def states(_stack):
 def state_samples():
     from price_story import Desk, priced, source
 
-    from cacheupdater.core.price import memory, recording
+    from cacheupdater.price import memory
+    from cacheupdater.recording import recording
 
     desk = Desk(priced("p", at=source()))
     desk.read(b"p:1", b"p:2", b"p:3", at=1.0, counts=[1, 2, 3])
@@ -320,7 +322,7 @@ def floors(stack):
     import redis
 
     from cacheupdater.testing.redis_server import RedisServer
-    from cacheupdater_client import fence
+    from cacheupdater_client.protocol import fence
 
     server = stack.enter_context(RedisServer())
     client = stack.enter_context(redis.Redis.from_url(server.unix_url))
@@ -360,7 +362,7 @@ def fleet(stack):
     import redis
 
     from cacheupdater.adapters.fleet_redis import RedisFleet
-    from cacheupdater.core.price.shares import Owner
+    from cacheupdater.core.shares import Owner
     from cacheupdater.errors import Unavailable
     from cacheupdater.ports import Offer
     from cacheupdater.testing.redis_server import RedisServer
@@ -409,7 +411,7 @@ def urls(_stack):
     from cacheupdater.config.secrets import Url
     from cacheupdater.core import cache_url
     from cacheupdater.errors import Misconfigured
-    from cacheupdater_client import broker
+    from cacheupdater_client.protocol import broker
     from cacheupdater_client.transports import link_to
 
     readers = (

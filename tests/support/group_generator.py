@@ -24,7 +24,7 @@ from group_rows import KEYS
 from live_database import Database
 
 import cacheupdater_client
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 TICK_S = 0.005
 CHANGES_S = 0.1  # between two statements that change rows

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 SECOND = 1_000_000
 MILLISECOND = 1_000

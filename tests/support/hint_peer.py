@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from cacheupdater_client.wire import Hello, ReplyReader, encode_frame, encode_pack, partition_of
+from cacheupdater_client.protocol.wire import Hello, ReplyReader, encode_frame, encode_pack, partition_of
 
 
 class HintPeer:

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from pace import PATIENCE_S
 
-from cacheupdater_client.wire import FrameReader, Hello, decode_pack, encode_ack, encode_hello, partition_of
+from cacheupdater_client.protocol.wire import (
+    FrameReader,
+    Hello,
+    decode_pack,
+    encode_ack,
+    encode_hello,
+    partition_of,
+)
 
 
 class HintServer:

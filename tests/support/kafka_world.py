@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from cacheupdater.adapters.queue_kafka import KafkaQueue
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 
 SESSION = 6.0  # s; heartbeats every 0.4 s tell of a rebalance
 

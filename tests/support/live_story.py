@@ -34,7 +34,7 @@ from updater_process import config, eventually
 import cacheupdater_client
 from cacheupdater.core.answers import Result
 from cacheupdater.core.limits import Limits
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 HOLD_S = 0.3
 LOAD_S = 0.1  # between the reading of rows and the answer: time for them to change

@@ -9,7 +9,7 @@ import sys
 from hashlib import sha1
 
 from cacheupdater.cli import main
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 # The arguments and answers of commit.lua, for strings and absent rows.
 PLAIN_SET = """

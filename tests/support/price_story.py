@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from engine_story import namespace
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Terms
 from cacheupdater.core.policy import Loaded
-from cacheupdater.core.price import Market, Price
+from cacheupdater.price import Market, Price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,15 +20,16 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition, Surroundings
+from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.ports import Assignment, Gained, at_once
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import wire
-from cacheupdater_client.fence import NO_FORMS
+from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.fence import NO_FORMS
 
 GARBAGE = b"no pack at all"
 NO_RIGHT = Answer(Result.FAILED, why="NOPERM No permissions to access a key")

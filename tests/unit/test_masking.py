@@ -25,7 +25,7 @@ from cacheupdater.cli import logs, main
 from cacheupdater.config import load_config
 from cacheupdater.config.secrets import Url
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 from cacheupdater_client.shown import shown
 from cacheupdater_client.transports import link_to
 

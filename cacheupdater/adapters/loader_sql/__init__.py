@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from cacheupdater.adapters.loader_sql import stamps
-    from cacheupdater.core.keyspace import Captures, CaptureType, Pattern
+    from cacheupdater.core.patterns import Captures, CaptureType, Pattern
     from cacheupdater.ports import Leaves
 
 GRACE_S = 0.2  # the database ends a slow statement itself and keeps the connection; we wait this much longer

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import BindParameter
     from sqlalchemy.engine import URL, AdaptedConnection
 
-    from cacheupdater.core.keyspace import Captures, CaptureType
+    from cacheupdater.core.patterns import Captures, CaptureType
     from cacheupdater.core.statements import Dialect
 
 # prepared per connection: one per namespace, and thousands would cost the server memory

@@ -77,6 +77,7 @@ _REJECTS = {
     "partition_out_of_range": "a frame for a partition that is not there; its sender is cut off",
     "cut_short": "a connection that ended within a frame",
     "stalled": "a connection that neither finished a frame nor read its answers, and was ended",
+    "crowded": "a connection that held most of all cut and waiting frames, which were too many bytes together",
     "too_many_peers": "a connection beyond the limit",
     "closed": "a pack that came while this process was ending",
 }

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
     from cacheupdater.adapters.queue_kafka.lanes import Lane
     from cacheupdater.ports import Assignment, Message, Observer, Troubles
-    from cacheupdater_client.broker import Address
+    from cacheupdater_client.protocol.broker import Address
 
 __all__ = ["KafkaQueue"]
 
 log = logging.getLogger(__name__)
+
+CROWDED_S = 0.02  # until a batch that found no room is tried again
 
 
 class KafkaQueue:
@@ -132,6 +134,10 @@ class KafkaQueue:
         """For a turn. False where no more than what is unread can be had now."""
         sound = self._unpacking.some(lane, partition, limit)
         self._owned.ease(partition)
+        if lane.crowded:
+            if not lane.unread:
+                await asyncio.sleep(CROWDED_S)
+            return not lane.unread
         if sound:
             if lane.parcels and len(lane.unread) < limit:
                 await asyncio.sleep(0)  # it takes longer than a turn

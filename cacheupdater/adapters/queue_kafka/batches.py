@@ -10,6 +10,7 @@ Formats: v2 (since Kafka 0.11), and the messages of v0 and v1 that old topics st
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -48,6 +49,17 @@ class Batch(NamedTuple):
     packs: int  # so many, as it says
 
 
+@dataclass(slots=True)
+class Mark:
+    """How far a batch has been read when somebody stopped: there it goes on when it is decompressed again."""
+
+    base: int  # of the batch
+    size: int = 0  # of its body; 0: not known
+    read: int = 0  # records
+    at: int = 0  # bytes of the body
+    last: int = -1  # the offset of the last record
+
+
 Record: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 """Offset, milliseconds, key and value: what we read of one. Plain, for names cost more than the rest of a small one."""
 
@@ -69,9 +81,9 @@ def walk(raw: bytes) -> Iterator[Batch]:
         at = stop
 
 
-def records(raw: bytes, batch: Batch) -> tuple[Iterator[Record], int]:
-    """Its records, read as they are asked for, and what it takes in memory beside `raw`. Raises Torn or Unreadable, now or while they are
-    read; None of a batch that holds none."""
+def records(raw: bytes, batch: Batch, mark: Mark | None = None) -> tuple[Iterator[Record], int]:
+    """Its records from the mark on, read as they are asked for, and what it takes in memory beside `raw`. Raises Torn or Unreadable, now or
+    while they are read; None of a batch that holds none. The mark is moved when the reading ends; in old formats it stays."""
     if raw[batch.start + _MAGIC_AT] < _V2_FIRST:
         return _old_records(raw, batch)
     head = _V2.unpack_from(raw, batch.start)
@@ -81,20 +93,22 @@ def records(raw: bytes, batch: Batch) -> tuple[Iterator[Record], int]:
     attributes = head[5]
     if attributes & _CONTROL:
         return iter(()), 0
+    mark = mark or Mark(batch.base)
     if attributes & _CODEC:
         body = decompress(attributes & _CODEC, data[_V2.size :])
-        return _new_records(body, (0, len(body)), batch, head), len(body)
-    return _new_records(raw, (batch.start + _V2.size, batch.stop), batch, head), 0
+        return _new_records(body, (0, len(body)), batch, head=head, mark=mark), len(body)
+    return _new_records(raw, (batch.start + _V2.size, batch.stop), batch, head=head, mark=mark), 0
 
 
 def _new_records(
-    body: bytes, place: tuple[int, int], batch: Batch, head: tuple[int, ...]
+    body: bytes, place: tuple[int, int], batch: Batch, *, head: tuple[int, ...], mark: Mark
 ) -> Iterator[Record]:
-    at, size = place
+    start, size = place
     first_ms, last_ms, count = head[7], head[8], head[12]
-    by_log, last = head[5] & _LOG_TIME, batch.base - 1
-    for _ in range(count):
-        try:
+    by_log, read = head[5] & _LOG_TIME, mark.read - 1
+    at, last = start + mark.at, max(batch.base - 1, mark.last)
+    try:
+        for read in range(mark.read, count):  # noqa: B007  the last one is what the mark needs
             # Numbers of one byte are read here, nearly all there are: a call for each would take twice the time.
             length, at = (body[at] >> 1, at + 1) if not body[at] & 0x81 else _varint(body, at)
             stop = at + length
@@ -103,14 +117,16 @@ def _new_records(
             delta, at = (body[at] >> 1, at + 1) if not body[at] & 0x81 else _varint(body, at)
             key, at = (None, at + 1) if body[at] == 1 else _sized(body, at, stop)
             value, at = (b"", at + 1) if body[at] == 0 else _sized(body, at, stop)
-        except IndexError:
-            raise Unreadable("corrupt", "records that end beyond their batch") from None
-        offset = batch.base + delta
-        if not (at <= stop <= size and last < offset < batch.end):
-            raise Unreadable("corrupt", "records whose sizes or places cannot be")
-        ms = last_ms if by_log else first_ms + delta_ms
-        yield offset, ms if -1 <= ms <= _MOST_MS else -1, key, value
-        last, at = offset, stop  # what lies between are headers
+            offset = batch.base + delta
+            if not (at <= stop <= size and last < offset < batch.end):
+                raise Unreadable("corrupt", "records whose sizes or places cannot be")
+            ms = last_ms if by_log else first_ms + delta_ms
+            last, at = offset, stop  # what lies between are headers
+            yield offset, ms if -1 <= ms <= _MOST_MS else -1, key, value
+    except IndexError:
+        raise Unreadable("corrupt", "records that end beyond their batch") from None
+    finally:
+        mark.read, mark.at, mark.last = read + 1, at - start, last
     if at != size:
         raise Unreadable("corrupt", f"a batch that says it holds {count} records, and does not")
 

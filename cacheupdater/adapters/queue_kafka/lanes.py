@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cacheupdater.adapters.queue_kafka.batches import Mark
     from cacheupdater.adapters.queue_kafka.parcels import Parcel
     from cacheupdater.ports import Message
 
@@ -30,10 +31,12 @@ class Lane:
         "arrived",
         "bytes",
         "committed",
+        "crowded",
         "end",
         "epoch",
         "held",
         "known",
+        "mark",
         "next",
         "open",
         "packs",
@@ -60,6 +63,8 @@ class Lane:
         self.known = False  # somebody has read this partition before, so what is gone was lost
         self.open = False  # ours, and commits of this epoch count
         self.held = False  # full: the consumer has paused it
+        self.mark: Mark | None = None  # how far the batch has been read that made room for others
+        self.crowded = False  # there was no room for its batch, and will be soon
         self.skips = False  # the last batch could not be read
         self.torn = (-1, 0)  # at which offset, how often in a row
 
@@ -103,7 +108,7 @@ class Lane:
     def forget(self) -> None:
         """The parcels: they will be read again, from what was unpacked."""
         self.parcels.clear()
-        self.rest = None
+        self.rest = self.mark = None
         self.bytes = self.packs = 0
         if not self.unread:
             self.arrived.clear()

@@ -22,7 +22,7 @@ from cacheupdater import masking
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.parcels import Parcel, Sealed, parcel
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

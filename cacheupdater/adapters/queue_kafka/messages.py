@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cacheupdater.ports import Message
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from cacheupdater.adapters.queue_kafka.batches import Record

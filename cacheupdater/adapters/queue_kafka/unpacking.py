@@ -4,17 +4,20 @@ The queue makes one. A batch that nobody can read, or that would be larger than 
 over: counted, told, and given on as one empty pack at its last offset, so that it is committed as if it had been read. Whoever
 comes next would fare no better with it.
 
-What one batch takes is bounded by its codec; here all that are half unpacked are: where they come to more than `OPEN_BYTES_MAX`, the largest
-of another partition is closed, and decompressed again when its turn comes. A batch whose checksum is wrong is read again, for it may
+What one batch takes is bounded by its codec; here all that are half unpacked are: where they come to more than `OPEN_BYTES_MAX`, those of
+other partitions that have been open for longest are closed, and go on from where they were when their turn comes. Each is open for
+`TURNS` turns at least, and whoever finds no room waits for that: else a dozen large batches would be decompressed anew for every few packs,
+and their partitions would stand still. A batch whose checksum is wrong is read again, for it may
 have been the way; the third time it is passed over too.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.queue_kafka.batches import Torn, records, walk
+from cacheupdater.adapters.queue_kafka.batches import Mark, Torn, records, walk
 from cacheupdater.adapters.queue_kafka.codecs import Unreadable
 from cacheupdater.adapters.queue_kafka.messages import NOTHING, message
 from cacheupdater.ports import Message
@@ -30,8 +33,28 @@ if TYPE_CHECKING:
 OPEN_BYTES_MAX = 32 * 1024 * 1024  # eight of the largest batches
 LARGE = 64 * 1024  # bytes from which a batch is counted in it; usual ones take some KiB
 TURN_S = 0.004  # seconds at a time, and a batch: what is passed over, or was unpacked before, is not endless
+TURNS = 50  # for which a batch stays open where others wait; to open the largest takes 2 to 15 ms
+IDLE_S = 1.0  # seconds without a turn: its partition is not read just now
 TORN_TIMES = 3  # readings; a disk does not heal
 PASSED = 1000  # records that are passed without a word: a turn may end among them
+
+
+@dataclass(slots=True)
+class _Open:
+    """A batch that is half unpacked, and not small."""
+
+    lane: Lane
+    size: int
+    last: float  # when it had its last turn
+    turns: int = 0
+
+    def may_go(self, now: float) -> bool:
+        """Whether others may have its room."""
+        return self.turns >= TURNS or now - self.last > IDLE_S or self.lane.rest is None
+
+
+class _Crowded(Exception):
+    """There is no room for this batch just now."""
 
 
 class Unpacking:
@@ -40,11 +63,15 @@ class Unpacking:
     def __init__(self, *, observer: Observer, notices: Troubles) -> None:
         self._observer = observer
         self._notices = notices
-        self._open: dict[int, tuple[Lane, int]] = {}  # by partition, what its batch takes
+        self._open: dict[int, _Open] = {}  # by partition
 
     def some(self, lane: Lane, partition: int, limit: int) -> bool:
-        """Unpack up to so many, for a turn. False: the first parcel must be read from the broker again."""
+        """Unpack up to so many, for a turn. False: the first parcel must be read from the broker again. Where the lane is
+        `crowded` afterwards, its turn comes later."""
         ends = perf_counter() + TURN_S
+        lane.crowded = False
+        if taken := self._open.get(partition):
+            taken.turns, taken.last = taken.turns + 1, ends
         try:
             while lane.parcels and len(lane.unread) < limit:
                 if lane.rest is None:
@@ -62,6 +89,8 @@ class Unpacking:
         except Torn:
             lane.forget()
             return False
+        except _Crowded:
+            lane.rest, lane.crowded = None, True
         finally:
             if lane.rest is None:
                 self._open.pop(partition, None)
@@ -76,9 +105,14 @@ class Unpacking:
             yield None
 
     def _read(self, lane: Lane, partition: int, raw: bytes, batch: Batch) -> Iterator[Message | None]:
+        mark = lane.mark if lane.mark and lane.mark.base == batch.base else Mark(batch.base)
+        lane.mark = mark
         try:
-            found, size = records(raw, batch)
-            if size >= LARGE:
+            if mark.size:
+                self._make_room(lane, partition, mark.size)
+            found, size = records(raw, batch, mark)
+            if size >= LARGE and not mark.size:
+                mark.size = size
                 self._make_room(lane, partition, size)
             for n, record in enumerate(found):
                 if record[0] >= lane.unpacked:
@@ -94,18 +128,21 @@ class Unpacking:
         except Unreadable as e:
             yield from self._pass_over(lane, partition, batch, e)
         else:
+            lane.mark = None
             if lane.skips:
                 lane.skips = False
                 self._notices.over("batch_skipped", str(partition))
 
     def _make_room(self, lane: Lane, partition: int, size: int) -> None:
-        taken = self._open
+        """Raises _Crowded where those that are open were opened a few turns ago."""
+        taken, now = self._open, perf_counter()
         taken.pop(partition, None)
-        while taken and size + sum(each for _, each in taken.values()) > OPEN_BYTES_MAX:
-            largest = max(taken, key=lambda each: taken[each][1])
-            other, _ = taken.pop(largest)
-            other.rest = None
-        taken[partition] = (lane, size)
+        while taken and size + sum(each.size for each in taken.values()) > OPEN_BYTES_MAX:
+            longest = next((each for each in taken if taken[each].may_go(now)), None)
+            if longest is None:
+                raise _Crowded
+            taken.pop(longest).lane.rest = None  # closes its reading, which leaves a mark
+        taken[partition] = _Open(lane, size, now)
 
     def _pass_over(self, lane: Lane, partition: int, batch: Batch, why: Unreadable) -> Iterator[Message]:
         lane.skips = True

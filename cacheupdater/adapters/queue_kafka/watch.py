@@ -1,7 +1,7 @@
 """Looks after the consumer from outside: lag, added partitions, and silent stalls.
 
 The queue starts one with its membership. It asks the brokers itself and never believes what the consumer has heard, for that is
-what may have stopped (aiokafka issues 1037 and 847). Whether what it sees is a stall decides `core.stall`.
+what may have stopped (aiokafka issues 1037 and 847). Whether what it sees is a stall decides `adapters.queue_kafka.stall`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.member import Denied
-from cacheupdater.core.stall import Place, Sight, Stall
+from cacheupdater.adapters.queue_kafka.stall import Place, Sight, Stall
 from cacheupdater.errors import Stuck, Unavailable
 
 if TYPE_CHECKING:

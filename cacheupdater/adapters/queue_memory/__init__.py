@@ -13,7 +13,6 @@ Nothing is persisted. Of a pack only the kind is read, to keep changes apart. Ev
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.queue_memory.lane import Fill, Lane
@@ -22,7 +21,7 @@ from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Hashable, Sequence
 
     from cacheupdater.ports import Message
 
@@ -35,6 +34,8 @@ LANE_BYTES_MAX = (
 LANE_UNDONE_MAX = 100_000
 # Likewise. A pack stays as long as one of its hints is open: the hints of half a minute, 60,000 a second of 16 bytes.
 LANE_OPEN_BYTES_MAX = 32 * 1024 * 1024
+# Numbers of peers, after which they come again: as many as a listener lets in at once.
+NUMBERS = 1024
 _CLOSED = "the queue is closed: this process is shutting down"
 
 
@@ -53,14 +54,31 @@ class MemoryQueue:
         """The caps hold for each partition: unread packs and their bytes, packs that are not finished and theirs."""
         self._lanes = [Lane() for _ in range(partitions)]
         self._most = Fill(packs_max, bytes_max, undone_max, open_bytes_max)
-        self._peers = count(NOBODY + 1)
+        self._numbers = NOBODY  # the last that was given away
+        self._free: dict[int, Hashable] = {}  # where their last owners came from, the longest free first
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
 
-    def newcomer(self) -> int:
-        """A number for a new peer."""
-        return next(self._peers)
+    def newcomer(self, origin: Hashable = None) -> int:
+        """A number for a new peer: that of the last one from the same place which has left, else one that nobody has had,
+        later the one that has been free for longest.
+
+        What its last owner has left counts against the next. So whoever leaves and comes again with each pack is not
+        somebody else each time, and there are never more that take turns than may be here at once.
+        """
+        number = next((each for each in reversed(self._free) if self._free[each] == origin), None)
+        if number is None and self._numbers >= NUMBERS:
+            number = next(iter(self._free), None)
+        if number is None:
+            self._numbers += 1
+            return self._numbers
+        del self._free[number]
+        return number
+
+    def gone(self, peer: int, origin: Hashable = None) -> None:
+        """This peer has left, and will put nothing more."""
+        self._free[peer] = origin
 
     def offer(self, partition: int, payload: bytes, peer: int = NOBODY) -> bool:
         """Take the pack now, or say that there is no room. A pack of the same peer that waits in `put` goes first."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.fair import Fair, leaves_room
 from cacheupdater.ports import Message
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
-    from cacheupdater_client.broker import Address
+    from cacheupdater_client.protocol.broker import Address
 
 INSPECT_S = 20.0  # all questions of one inspection; each alone is bounded too
 CREATE_S = 30.0  # a new topic included

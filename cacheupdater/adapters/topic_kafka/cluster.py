@@ -31,14 +31,14 @@ from aiokafka.errors import (
 
 from cacheupdater import masking
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client.broker import connection, uses_tls
+from cacheupdater_client.protocol.broker import connection, uses_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from aiokafka.protocol.api import Request, Response
 
-    from cacheupdater_client.broker import Address
+    from cacheupdater_client.protocol.broker import Address
 
 REACH_S = 5.0  # for one server: connecting, TLS, login; a broker across the world needs less than two
 ANSWER_S = 5.0  # for one question; a broker that needs longer is in trouble

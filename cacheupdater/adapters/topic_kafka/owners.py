@@ -19,7 +19,7 @@ from cacheupdater.errors import Unavailable
 
 if TYPE_CHECKING:
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
-    from cacheupdater_client.broker import Address
+    from cacheupdater_client.protocol.broker import Address
 
 ASK_S = 4.0  # for all of it; a person waits
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater_client.wire import PACK_BYTES_MAX
+from cacheupdater_client.protocol.wire import PACK_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,6 +21,7 @@ from cacheupdater.adapters.writer_redis.replies import (
     is_forbidden,
     is_trouble,
     removal_of,
+    said_by,
     text_of,
 )
 from cacheupdater.adapters.writer_redis.sessions import TOKENS_MAX, one_call
@@ -28,7 +29,7 @@ from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
@@ -218,7 +219,7 @@ class ClusterWriter:
     def _answer(self, home: Member, key: bytes, reply: Any, token: int) -> Answer:
         """What became of one key."""
         if isinstance(reply, list):
-            [outcome] = fence.outcomes(reply)
+            [outcome] = said_by(reply)
             if isinstance(outcome, fence.Failed) and is_trouble(outcome.text):
                 return Answer(Result.UNAVAILABLE, why=f"{home}: {outcome.text}")
             return answer_of(outcome, token)
@@ -253,7 +254,7 @@ class ClusterWriter:
         if isinstance(reply, redis_errors.ResponseError):
             why = self._refusal(home, reply)
         else:
-            [outcome] = fence.outcomes(reply)
+            [outcome] = said_by(reply)
             if not isinstance(outcome, fence.Failed):
                 return removal_of(outcome)
             why = f"{home}: {outcome.text}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cacheupdater.ports import Found
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,7 @@ Both kinds of writer read replies with these; nothing here waits or remembers.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from redis import exceptions as redis_errors
 
@@ -13,7 +14,10 @@ from cacheupdater import masking
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Faulty
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _ANSWERS: dict[fence.Outcome, Answer] = {
     fence.WRITTEN: answers.WRITTEN,
@@ -81,10 +85,18 @@ def told(said: str) -> str:
     return masking.foreign(_USER.sub("this user", said.partition(_ARGUMENTS)[0]))
 
 
+def said_by(reply: Iterable[int | bytes | str]) -> list[fence.Outcome]:
+    """What a script answers. A right that is missing within it is told with the user's name too, as outside."""
+    said = fence.outcomes(reply)
+    if fence.Failed not in set(map(type, said)):  # nearly always
+        return said
+    return [fence.Failed(told(each.text)) if isinstance(each, fence.Failed) else each for each in said]
+
+
 def removal_of(outcome: fence.Outcome) -> Answer:
     """What became of one key that was to be removed."""
     if isinstance(outcome, fence.Failed):
-        return Answer(Result.FAILED, why=told(outcome.text))
+        return Answer(Result.FAILED, why=outcome.text)
     return answers.FOREIGN if outcome == fence.FOREIGN else answers.WRITTEN
 
 
@@ -96,5 +108,5 @@ def answer_of(outcome: fence.Outcome, token: int) -> Answer:
     if isinstance(outcome, fence.Refused):
         return Answer(Result.REFUSED, wait=outcome.wait_after(token))
     if isinstance(outcome, fence.Failed):
-        return Answer(Result.FAILED, why=told(outcome.text))
+        return Answer(Result.FAILED, why=outcome.text)
     raise Faulty(f"Redis gave an answer that no script of ours gives: {outcome}")

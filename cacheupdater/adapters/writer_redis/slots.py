@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis import exceptions as redis_errors
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
+from cacheupdater.adapters.writer_redis.replies import text_of, told
 from cacheupdater.adapters.writer_redis.sessions import CALL_TIMEOUT_S, Node, Session, connector
 from cacheupdater.errors import Unavailable
 
@@ -191,7 +192,7 @@ class Slots:
         finally:
             await session.end()
         if isinstance(said, Exception):
-            self._why = str(said)
+            self._why = text_of(said) if isinstance(said, redis_errors.ResponseError) else told(str(said))
             return []
         return [
             (int(first), int(last), (_named((owner[0] or b"").decode(), place), int(owner[1])))

@@ -20,13 +20,14 @@ from cacheupdater.adapters.writer_redis.replies import (
     is_forbidden,
     is_trouble,
     removal_of,
+    said_by,
     text_of,
 )
 from cacheupdater.adapters.writer_redis.sentinel import Vote
 from cacheupdater.adapters.writer_redis.sessions import CONNECTIONS, Node, Session, connector, one_call
 from cacheupdater.core import answers, cache_url
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +149,7 @@ class RedisWriter:
         said: list[Sequence[fence.Outcome] | str] = []
         for reply in replies:
             if not isinstance(reply, redis_errors.ResponseError):
-                said.append(fence.outcomes(reply))
+                said.append(said_by(reply))
             elif is_trouble(text := text_of(reply)):
                 raise await self._trouble(text) from reply
             else:

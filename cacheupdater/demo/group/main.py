@@ -17,9 +17,10 @@ from cacheupdater.demo import plan as shop
 from cacheupdater.demo.group import plan, report
 from cacheupdater.demo.group.announced import Announced
 from cacheupdater.demo.group.books import PAGES, TOLD
-from cacheupdater.demo.group.conductor import Conductor, Stage
+from cacheupdater.demo.group.conductor import Conductor
 from cacheupdater.demo.group.member import Member, Places, shared
 from cacheupdater.demo.group.screen import screen
+from cacheupdater.demo.group.stage import Stage
 from cacheupdater.demo.lanes import Application, Premises
 from cacheupdater.demo.ledger import Ledger
 from cacheupdater.demo.main import back_office, redis_server

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.demo.group.books import Part, Second
-    from cacheupdater.demo.group.conductor import Outcome
     from cacheupdater.demo.group.member import Member
+    from cacheupdater.demo.group.stage import Outcome
     from cacheupdater.demo.lanes import Lane
 
 UPDATERS = ("updater", "pid", "partitions", "", "refreshes/s")

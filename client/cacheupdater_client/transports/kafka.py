@@ -16,11 +16,11 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from cacheupdater_client.broker import parse
+from cacheupdater_client.protocol.broker import parse
+from cacheupdater_client.protocol.wire import MISS, TOUCH, Hello
 from cacheupdater_client.transports.kafka_producer import SAID_MAX, Destination, Producer
 from cacheupdater_client.transports.pump import Pump
 from cacheupdater_client.transports.stream import BACKOFF_FIRST_S, BACKOFF_MAX_S
-from cacheupdater_client.wire import MISS, TOUCH, Hello
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

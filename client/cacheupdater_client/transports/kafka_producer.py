@@ -17,7 +17,7 @@ import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater_client.broker import Address, connection
+from cacheupdater_client.protocol.broker import Address, connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

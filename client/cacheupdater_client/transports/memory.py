@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater_client.wire import Hello, mailbox
+from cacheupdater_client.protocol.wire import Hello, mailbox
 
 if TYPE_CHECKING:
     from cacheupdater_client.outbox import Frame, Outbox

@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater_client.native import original
-from cacheupdater_client.wire import Hello, Malformed, ReplyReader, encode_frame
+from cacheupdater_client.protocol.wire import Hello, Malformed, ReplyReader, encode_frame
 
 if TYPE_CHECKING:
     from cacheupdater_client.outbox import Outbox

@@ -21,7 +21,7 @@ from cacheupdater.adapters.queue_kafka.member import MovedOn, OutOfRange
 from cacheupdater.adapters.queue_kafka.parcels import parcel
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 from simulated.group import PATIENCE
 from simulated.history import OWNED, CommitCall, Expired, HandOver, Intake, Owner
 from simulated.topic import SESSION_S, SLOW_S

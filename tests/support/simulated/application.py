@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
-from cacheupdater_client import wire
 from cacheupdater_client.buffer import Buffer
-from cacheupdater_client.fence import SET
 from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.fence import SET
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 from cacheupdater_client.sender import DRAIN_S, HURRY_S
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
 from simulated.history import CacheEvent
 from simulated.lost import Lost
 from simulated.topic import TICK

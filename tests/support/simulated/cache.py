@@ -16,8 +16,8 @@ from cacheupdater.adapters.writer_redis.standalone import RedisWriter
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.testing.memory_fleet import MemoryRecords
 from cacheupdater.testing.memory_redis import MemoryRedis
-from cacheupdater_client import fence
-from cacheupdater_client.fence import NO_FORMS
+from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.fence import NO_FORMS
 from simulated.connection import SimConnection
 from simulated.history import CacheEvent, ForeignGone, Removal
 from simulated.lost import Lost

@@ -14,8 +14,8 @@ from redis import exceptions as redis_errors
 
 from cacheupdater.adapters.writer_redis.looks import LOOK
 from cacheupdater.core.answers import Result
-from cacheupdater_client import fence
-from cacheupdater_client.fence import Failed, Refused
+from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.fence import Failed, Refused
 from simulated.history import CacheEvent
 from simulated.lost import Lost
 

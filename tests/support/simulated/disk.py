@@ -12,9 +12,9 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cacheupdater.core.price import memory
 from cacheupdater.errors import Faulty, Unavailable
-from cacheupdater.pipeline import remembering
+from cacheupdater.price import memory
+from cacheupdater.price.shell import remembering
 
 SAVE_EVERY = 0.15
 THREAD_S = 0.002  # before and after what a thread does

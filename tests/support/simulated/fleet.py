@@ -10,9 +10,9 @@ import asyncio
 from contextlib import contextmanager
 from itertools import count
 
-from cacheupdater.core.price import shares
+from cacheupdater.core import shares
 from cacheupdater.errors import Unavailable
-from cacheupdater.pipeline import sharing
+from cacheupdater.price.shell import sharing
 from cacheupdater.testing import memory_fleet
 from simulated.lost import Lost
 

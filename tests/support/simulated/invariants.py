@@ -12,7 +12,7 @@ from math import inf
 
 from cacheupdater.core.answers import ENDING
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 from simulated.cache import FOREIGN
 from simulated.database import is_of, superseded_at
 from simulated.served import BLINK, Served

@@ -13,7 +13,7 @@ from cacheupdater.adapters.queue_kafka.commits import Done
 from cacheupdater.adapters.queue_kafka.lanes import Lane
 from cacheupdater.core.answers import UNCHANGED, Result
 from cacheupdater.testing import memory_fleet
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 from simulated.cache import SimWriter
 from simulated.fleet import SCALE
 from simulated.history import OWNED

@@ -9,7 +9,7 @@ from collections import defaultdict
 from math import inf
 
 from cacheupdater.core.answers import FINISHING
-from cacheupdater_client.wire import MISS
+from cacheupdater_client.protocol.wire import MISS
 
 BLINK = 1e-6  # seconds: times are floats, and Redis counts microseconds
 

@@ -10,7 +10,7 @@ import asyncio
 
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Message
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 from simulated.history import OWNED, CommitCall, Expired, HandOver, Hint, Intake, Owner
 
 SESSION_S = 0.4  # a silent member is given up after this

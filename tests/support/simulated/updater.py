@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.engine import Engine
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.price import Price
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition, Surroundings
-from cacheupdater.pipeline.pricing import Aim, Pricing
+from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.pipeline.surroundings import Surroundings
+from cacheupdater.price import Price
+from cacheupdater.price.shell.pricing import Aim, Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
 from simulated.adapter import AdapterConsumer
 from simulated.broker import Consumer

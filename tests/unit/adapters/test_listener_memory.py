@@ -12,7 +12,7 @@ from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 HELLO = wire.Hello(2, [b"product:"])
 SOON = 60.0  # s: whatever should happen has happened by then, on any machine

@@ -13,7 +13,7 @@ import pytest
 from pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_python import PythonLoader
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
 
 PRODUCT = Pattern.compile("product:{id:int}")

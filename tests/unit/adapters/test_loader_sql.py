@@ -12,7 +12,7 @@ from sqlalchemy.exc import DataError, InterfaceError, OperationalError, Programm
 from cacheupdater.adapters.loader_sql import SqlSource
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql
 from cacheupdater.adapters.loader_sql.statement import statement
-from cacheupdater.core.keyspace import Pattern
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 
 PRODUCT = Pattern.compile("product:{id:int}")

@@ -21,7 +21,7 @@ from cacheupdater.adapters.queue_kafka.placing import Start, start
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.ports import Message
 from cacheupdater.testing.virtual_loop import run
-from cacheupdater_client import broker, wire
+from cacheupdater_client.protocol import broker, wire
 
 # --- where to begin -------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheupdater.adapters.queue_kafka import codecs, unpacking
+from cacheupdater.adapters.queue_kafka import batches, codecs, unpacking
 from cacheupdater.adapters.queue_kafka.batches import Torn, records, walk
 from cacheupdater.adapters.queue_kafka.codecs import BODY_BYTES_MAX, Unreadable, decompress
 from cacheupdater.adapters.queue_kafka.lanes import Lane
@@ -216,15 +216,70 @@ def test_batches_of_many_partitions_that_are_half_read_stay_within_their_bound(w
     for partition in range(20):
         world.put(made.of(rows, "zstd"), partition=partition)
     monkeypatch.setattr(unpacking, "OPEN_BYTES_MAX", 3_000_000)
+    monkeypatch.setattr(unpacking, "TURNS", 0)
     got = {partition: [] for partition in world.lanes}
     for _ in range(13):
         for partition in world.lanes:
             got[partition] += world.some(8, partition=partition)
-            assert sum(size for _, size in world.unpacking._open.values()) <= 3_000_000
+            assert sum(each.size for each in world.unpacking._open.values()) <= 3_000_000
             assert sum(lane.rest is not None for lane in world.lanes.values()) <= 4
     expected = [Message(n, b"%07d" % n * 1000) for n in range(100)]
     assert all(each == expected for each in got.values())
     assert world.skipped() == 0
+
+
+def crowd(world, monkeypatch, *, partitions=6, records=5_000):
+    """Large batches of many partitions, half of which find room at once."""
+    raw = made.of([made.record(n, b"%050d" % n) for n in range(records)], "zstd")
+    for partition in range(partitions):
+        world.put(raw, partition=partition)
+    monkeypatch.setattr(unpacking, "OPEN_BYTES_MAX", partitions // 2 * 60 * records)
+
+
+def test_a_batch_that_made_room_goes_on_where_it_was(world, monkeypatch):
+    """Or the time of a turn would pass with what was read before, and its partition would stand still for ever."""
+    monkeypatch.setattr(unpacking, "TURNS", 0)
+    monkeypatch.setattr(unpacking, "TURN_S", 0.0)
+    crowd(world, monkeypatch)
+    for turn in range(400):
+        for partition, lane in world.lanes.items():
+            assert world.unpacking.some(lane, partition, 8)
+            assert [each.offset for each in lane.take(8)] == list(range(8 * turn, 8 * turn + 8))
+
+
+def test_batches_that_find_no_room_wait_and_are_not_decompressed_for_every_few_packs(world, monkeypatch):
+    opened = []
+    monkeypatch.setattr(batches, "decompress", lambda *said: opened.append(1) or decompress(*said))
+    monkeypatch.setattr(unpacking, "TURNS", 1_000_000)
+    monkeypatch.setattr(unpacking, "IDLE_S", 1_000.0)
+    crowd(world, monkeypatch)
+    got = {partition: [] for partition in world.lanes}
+    while any(lane.parcels for lane in world.lanes.values()):
+        for partition, lane in world.lanes.items():
+            assert world.unpacking.some(lane, partition, 8)
+            got[partition] += lane.take(8) if lane.unread else []
+    assert len(opened) <= 2 * len(got)
+    assert all([each.offset for each in found] == list(range(5_000)) for found in got.values())
+
+
+def test_whoever_found_no_room_has_it_when_others_had_theirs_for_some_turns(world, monkeypatch):
+    monkeypatch.setattr(unpacking, "IDLE_S", 1_000.0)
+    crowd(world, monkeypatch)
+    read = dict.fromkeys(world.lanes, 0)
+    for _ in range(400):
+        for partition, lane in world.lanes.items():
+            assert world.unpacking.some(lane, partition, 8)
+            assert lane.crowded == (not lane.unread)
+            read[partition] += len(lane.take(8)) if lane.unread else 0
+    assert min(read.values()) > 0.3 * 8 * 400
+
+
+def test_a_partition_that_is_not_read_keeps_nobody_from_room(world, monkeypatch):
+    monkeypatch.setattr(unpacking, "IDLE_S", -1.0)
+    crowd(world, monkeypatch)
+    for partition, lane in world.lanes.items():
+        assert world.unpacking.some(lane, partition, 8)
+        assert len(lane.take(8)) == 8
 
 
 # --- not to be read -------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from itertools import count
 
 import pytest
 
+from cacheupdater.adapters import queue_memory
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Unavailable
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 
 async def own(queue):
@@ -286,3 +287,41 @@ async def test_nothing_is_kept_of_a_peer_that_has_gone():
         assert queue.offer(0, b"x", queue.newcomer())
         await finish(queue, epoch)
     assert not queue._lanes[0]._fills
+
+
+async def test_whoever_comes_again_is_one_of_as_many_peers_as_may_be_here_at_once(monkeypatch):
+    monkeypatch.setattr(queue_memory, "NUMBERS", 4)
+    queue = MemoryQueue(1)
+    stayed, seen = queue.newcomer("near"), set()
+    for place in range(100):
+        seen.add(number := queue.newcomer(place))
+        queue.gone(number, place)
+    assert len(seen) == 3
+    assert stayed not in seen
+
+
+async def test_whoever_comes_again_from_the_same_place_is_the_same_and_another_is_not():
+    queue = MemoryQueue(1)
+    stranger = queue.newcomer("there")
+    queue.gone(stranger, "there")
+    other = queue.newcomer("here")
+    assert other != stranger
+    for _ in range(5):
+        assert queue.newcomer("there") == stranger
+        second = queue.newcomer("there")
+        assert second not in {stranger, other}
+        queue.gone(second, "there")
+        queue.gone(stranger, "there")
+
+
+async def test_what_a_peer_has_left_counts_against_the_one_that_has_its_number_next(monkeypatch):
+    monkeypatch.setattr(queue_memory, "NUMBERS", 2)
+    queue = MemoryQueue(1, packs_max=90)
+    await own(queue)
+    honest, taken = queue.newcomer(), 0
+    for _ in range(200):
+        flooding = queue.newcomer()
+        taken += queue.offer(0, b"flood", flooding)
+        queue.gone(flooding)
+    assert taken == 81
+    assert queue.offer(0, b"honest", honest)

@@ -1,10 +1,13 @@
 """Which node has a key: what is kept for a token while keys are on the move."""
 
+import asyncio
+
 import pytest
 from redis.exceptions import AskError
 
 from cacheupdater.adapters.writer_redis.slots import ASIDE_MAX, Slots
 from cacheupdater.core import cache_url
+from cacheupdater.errors import Unavailable
 
 HERE, THERE = ("127.0.0.1", 7001), ("127.0.0.1", 7002)
 
@@ -37,3 +40,22 @@ async def test_a_view_for_all_keys_knows_all(slots):
     view = await slots.view()
     assert len(view.aside) == ASIDE_MAX
     assert {each.place for each in view.homes()} == {HERE, THERE}
+
+
+async def test_the_user_whom_a_node_names_when_it_refuses_is_not_told():
+    """As Redis 7 says it; Redis 6 names nobody."""
+
+    async def refuse(reader, writer):
+        while head := await reader.readline():
+            words = [(await reader.readline(), await reader.readline())[1] for _ in range(int(head[1:]))]
+            asks = words[-1] == b"SLOTS\r\n"
+            writer.write(b"-NOPERM User c4n4ry has no permissions to run this\r\n" if asks else b"+OK\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        made = Slots(cache_url.parse(f"redis+cluster://c4n4ry:secret@127.0.0.1:{port}"))
+        with pytest.raises(Unavailable) as refused:
+            await made.view()
+        await made.close()
+    assert "this user has no permissions to run this" in str(refused.value)

@@ -11,7 +11,7 @@ from scaling_topics import Load, filled
 from scaling_worker import STEP_HINTS, Tracked
 
 from cacheupdater.ports import Message
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 SMALL = Load("zipf", partitions=3, pack=50, packs=40, universe=2_000)
 

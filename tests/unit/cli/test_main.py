@@ -357,9 +357,9 @@ def test_demo_gets_its_arguments(monkeypatch):
 
 _HURRIED = """
 import sys
-from cacheupdater.adapters import listener_stream
+from cacheupdater.adapters.listener_stream import socket_file
 from cacheupdater.cli import main
-listener_stream.LOCK_S = 0.1
+socket_file.LOCK_S = 0.1
 raise SystemExit(main(sys.argv[1:]))
 """
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cacheupdater.cli import main
-from cacheupdater.core.price.recording import Recording, Space, Watched, decode, encode
+from cacheupdater.recording.recording import Recording, Space, Watched, decode, encode
 
 SAMPLE = [Watched(1 + n % 50, float(n % 2), 40.0, False) for n in range(100)]
 RECORDING = Recording(
@@ -134,7 +134,7 @@ def test_a_mailbox_cannot_be_recorded_from_outside(record, tmp_path, capsys):
 RECORDS = """
 import sys
 from cacheupdater.service import record
-from cacheupdater.core.price.recording import Recording
+from cacheupdater.recording.recording import Recording
 async def recorded(*_, **__):
     return Recording(60.0, [], 0)
 record.record = recorded

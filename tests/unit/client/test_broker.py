@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheupdater_client import broker
+from cacheupdater_client.protocol import broker
 
 GOOD = "kafka://a:9092,b:9093/hints"
 

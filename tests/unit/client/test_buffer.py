@@ -12,7 +12,7 @@ from redis._parsers.encoders import Encoder
 from redis.exceptions import DataError
 
 from cacheupdater_client.buffer import PLACES, SHORT_KEY, UNIT_BYTES, Buffer
-from cacheupdater_client.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
 
 
 class Attendant:

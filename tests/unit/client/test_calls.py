@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import SlotNotCoveredError
 
 from cacheupdater_client import calls
-from cacheupdater_client.fence import SCRIPT_KEYS_MAX, token_of
+from cacheupdater_client.protocol.fence import SCRIPT_KEYS_MAX, token_of
 
 
 def owner_of(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheupdater_client.commands import hints_of
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 
 def hints(*words, reply=None):

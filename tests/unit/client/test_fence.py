@@ -7,7 +7,7 @@ import random
 import pytest
 from redis.crc import key_slot
 
-from cacheupdater_client import fence
+from cacheupdater_client.protocol import fence
 
 
 def test_floor_name_lies_in_the_slot_of_its_key_for_any_bytes():

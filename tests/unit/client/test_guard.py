@@ -24,7 +24,7 @@ from cacheupdater_client.sender import Sender
 
 OURS = Path(cacheupdater_client.__file__).parent
 # the fenced calls of `invalidate`: they do not observe, they work, and may say that they failed
-WORKS = {str(OURS / "calls.py"), str(OURS / "fence.py")}
+WORKS = {str(OURS / "calls.py"), str(OURS / "protocol" / "fence.py")}
 # What stands in the place of redis-py's own methods, and the guards: an `except` encloses all that they do for themselves.
 DOORS = {
     "get", "hgetall", "execute_command", "execute", "reset", "pipeline", "invalidate", "_invalidate", "_fenced",

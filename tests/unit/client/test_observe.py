@@ -7,7 +7,7 @@ from redis import ConnectionError as Lost
 from redis.exceptions import ClusterError, MovedError, ResponseError
 
 from cacheupdater_client.observe import Nowhere, returned
-from cacheupdater_client.wire import CHANGE
+from cacheupdater_client.protocol.wire import CHANGE
 
 
 class Heard(Nowhere):

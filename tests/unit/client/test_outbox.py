@@ -8,7 +8,7 @@ import pytest
 
 from cacheupdater_client import outbox as module
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX, WINDOW_BYTES, WINDOW_FRAMES, Outbox
-from cacheupdater_client.wire import (
+from cacheupdater_client.protocol.wire import (
     CHANGE,
     KEY_BYTES_MAX,
     MISS,

@@ -20,9 +20,9 @@ from pace import PATIENCE_S, soonest
 from cacheupdater_client import calls, native, settings, telling, transports
 from cacheupdater_client import target as target_module
 from cacheupdater_client.buffer import PLACES
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, mailbox
 from cacheupdater_client.sender import Sender
 from cacheupdater_client.target import DRAIN_S, HURRY_S
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH, Hello, mailbox
 
 sender_module = sys.modules["cacheupdater_client.sender"]  # the package has the sender itself by this name
 ENCODER = redis.Redis().get_encoder()

@@ -18,6 +18,7 @@ import pytest
 from pace import PATIENCE_S, soonest
 
 from cacheupdater_client.outbox import WINDOW_FRAMES, Outbox
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 from cacheupdater_client.transports import link_to
 from cacheupdater_client.transports.kafka import (
     BATCH_BYTES,
@@ -30,7 +31,6 @@ from cacheupdater_client.transports.kafka import (
 )
 from cacheupdater_client.transports.pump import Pump
 from cacheupdater_client.transports.stream import BACKOFF_MAX_S
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 
 
 class FakeProducer:

@@ -11,9 +11,7 @@ from hint_server import HintServer
 from pace import PATIENCE_S, soonest
 
 from cacheupdater_client.outbox import Outbox
-from cacheupdater_client.transports import link_to
-from cacheupdater_client.transports.stream import BACKOFF_MAX_S, HELLO_S, SILENCE_S
-from cacheupdater_client.wire import (
+from cacheupdater_client.protocol.wire import (
     CHANGE,
     MAILBOX_FRAMES,
     TOUCH,
@@ -23,6 +21,8 @@ from cacheupdater_client.wire import (
     encode_hello,
     mailbox,
 )
+from cacheupdater_client.transports import link_to
+from cacheupdater_client.transports.stream import BACKOFF_MAX_S, HELLO_S, SILENCE_S
 
 
 class Clock:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheupdater_client.wire import (
+from cacheupdater_client.protocol.wire import (
     FRAME_BYTES_MAX,
     PACK_BYTES_MAX,
     TOUCH,
@@ -157,6 +157,17 @@ def test_mailbox_gives_frames_to_the_right_partition_after_a_change_of_partition
     assert counts == {key: number + 1 for number, key in enumerate(keys)}
 
 
+@pytest.mark.parametrize(
+    "head", [b"\xa4", b"\xd9\x04", b"\xda\x00\x04", b"\xdb\x00\x00\x00\x04"], ids=bytes.hex
+)
+def test_no_key_may_be_a_str_however_long_its_head_says_that_it_may_be(head):
+    """A writer may spell a short text with a head for a long one."""
+    with pytest.raises(Malformed) as refused:
+        decode_pack(b"\x95\x01\x01\x00\x91" + head + b"AAAA\x90")
+
+    assert refused.value.reason == "garbage"
+
+
 @pytest.mark.parametrize("place", [0, 1, 500, 999])
 @pytest.mark.parametrize("text", ["aaaa", "aGVsbG8=", "a" * 28, "a" * 32, "a" * 400], ids=len)
 def test_no_key_of_a_pack_may_be_a_str_wherever_it_stands(place, text):
@@ -172,3 +183,10 @@ def test_keys_that_hold_what_a_str_begins_with_are_read_as_they_are():
     keys = [bytes(range(256)), b"\xa4aaaa", b"\xd9\x04aaaa", b"k" * 0xA4, b"k" * 0xD9]
 
     assert decode_pack(encode_pack(TOUCH, 0, keys, [0xA4] * 5)).keys == keys
+
+
+def test_the_old_name_of_the_module_says_the_same_for_one_release():
+    import cacheupdater_client.wire as old
+
+    assert old.encode_pack is encode_pack
+    assert old.FrameReader is FrameReader

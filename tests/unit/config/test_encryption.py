@@ -111,6 +111,7 @@ TOKEN = "kafka://{}:9092/hints?sasl=OAUTHBEARER&token_file=/nowhere"
         ),
         ({"url": NEAR, "cache": "redis://:p@redis:6379/0"}, "cache.url: its password"),
         ({"url": NEAR, "cache": "redis://redis/0?password=p"}, "write rediss://"),
+        ({"url": NEAR, "cache": "redis:///0?host=redis&password=p"}, "write rediss://"),
         ({"url": NEAR, "cache": "redis+cluster://u:p@127.0.0.1:1,r2:1"}, "write rediss+cluster://"),
         ({"url": NEAR, "cache": "redis+sentinel://s:1/main?sentinel_password=p"}, "cache.url: its password"),
         ({"url": NEAR, "queue": TOKEN.format("broker")}, "queue.url: its token"),

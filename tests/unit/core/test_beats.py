@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from cacheupdater.core.beats import OPEN_LEAST, Beats, Grid, Wall, grid, within
-from cacheupdater.core.budget import Bucket
+from cacheupdater.core.bucket import Bucket
 
 WALL = 1_700_000_000.25
 

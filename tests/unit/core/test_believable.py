@@ -5,7 +5,7 @@ from __future__ import annotations
 from price_story import Desk, keys
 
 from cacheupdater.core.hints import READS_MAX, believable
-from cacheupdater.core.price.learning import SLOW
+from cacheupdater.price.learning import SLOW
 
 
 def test_counts_that_a_process_can_have_read_are_left_alone():

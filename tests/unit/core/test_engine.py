@@ -8,7 +8,8 @@ import pytest
 from engine_story import Story, namespace, plenty
 
 from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.endings import Failure
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.policy import Fixed

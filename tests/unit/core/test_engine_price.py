@@ -14,7 +14,7 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.policy import Fixed
-from cacheupdater.core.price import Market, Price
+from cacheupdater.price import Market, Price
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 

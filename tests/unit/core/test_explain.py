@@ -4,7 +4,8 @@ import pytest
 from engine_story import Story, namespace
 
 from cacheupdater.core.answers import Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.explain import NO_SEAT
 
 A, B = b"p:1", b"p:2"

@@ -112,3 +112,17 @@ def test_who_had_to_wait_has_saved_up_nothing_either():
         flow.items.popleft()
         fair.serve(flow, 1)
     assert abs([serve(fair) for _ in range(20)].count("h") - 10) <= 1
+
+
+def test_flows_that_keep_coming_with_a_little_do_not_hold_up_one_that_waits():
+    """As somebody who takes another connection for each pack."""
+    fair = Fair()
+    fill(fair, "honest", "h")
+    serve(fair)
+    fill(fair, "flood", "f")
+    fill(fair, "honest", "h")
+    served = []
+    for number in range(1_000):
+        fill(fair, number, "f")
+        served.append(serve(fair))
+    assert "h" in served[:10]

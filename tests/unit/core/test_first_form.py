@@ -11,7 +11,8 @@ from random import Random
 from engine_story import Story, namespace
 
 from cacheupdater.core.answers import ENDING, WRITTEN, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.unit import Phase
 

@@ -9,7 +9,8 @@ import pytest
 from engine_story import Story, namespace
 from spending import worst
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 
 RATE = BURST = 50.0
 DELAYS = (0.001, 0.01, 0.3, 1.0, 2.9)

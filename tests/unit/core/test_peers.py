@@ -7,10 +7,11 @@ import gc
 from engine_story import Story, namespace
 
 from cacheupdater.core.answers import WRITTEN
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 
-FLOOD, HONEST = 1, 2
+FLOOD, HONEST, HELPER = 1, 2, 3
 MINE = b"p:7"
 
 
@@ -137,3 +138,43 @@ def test_a_flood_of_changes_is_read_on_once_its_removals_have_gone():
             story.engine.on_invalidated(work.invalidation, [WRITTEN] * len(work.invalidation.keys), at)
     assert not story.engine.held
     assert story.engine._peers.of(FLOOD).removals == 0
+
+
+def test_whoever_names_what_others_wait_for_gathers_no_keys_in_a_turn_that_is_full():
+    """A helper that names all keys of a flood has nothing open of its own, and so does what it names of others."""
+    story = Story(scarce())
+    story.miss(*keys(5_000), MINE, at=0.0, peer=FLOOD)
+    story.miss(*keys(5_000), MINE, at=0.0, peer=HELPER)
+    story.miss(MINE, at=0.0, peer=HONEST)
+
+    assert served(story, MINE, until=100.0) < 2.0
+
+
+def test_a_key_is_not_taken_from_a_peer_that_waits_for_little():
+    story = Story(scarce())
+    story.miss(*keys(5_000), at=0.0, peer=FLOOD)
+    story.miss(*keys(5_000), at=0.0, peer=HELPER)
+    story.miss(MINE, at=0.1, peer=HONEST)
+    story.miss(MINE, at=0.1, peer=HELPER)
+
+    assert served(story, MINE, until=100.0) < 2.0
+
+
+def test_what_waits_in_the_turn_of_a_peer_comes_back_to_nothing():
+    story = Story(namespace(every=0.0), gap=0.0)
+    story.miss(*keys(300), at=0.0, peer=FLOOD)
+    story.miss(*keys(300), at=0.0, peer=HELPER)
+    both = [story.engine._peers.of(peer) for peer in (FLOOD, HELPER)]
+    assert sum(each.waiting for each in both) == 300
+    for unit in story.step(0.0).units:
+        story.end(unit, 0.0)
+    assert [each.waiting for each in both] == [0, 0]
+
+
+def test_a_touch_waits_behind_misses_whoever_sent_them():
+    """Peers take turns among what is equally urgent. A value that is there can be read; a miss has nothing to show."""
+    story = Story(scarce(), backlog_age=1_000.0)
+    story.miss(*keys(500), at=0.0, peer=FLOOD)
+    story.touch(MINE, at=0.0, peer=HONEST)
+
+    assert served(story, MINE, until=100.0) > 8.0

@@ -13,7 +13,7 @@ from automaton_schedules import play
 
 from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.core.budget import Bucket
+from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.cursors import Cursor
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.endings import Endings

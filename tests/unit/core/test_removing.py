@@ -6,7 +6,8 @@ import pytest
 from engine_story import Story, namespace
 
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.removals import AGAIN, REFUSALS_MAX, REFUSED_FOR
 
 RATE = 10.0

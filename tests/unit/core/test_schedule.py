@@ -10,7 +10,8 @@ import pytest
 from engine_story import Story, namespace, plenty
 
 from cacheupdater.core.answers import Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Hints, Kind
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.cursors import Origin
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.keyspace import Pattern
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.peers import Peer
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
 from cacheupdater.core.unit import URGENCY, Claim, Unit

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Misconfigured
 
 _compiled = lru_cache(Pattern.compile)

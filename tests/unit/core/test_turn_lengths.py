@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine_story import Story, namespace, plenty
 
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Hints, Kind
 
 MANY = 5_000
@@ -105,3 +106,33 @@ def test_touch_is_served_although_the_end_of_its_hold_has_not_been_looked_at_yet
         served += story.refresh(5.0)
 
     assert sorted(served) == sorted(keys(MANY))
+
+
+def test_a_full_backlog_of_many_peers_is_put_in_order_once_and_not_for_each_key():
+    """A thousand peers, of which one has most, key by key; and then packs of another, each key of which takes the place of one."""
+    looks = 0
+
+    class Counted(dict):
+        def items(self):
+            nonlocal looks
+            looks += 1
+            return super().items()
+
+        def __iter__(self):
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    story = Story(
+        namespace(source=Source("db", Bucket(1e-6, 1.0, now=0.0), concurrency=1), max_backlog=4_000)
+    )
+    for at, key in enumerate(keys(4_000)):
+        peer = 1 if at % 2 else 2 + at % 1_000
+        story.engine.on_hints([Hints(at, Kind.MISS, [key], (), peer)], 0.0)
+    (lane,) = story.engine._dedup.schedule._lanes.values()
+    lane.by_peer = Counted(lane.by_peer)
+    story.engine.on_hints([Hints(4_000, Kind.MISS, keys(1_000, b"p:1%05d"), (), 3)], 0.0)
+
+    assert lane.waiting == 4_000
+    assert lane.by_peer[1] == 1_000
+    assert looks == 5, "once for each unit of the pack"

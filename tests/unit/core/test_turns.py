@@ -11,7 +11,8 @@ import pytest
 from engine_story import Story, namespace
 
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.turns import BEHIND
 

@@ -7,7 +7,8 @@ from math import inf
 import pytest
 from engine_story import Story, namespace, plenty
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.endings import PIECES_OF_A_SLOW_UNIT, Failure, Load
 
 KEYS = [b"p:%d" % n for n in range(100)]

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cacheupdater.demo.books import Part
-from cacheupdater.demo.conductor import Outcome
 from cacheupdater.demo.lanes import FIXED, LANES, PRICE, TOLD, TTL
 from cacheupdater.demo.ledger import Account
 from cacheupdater.demo.report import HEADINGS, LABELLED, Check, checks, lined, meaning, parts, table
+from cacheupdater.demo.stage import Outcome
 
 GOOD = {
     TTL: Account(reads=10_000, waited=500, stale=1000, rows=500, statements=500),

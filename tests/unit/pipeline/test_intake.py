@@ -6,11 +6,11 @@ import pytest
 from engine_story import Story
 from shell_story import GARBAGE
 
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import READS_MAX, Kind
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.ports import Message
 from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 
 def pack(*keys, kind=Kind.TOUCH, counts=()):
@@ -78,3 +78,8 @@ def test_each_hint_keeps_the_offset_of_its_message(story, observer):
         (0, [b"p:1"]),
         (2, [b"p:2"]),
     ]
+
+
+def test_counts_that_lie_are_made_less_before_the_engine_hears_of_them(story, observer):
+    take(story, observer, pack(b"p:1", b"p:2", counts=[2**63, 2**63]))
+    assert story.count("hints", "") <= READS_MAX

@@ -10,7 +10,8 @@ from decimal import Decimal
 import pytest
 from shell_story import Shell, in_virtual_time, namespace
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.errors import Faulty
 

@@ -15,7 +15,7 @@ from cacheupdater.core.removals import AGAIN, REFUSALS_MAX
 from cacheupdater.errors import Faulty, Forbidden, Unavailable
 from cacheupdater.pipeline.partition import FETCH_PACKS, FETCH_PACKS_MOST, NEWCOMERS
 from cacheupdater.testing import virtual_loop
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 
 @in_virtual_time

@@ -10,7 +10,7 @@ from shell_story import Shell, in_virtual_time, now
 
 from cacheupdater.core.hints import Kind
 from cacheupdater.pipeline.partition import FETCH_PACKS
-from cacheupdater_client import wire
+from cacheupdater_client.protocol import wire
 
 EPOCH = 1_700_000_000.0  # what the wall clock says at the beginning
 

@@ -9,9 +9,10 @@ from engine_story import namespace
 from shell_story import Rows, Shell, in_virtual_time
 from spending import worst
 
-from cacheupdater.core.budget import Bucket, Source
-from cacheupdater.pipeline.portions import Portions
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.ports import at_once
+from cacheupdater.price.shell.portions import Portions
 
 RATE = BURST = 50.0
 CONNECTIONS = 5

@@ -6,10 +6,12 @@ import logging
 import pytest
 from shell_story import in_virtual_time
 
-from cacheupdater.core.budget import Bucket, Source
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.keyspace import Keyspace, Pattern
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.patterns import Pattern
 from cacheupdater.pipeline.looking import LOOKS_A_SECOND
 from cacheupdater.pipeline.naming import named
 from cacheupdater.pipeline.notices import QUIET_S, Notices

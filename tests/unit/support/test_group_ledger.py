@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from group_ledger import MILLISECOND, SECOND, Commits, Hints, Loads, Records, Slack, Values
 
-from cacheupdater_client.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 START = 1_700_000_000 * SECOND
 SLACK = Slack(touch=10 * SECOND, miss=3 * SECOND)

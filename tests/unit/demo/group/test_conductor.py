@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from cacheupdater.demo.group import plan
-from cacheupdater.demo.group.conductor import Conductor, Stage
+from cacheupdater.demo.group.conductor import Conductor
 from cacheupdater.demo.group.member import Member
+from cacheupdater.demo.group.stage import Stage
 from cacheupdater.errors import CacheUpdaterError
 
 HALVES = set(range(6)), set(range(6, 12))

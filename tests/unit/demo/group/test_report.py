@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from cacheupdater.demo.group.books import QUIET, TOLD, Part, Second
-from cacheupdater.demo.group.conductor import Outcome, Rest
 from cacheupdater.demo.group.report import PARTS, checks, curve, curves, marks, table
+from cacheupdater.demo.group.stage import Outcome, Rest
 from cacheupdater.demo.ledger import Account
 
 

@@ -1,0 +1,131 @@
+"""Says how fresh the reads of this process are: metrics every second, and a report for whoever asks.
+
+`Pricing` makes one and runs it beside the partitions. All is read in the event loop, where nothing else changes it
+meanwhile, in steps that each take a few milliseconds at most; between them the partitions work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cacheupdater.price.census import KEYS, PIECE, census, joined
+from cacheupdater.price.meter import AGED, READS, STALE
+from cacheupdater.price.report import TIMES, Ahead, Gain, columns_of, describe, gains_of, look_ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.ports import Observer
+    from cacheupdater.price import Market, Price
+    from cacheupdater.price.census import Census
+    from cacheupdater.price.outlook import Keys
+    from cacheupdater.price.report import SourceReport
+
+LEVELS_EVERY = 1.0  # seconds: what costs nothing
+REPORT_EVERY = 10.0  # seconds: what has to look at many keys; the shares it tells move slower than that
+GOOD_FOR = 1.0  # seconds in which whoever asks gets the last report again
+
+
+class Freshness:
+    """Of all markets of one process."""
+
+    def __init__(
+        self, markets: Sequence[Market], policies: Mapping[int, Price], *, observer: Observer
+    ) -> None:
+        """`policies` are those that are ours by now, by partition."""
+        self._markets = markets
+        self._policies = policies
+        self._observer = observer
+        self._since = asyncio.get_running_loop().time()
+        self._reports: Sequence[SourceReport] = ()
+        self._reported = -REPORT_EVERY
+        self._reporting = asyncio.Lock()
+        self._over_age: dict[tuple[str, str], int] = {}  # by source and namespace: what was said so far
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        clock = asyncio.get_running_loop().time
+        due = clock()
+        while True:
+            await asyncio.sleep(LEVELS_EVERY)
+            self._say_levels()
+            if clock() >= due:
+                due = clock() + REPORT_EVERY
+                self._say_reports(await self.report())
+
+    async def report(self) -> Sequence[SourceReport]:
+        """How it stands, at most a second old."""
+        clock = asyncio.get_running_loop().time
+        async with self._reporting:
+            if clock() > self._reported + GOOD_FOR or not self._reports:
+                self._reports = await self._describe()
+                self._reported = clock()
+            return self._reports
+
+    async def _describe(self) -> Sequence[SourceReport]:
+        clock = asyncio.get_running_loop().time
+        policies = list(self._policies.values())
+        sample = await self._sample(policies)
+        reports = []
+        for market in self._markets:
+            columns, ahead = None, Ahead()
+            if sample is not None:
+                columns = columns_of(market, policies[0].spaces, sample)
+                ahead = await self._look_ahead(market, columns.keys)
+            reports.append(describe(market, columns, ahead, now=clock(), since=self._since))
+            await asyncio.sleep(0)
+        return reports
+
+    async def _look_ahead(self, market: Market, keys: Keys) -> Ahead:
+        outlooks, gains = [], []
+        for times in TIMES:
+            outlooks.append(look_ahead(market, keys, times=times))
+            await asyncio.sleep(0)
+        for least in gains_of(market):
+            found = look_ahead(market, keys, least=least)
+            gains.append(Gain(least, found.spent, found.stale))
+            await asyncio.sleep(0)
+        return Ahead(outlooks, gains)
+
+    async def _sample(self, policies: Sequence[Price]) -> Census | None:
+        clock = asyncio.get_running_loop().time
+        pieces = [
+            (policy, start) for policy in policies for start in range(0, max(policy.table.high, 1), PIECE)
+        ]
+        rows = sum(policy.table.high for policy in policies)
+        parts: list[Census] = []
+        for policy, start in pieces:
+            share = min(PIECE, policy.table.high - start) / max(rows, 1)
+            parts.append(census(policy, start, clock(), most=max(2, int(KEYS * share))))
+            await asyncio.sleep(0)
+        return joined(parts) if parts else None
+
+    def _say_levels(self) -> None:
+        level, now = self._observer.level, asyncio.get_running_loop().time()
+        for market in self._markets:
+            name = market.source.name
+            level("price", market.price, label=name)
+            level("budget_used", market.spent_lately(now) / market.source.bucket.rate, label=name)
+            level("budget_unneeded", market.unneeded / market.source.bucket.rate, label=name)
+            level("learned", market.tracked, label=name)
+            for namespace, number in market.spaces.items():
+                level("stale_estimated", market.meter.share(STALE, READS, number), label=namespace.name)
+                self._count_over_age(market, namespace.name, int(market.meter.total[AGED, number]))
+
+    def _count_over_age(self, market: Market, name: str, total: int) -> None:
+        at = (market.source.name, name)
+        more = total - self._over_age.get(at, 0)
+        self._over_age[at] = total
+        self._observer.count("over_age", more, label=name)
+
+    def _say_reports(self, reports: Sequence[SourceReport]) -> None:
+        level = self._observer.level
+        for report in reports:
+            level("starved", report.whole.starved, label=report.whole.name)
+            for each in report.namespaces:
+                if each.stale_measured is None:
+                    continue
+                level("stale_measured", each.stale_measured, label=each.name)
+                level("stale_measured_low", each.stale_measured_low or 0.0, label=each.name)
+                level("stale_measured_high", each.stale_measured_high or 0.0, label=each.name)

@@ -1,0 +1,101 @@
+"""The part of every rate that goes with the partitions that this process owns.
+
+A budget and a quota are said for all updaters together. Where several share a queue's partitions and no fleet is named,
+an owner of 3 out of 12 may spend a quarter of each. `price.shell.pricing` makes one `Portions` and tells it of every change
+of ownership: of a loss before others hear that they may gain, of a gain before its first load. So the parts of all
+living owners never come to more than the whole; one that was thought dead and wakes up finds out within a heartbeat.
+
+Who owns nothing has closed buckets, and a bucket opens empty: moving to and fro never saves up a burst.
+
+Where a partition's part of a burst is less than one row, it cannot be saved up. Then each partition has beats on the
+wall clock (`core.beats`), whoever owns it and however many others: an owner that saved up and others that have beats
+would exceed the whole together. Only who owns all of them has a bucket, less the beat that others might have at once.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.beats import Beats, Grid, Wall, grid, within
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from cacheupdater.core.bucket import Bucket
+    from cacheupdater.core.budget import Source
+    from cacheupdater.core.namespace import Namespace
+
+
+class _Whole(NamedTuple):
+    rate: float
+    burst: float
+
+
+class Portions:
+    """One process's."""
+
+    def __init__(self, namespaces: Sequence[Namespace]) -> None:
+        """The buckets hold the whole rates."""
+        self._sources = {each.source.bucket: _whole(each.source.bucket) for each in namespaces}
+        self._quotas = {
+            each.quota: (_whole(each.quota), each.source.bucket)
+            for each in namespaces
+            if each.quota is not None
+        }
+        self._since: dict[int, float] = {}  # our partitions, and from when on they are ours
+        self._of = 1
+        self._wall: Wall | None = None
+        self._with_sources = True
+
+    def divide(self, ahead: float) -> None:
+        """The other partitions are owned by others, who go by the same wall clock; it is so far ahead of ours."""
+        if self._wall is None:
+            self._wall = Wall(ahead)
+        self._wall.ahead = ahead
+
+    def own(self, partitions: Collection[int], now: float, *, of: int, sources: bool) -> None:
+        """These of so many; `sources` is False where a fleet decides about the rates of the sources."""
+        whole = len(self._since) == self._of  # then nobody else has looked at the beats so far
+        self._since = {each: now if whole else self._since.get(each, now) for each in partitions}
+        self._of, self._with_sources = max(of, 1), sources
+        self._apply(now)
+
+    def change(self, source: Source, rate: float, burst: float, *, now: float) -> None:
+        """Another whole for this source."""
+        self._sources[source.bucket] = _Whole(rate, max(burst, 1.0))
+        self._since = dict.fromkeys(self._since, now)  # there may be other turns
+        self._apply(now)
+
+    def _apply(self, now: float) -> None:
+        for bucket, whole, base in self._all():
+            if not self._since:
+                bucket.until = now
+                continue
+            turns = within(base, *whole) if base else grid(*whole)
+            self._share(bucket, whole, turns, now)
+            bucket.until = inf
+
+    def _share(self, bucket: Bucket, whole: _Whole, turns: Grid, now: float) -> None:
+        part, alone = len(self._since) / self._of, len(self._since) >= self._of
+        burst = whole.burst * part
+        if self._wall is not None and whole.burst < self._of:
+            if not alone or whole.burst < turns.amount + 1.0:
+                beats = Beats(turns, self._since, of=self._of, wall=self._wall)
+                bucket.follow(beats, turns.rate * part, now=now)
+                return
+            burst = whole.burst - turns.amount
+        bucket.change(whole.rate * part, burst, now=now)
+
+    def _all(self) -> Iterator[tuple[Bucket, _Whole, Grid | None]]:
+        """Each bucket with what it is a part of. The beats of a quota lie within those of its source."""
+        for bucket, whole in self._sources.items() if self._with_sources else ():
+            yield bucket, whole, None
+        for quota, (whole, source) in self._quotas.items():
+            base = self._sources[source]
+            beating = self._with_sources and base.burst < self._of
+            yield quota, whole, grid(*base) if beating else None
+
+
+def _whole(bucket: Bucket) -> _Whole:
+    return _Whole(bucket.rate, bucket.burst)

@@ -1,0 +1,186 @@
+"""The prices of all sources of one process: who asks for a policy gets one that compares with them.
+
+The service makes one `Pricing` and runs it beside the partitions. It keeps no price itself (`price.market` does);
+here is what prices need of the world: a policy for each partition that is gained, the part of each budget that is ours
+(`portions`), somebody who says how it goes (`freshness`), changes of a budget while we run, and what goes beyond this
+process: the file of what was learned (`remembering`) and the other updaters of its fleet (`sharing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.policy import Fixed
+from cacheupdater.pipeline.unsound import Unsound
+from cacheupdater.price import Market, Price
+from cacheupdater.price.shell.freshness import Freshness
+from cacheupdater.price.shell.portions import Portions
+from cacheupdater.price.shell.remembering import Remembering
+from cacheupdater.price.shell.sharing import Purse, Sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from cacheupdater.core.budget import Source
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.policy import Policy
+    from cacheupdater.pipeline.notices import Notices
+    from cacheupdater.ports import Fleet, Observer, State
+
+
+KEPT_S = 60.0  # what was learned of a partition that comes back within this is still true enough: a rebalance, no more
+
+
+CLOCK_EVERY = (
+    10.0  # seconds between two looks at the wall clock: two quartzes drift apart by less than a millisecond
+)
+
+
+class Aim(NamedTuple):
+    """What a source's rows shall achieve."""
+
+    target: float | None = None  # share of reads that shall be fresh
+    least: float = 0.0  # stale reads that a row must prevent
+
+
+class Pricing:
+    """One market per source."""
+
+    def __init__(
+        self,
+        namespaces: Sequence[Namespace],
+        aims: Mapping[str, Aim],
+        *,
+        limits: Limits,
+        random: Callable[[], float],
+        observer: Observer,
+        notices: Notices,
+    ) -> None:
+        """`aims` by the name of the source."""
+        now = asyncio.get_running_loop().time()
+        self.limits = limits
+        self.namespaces = namespaces
+        self.markets: dict[Source, Market] = {}
+        self.policies: dict[int, Price] = {}
+        """By partition; those that are ours, or were a moment ago."""
+        priced = [each for each in namespaces if each.terms is not None]
+        for source in dict.fromkeys(each.source for each in priced):
+            mine = [each for each in priced if each.source is source]
+            aim = aims.get(source.name, Aim())
+            self.markets[source] = Market(
+                source, mine, random=random, now=now, target=aim.target, least=aim.least
+            )
+        self.freshness = Freshness(list(self.markets.values()), self.policies, observer=observer)
+        self._sources = {each.source.name: each.source for each in namespaces}
+        self._portions = Portions(namespaces)
+        self._without = -inf  # since when nothing has been ours
+        self._notices = notices
+        self._observer = observer
+        self._sharings: dict[str, Sharing] = {}  # by source
+        self._quotas: list[Sharing] | None = None  # None: they go with the partitions
+        self._remembering: Remembering | None = None
+        self._wall: Callable[[], float] | None = None
+
+    async def remember(self, state: State, wall: Callable[[], float], *, partitions: int) -> None:
+        """Go on with what was learned before; before the first partition is gained. `wall` is the time of day."""
+        most = self.limits.learned
+        self._remembering = Remembering(state, self.markets, most=most, wall=wall, notices=self._notices)
+        await self._remembering.begin(partitions)
+
+    def share(self, fleet: Fleet, stir: Callable[[], None], *, quotas: bool) -> None:
+        """Spend a part of each budget only. Before the first partition is gained. `quotas`: a part of each quota too, for
+        each updater of the fleet owns all partitions, of a queue of its own."""
+
+        unsound = Unsound(self._observer)
+
+        def sharing(purse: Purse, market: Market | None) -> Sharing:
+            return Sharing(purse, market, fleet, stir=stir, notices=self._notices, unsound=unsound)
+
+        self._sharings = {
+            name: sharing(Purse(f"source {name}", name, source.bucket), self.markets.get(source))
+            for name, source in self._sources.items()
+        }
+        if quotas:
+            self._quotas = [
+                # no source is called so: names hold no colon
+                sharing(Purse(f"quota of namespace {each.name}", f"quota:{each.name}", each.quota), None)
+                for each in self.namespaces
+                if each.quota is not None
+            ]
+
+    def divide(self, wall: Callable[[], float]) -> None:
+        """Others may own partitions of the same queue. Before the first one is gained; `wall` is the time of day."""
+        self._wall = wall
+        self._set_clock()
+
+    def own(self, partitions: Collection[int], *, of: int) -> None:
+        """These are ours from now on, of so many. A rebalance takes all and gives most of them back in a moment: only
+        then is clear what can be forgotten."""
+        now = asyncio.get_running_loop().time()
+        if self._quotas is None:
+            self._portions.own(partitions, now, of=of, sources=not self._sharings)
+        if not partitions:
+            self._without = now
+        for gone in self.policies.keys() - set(partitions) if partitions else ():
+            del self.policies[gone]
+
+    def policy(self, keyspace: Keyspace[Namespace], partition: int, now: float) -> Policy:
+        """For a partition that was just gained."""
+        if not self.markets:
+            return Fixed()
+        known = self.policies.get(partition)
+        if known is not None and now < self._without + KEPT_S:
+            known.join(now)
+            return known
+        policy = Price(keyspace, self.namespaces, self.markets, limits=self.limits, now=now)
+        self.policies[partition] = policy
+        if self._remembering is not None:
+            self._remembering.restore(policy, keyspace, partition, now)
+        return policy
+
+    def change(self, name: str, rate: float, burst: float, *, now: float) -> None:
+        """Another budget for this source; one that no namespace uses has none to change."""
+        if name in self._sharings:
+            self._sharings[name].change(rate, burst, now=now)
+        elif name in self._sources:
+            self._portions.change(self._sources[name], rate, burst, now=now)
+
+    def demand(self, name: str, least: float) -> None:
+        """Another least gain for this source."""
+        for source, market in self.markets.items():
+            if source.name == name:
+                market.least = least
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.freshness.run())
+            if self._wall is not None:
+                group.create_task(self._keep_time())
+            for sharing in self._shared():
+                group.create_task(sharing.run())
+            if self._remembering is not None:
+                group.create_task(self._remembering.run(self.policies))
+
+    def _shared(self) -> Iterator[Sharing]:
+        yield from self._sharings.values()
+        yield from self._quotas or ()
+
+    async def _keep_time(self) -> None:
+        while True:
+            await asyncio.sleep(CLOCK_EVERY)
+            self._set_clock()
+
+    def _set_clock(self) -> None:
+        if self._wall is not None:
+            self._portions.divide(self._wall() - asyncio.get_running_loop().time())
+
+    async def end(self) -> None:
+        """Everything is drained, and `run` is over."""
+        await asyncio.gather(*(each.leave() for each in self._shared()))
+        if self._remembering is not None:
+            await self._remembering.save(self.policies)

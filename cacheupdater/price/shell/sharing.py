@@ -1,0 +1,210 @@
+"""One source's budget, shared with the other updaters of a fleet: how its bucket follows its claim.
+
+`price.shell.pricing` makes one per source where the configuration names a fleet, and runs it as long as the process lives.
+Where no partitions divide the quotas of namespaces, it makes one per quota too: a quota is a budget without a price.
+What share to want says `core.shares`; what it gets is decided where all owners meet (`ports.Fleet`).
+
+Why the budget B holds. A bucket's rate is never above its owner's claim: it is lowered before a lower claim is told,
+and raised after a higher one is granted; and nothing is granted beyond B less all other claims. A claim holds in the
+record for longer than its owner believes: the owner counts from before its call and stops earlier, and the bucket ends
+by itself at that moment, even if the whole process slept. So at any time the rates of all owners are at most B.
+
+Why bursts hold: a bucket saves T seconds of its rate, so at any time all levels together are at most T * B. A bucket
+that is lowered gives up what it saved beyond its new burst, one that is raised begins with what it had, one whose
+claim has run out is empty, and a new owner's is empty. What is spent in a window is at most what all had at its
+beginning and what flows in, so B * t + T * B.
+
+A share that could not save up one row is of no use, so nobody has a smaller one. Where more owners are there than the
+burst has rows, they take turns: who has had its share for a turn gives it back as if it left, and waits behind those that
+wait already; who waits asks every second, and is served in the order of waiting (`ports.Fleet`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.shares import (
+    ASK_AGAIN,
+    ASK_NEXT,
+    CLAIM_LIFE,
+    CLAIM_MARGIN,
+    EXCHANGE_EVERY,
+    NEXT,
+    TURN_LEAST,
+    TURN_ROWS,
+    Owner,
+    aim,
+)
+from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.ports import Offer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cacheupdater.core.bucket import Bucket
+    from cacheupdater.pipeline.notices import Notices
+    from cacheupdater.pipeline.unsound import Unsound
+    from cacheupdater.ports import Fleet, Grant
+    from cacheupdater.price import Market
+
+log = logging.getLogger(__name__)
+
+NOTABLE = 1.25  # a share that moved by this factor is worth a line of log
+ENOUGH = 0.99  # of what was wanted; who got less asks again soon
+ROUNDING = 1e-9  # of a share
+
+
+class Budget(NamedTuple):
+    """What the whole fleet may spend."""
+
+    rate: float
+    burst: float
+
+
+class Purse(NamedTuple):
+    """What is shared: the bucket of a source or of a quota."""
+
+    what: str  # in words
+    name: str  # the fleet's record of it
+    bucket: Bucket
+
+
+class Sharing:
+    """One owner's part in one purse."""
+
+    def __init__(
+        self,
+        purse: Purse,
+        market: Market | None,
+        fleet: Fleet,
+        *,
+        stir: Callable[[], None],
+        notices: Notices,
+        unsound: Unsound,
+    ) -> None:
+        """The purse's bucket holds the whole budget; until something is granted it is closed. `stir` says that there
+        may be more to spend."""
+        self._purse = purse
+        self._market = market
+        self._fleet = fleet
+        self._stir = stir
+        self._notices = notices
+        self._unsound = unsound
+        self._budget = Budget(purse.bucket.rate, purse.bucket.burst)
+        self._changed = asyncio.Event()
+        self._others: tuple[Owner, ...] | None = None  # None: we have just come
+        self._aim = 0.0
+        self._since = -inf  # when what it has was granted
+        self._told = 0.0  # the share that was logged last
+        purse.bucket.until = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._changed.clear()
+            wait = await self._exchange()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+
+    def change(self, rate: float, burst: float, *, now: float) -> None:
+        """Another budget for the fleet. Less of it is obeyed at once, more is asked for."""
+        old, self._budget = self._budget, Budget(rate, max(burst, 1.0))
+        share = self._purse.bucket.rate * min(1.0, rate / old.rate)
+        self._purse.bucket.change(share, self._burst(share), now=now)
+        self._aim *= rate / old.rate
+        self._changed.set()
+
+    async def leave(self) -> None:
+        """Nothing is spent from now on; the others need not wait for our claim's end."""
+        self._purse.bucket.until = asyncio.get_running_loop().time()
+        try:
+            await self._fleet.leave(self._purse.name)
+        except CacheUpdaterError as e:
+            log.warning("%s: the fleet waits until our claim has run out: %s", self._purse.what, e)
+
+    async def _exchange(self) -> float:
+        """One exchange; how long to wait for the next."""
+        clock = asyncio.get_running_loop().time
+        wanted, held = self._prepare(clock())
+        offer = Offer(self._budget.rate, wanted, held, Owner(self._price(), self._aim), self._least)
+        asked = clock()
+        try:
+            grant = await self._fleet.exchange(self._purse.name, offer)
+        except CacheUpdaterError as e:
+            self._say_trouble(e)
+            return ASK_AGAIN
+        self._notices.over("fleet_down", self._purse.name)
+        self._unsound.found("fleet", grant.unsound)
+        known, self._others = self._others, grant.others
+        if known is None:
+            return 0.0  # now we know among how many we are
+        share = grant.rate * min(1.0, self._budget.rate / offer.budget)  # it may have changed meanwhile
+        self._take(grant, share, asked + CLAIM_LIFE - CLAIM_MARGIN)
+        if not grant.rate:
+            return ASK_NEXT if wanted and grant.ahead < NEXT else ASK_AGAIN
+        settled = len(known) == len(grant.others) and grant.rate >= ENOUGH * wanted
+        turn = self._turn_ends - clock() if self._crowded else inf
+        return max(ASK_NEXT, min(EXCHANGE_EVERY if settled or self._crowded else ASK_AGAIN, turn))
+
+    def _prepare(self, now: float) -> tuple[float, float]:
+        """(wanted, held). A smaller share is obeyed before it is told."""
+        bucket = self._purse.bucket
+        if self._others is None:
+            return 0.0, 0.0
+        mine = Owner(self._price(), self._aim)
+        wanted = self._aim = aim(mine, self._others, self._budget.rate, least=self._least)
+        if self._crowded:
+            wanted = self._least
+            if bucket.until > now >= self._turn_ends:
+                wanted, bucket.until = 0.0, now
+        if now >= bucket.until:
+            return wanted, 0.0
+        if wanted < bucket.rate:
+            bucket.change(wanted, self._burst(wanted), now=now)
+        return wanted, bucket.rate
+
+    def _take(self, grant: Grant, share: float, until: float) -> None:
+        bucket, now = self._purse.bucket, asyncio.get_running_loop().time()
+        if not share or share < self._least * (1.0 - ROUNDING):  # the budget may have changed meanwhile
+            bucket.until = now
+            return
+        if now >= bucket.until:
+            self._since = now
+        bucket.change(share, self._burst(share), now=now)
+        bucket.until = until
+        self._stir()
+        if not self._told / NOTABLE < share < self._told * NOTABLE:
+            self._told = share
+            what = "%s: our share of the fleet's %g a second is %.3g, among %d updaters"
+            log.info(what, self._purse.what, self._budget.rate, share, 1 + len(grant.others))
+
+    def _price(self) -> float:
+        return 0.0 if self._market is None else self._market.scarcity
+
+    @property
+    def _least(self) -> float:
+        """Less could not save up one row."""
+        return self._budget.rate / self._budget.burst
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether not all can have that at once."""
+        owners = 1 + len(self._others or ())
+        return owners * self._least > self._budget.rate * (1.0 + ROUNDING)
+
+    @property
+    def _turn_ends(self) -> float:
+        return self._since + max(TURN_LEAST, TURN_ROWS / self._least)
+
+    def _burst(self, share: float) -> float:
+        return self._budget.burst * share / self._budget.rate
+
+    def _say_trouble(self, error: CacheUpdaterError) -> None:
+        within = CLAIM_LIFE - CLAIM_MARGIN
+        text = f"no exchange with the fleet; unless one succeeds within {within:g} s, nothing is loaded until then: {error}"
+        self._notices.trouble("fleet_down", self._purse.name, text)

@@ -1,0 +1,102 @@
+"""Counts the reads that applications tell of, instead of refreshing anything: the ears of `cacheupdater record`.
+
+`service.record` puts one in the place of the queue, behind the listeners, for a minute. It decodes packs as they come
+and remembers one number per key, for a bounded number of keys: beyond it those read least make way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cacheupdater.core.hints import believable
+from cacheupdater_client.protocol import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.namespace import Namespace
+
+KEYS_MAX = 1_000_000  # some 150 MB
+_MAKE_ROOM = 0.1  # of the keys at a time, so that it is done seldom
+
+
+class Recorder:
+    """The `Inlet` of listeners, and the `Observer` of what goes wrong at them."""
+
+    def __init__(self, keyspace: Keyspace[Namespace], *, most: int = KEYS_MAX) -> None:
+        self.reads: dict[Namespace, dict[bytes, int]] = {}
+        self.announced: Counter[Namespace] = Counter()
+        self.foreign = 0
+        """Keys of no namespace, each time they came."""
+        self.dropped = 0
+        """Keys that made way."""
+        self.rejected = 0
+        """Packs and frames that could not be read."""
+        self._keyspace = keyspace
+        self._most = most
+        self._known = 0
+
+    def newcomer(self, _origin: Hashable = None) -> int:
+        """All are heard alike."""
+        return 0
+
+    def gone(self, _peer: int, _origin: Hashable = None) -> None:
+        """Nothing is kept of it."""
+
+    def offer(self, _partition: int, payload: bytes, _peer: int = 0) -> bool:
+        """There is always room."""
+        try:
+            pack = wire.decode_pack(payload)
+        except wire.Malformed:
+            self.rejected += 1
+        else:
+            self._take(pack)
+        return True
+
+    async def put(self, partition: int, payload: bytes, _peer: int = 0) -> None:
+        self.offer(partition, payload)
+
+    def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:  # noqa: ARG002  the port's signature
+        if metric == "intake_rejected":
+            self.rejected += amount
+
+    def measure(self, metric: Metric, value: float, *, label: str = "") -> None:
+        """Nobody asks."""
+
+    def level(self, metric: Metric, value: float, *, label: str = "") -> None:
+        """Nobody asks."""
+
+    def _take(self, pack: wire.Pack) -> None:
+        groups, foreign = self._keyspace.resolve_many(pack.keys)
+        self.foreign += len(foreign)
+        counts = dict(zip(pack.keys, believable(pack.counts), strict=True)) if pack.counts else {}
+        for namespace, keys in groups.items():
+            if pack.kind == wire.CHANGE:
+                self.announced[namespace] += len(keys)
+                continue
+            reads = self.reads.setdefault(namespace, {})
+            self._known -= len(reads)
+            for key in keys:
+                reads[key] = reads.get(key, 0) + counts.get(key, 1)
+            self._known += len(reads)
+        if self._known > self._most:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        numbers = np.concatenate(
+            [np.fromiter(each.values(), np.float64, len(each)) for each in self.reads.values()]
+        )
+        excess = len(numbers) - int(self._most * (1.0 - _MAKE_ROOM))
+        least = float(np.partition(numbers, excess)[excess])
+        for reads in self.reads.values():
+            leaving = [key for key, count in reads.items() if count <= least][:excess]
+            excess -= len(leaving)
+            self.dropped += len(leaving)
+            self._known -= len(leaving)
+            for key in leaving:
+                del reads[key]

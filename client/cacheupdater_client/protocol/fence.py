@@ -1,0 +1,309 @@
+"""The fence: nothing older ever replaces something newer in Redis.
+
+Each key has a *floor* beside it, in its own slot: the highest token that has written it, or the time of its last
+invalidation. A *token* is Redis' own time, taken before the database is read. One script, COMMIT, writes what a load
+found if its token lies above the floor; another, INVALIDATE, is the application's side: it removes a value (or writes
+one through) and raises the floor, so that no load begun earlier can land.
+
+This module knows how to call the two scripts and how to read their answers. The updater's writer calls `commit_args`,
+the client calls `invalidate_args` and `write_through_args`; both send `EVALSHA sha, *args` over whatever connection
+they have. Plain functions on bytes: no socket, no clock, no redis-py.
+"""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from hashlib import sha1
+from itertools import product, repeat
+from operator import add
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
+
+SCRIPT_KEYS_MAX = 100  # a script blocks Redis while it runs: 100 keys take well under a millisecond
+SCRIPT_BYTES_MAX = 1024 * 1024  # of values, for the same reason; also the largest single value
+LOAD_AGE_S = 30  # an older load may have outlived the floor that forbids it
+CLOCK_STEP_S = 60  # a floor further ahead than this was set by a clock that has since stepped back
+
+_Arg: TypeAlias = bytes | str | int
+Value: TypeAlias = bytes | Mapping[bytes, bytes] | None
+Entries: TypeAlias = Sequence[tuple[bytes, Value, int]]
+"""(key, value, ttl in ms): a string, a hash, or None where the row is absent."""
+
+
+Form: TypeAlias = Literal["type", "json", "msgpack", "string", "hash"]
+"""How values of a namespace read, by which the scripts tell what is foreign; `type`: any string, or any hash.
+
+A load's floor ends in the place of its form in `_FORMS`, so that after a change of form what we wrote is still ours.
+"""
+NO_FORMS: Mapping[bytes, Form] = {}
+_FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4}
+
+
+class Script(NamedTuple):
+    """Lua text and the name under which Redis caches it."""
+
+    text: str
+    sha: str
+
+
+def _script(name: str) -> Script:
+    text = "\n".join(Path(__file__).with_name(part).read_text("utf-8") for part in ("fence.lua", name))
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+COMMIT = _script("commit.lua")
+INVALIDATE = _script("invalidate.lua")
+
+
+# --- tokens and floors ----------------------------------------------------------------------------------
+
+
+def token_of(seconds: int, micros: int) -> int:
+    """The token of a load that begins at this Redis TIME: microseconds, and three digits that break ties."""
+    return (seconds * 1_000_000 + micros) * 1000
+
+
+def stamp_of(token: int, form: Form) -> int:
+    """What a load writes as its floor: its token, and in the last digits the form of what it writes."""
+    return token + _FORMS[form]
+
+
+def form_of(floor: int) -> Form | None:
+    """The form of what the load wrote whose floor this is; None where no load of a known form has written."""
+    return next((form for form, place in _FORMS.items() if place and place == floor % 1000), None)
+
+
+FLOOR_DIGITS = 20  # as the scripts have it
+
+
+def floor_of(text: bytes) -> int | None:
+    """The floor that these bytes are; None where they are none, whoever put them there."""
+    return int(text) if len(text) <= FLOOR_DIGITS and text.isdigit() and not text.startswith(b"0") else None
+
+
+_FLOOR = b"__crs:{"  # how the names of all floors begin
+_CRCS = 65536
+_SLOTS = 16384
+_LETTERS = b"@ABCDEFGHIJKLMNO"
+"""Letters whose four low bits are free. CRC16 is linear, so the words [@-C][@-O][@-O][@-O] hit each slot exactly once.
+
+Every client in every language must name floors alike: these words are part of the format.
+"""
+
+
+@cache
+def _floor_prefixes() -> list[bytes]:
+    """For each CRC16 the beginning of its slot's floors' names. Built at first use, in some 5 ms."""
+    prefixes = [b""] * _SLOTS
+    for word in product(_LETTERS[:4], _LETTERS, _LETTERS, _LETTERS):
+        tag = bytes(word)
+        prefixes[crc_hqx(tag, 0) % _SLOTS] = _FLOOR + tag + b"}:"
+    return prefixes * (_CRCS // _SLOTS)  # a slot is a CRC16 modulo their number; so nobody divides
+
+
+_OPEN = ord("{")  # `int in bytes` looks for a byte; `bytes in bytes` costs ten times that
+
+
+def floor_name(key: bytes) -> bytes:
+    """The name of the key's floor, in the key's own cluster slot.
+
+    Wrapping the key in braces would be wrong for keys that have braces of their own; a tag from the table of slots is
+    right for every byte string.
+    """
+    return _floor_names([key])[0]
+
+
+def is_floor(name: bytes) -> bool:
+    """Whether a key of Redis is the floor of another."""
+    return name.startswith(_FLOOR)
+
+
+def _floor_names(keys: Sequence[bytes]) -> list[bytes]:
+    """A batch costs no loop in Python, unless a key has braces."""
+    tags = [_tag(key) if _OPEN in key else key for key in keys] if _OPEN in b"".join(keys) else keys
+    return list(map(add, map(_floor_prefixes().__getitem__, map(crc_hqx, tags, repeat(0))), keys))
+
+
+def _tag(key: bytes) -> bytes:
+    """The part of a key with braces that decides about its slot."""
+    start = key.find(b"{")
+    end = key.find(b"}", start + 1)
+    return key[start + 1 : end] if end > start + 1 else key  # `{}` is no tag: the whole key counts
+
+
+def _in_pairs(first: Sequence[_Arg], second: Sequence[_Arg]) -> list[_Arg]:
+    """first[0], second[0], first[1], ... : slices fill the list in C."""
+    paired: list[_Arg] = [0] * (2 * len(first))
+    paired[::2] = first
+    paired[1::2] = second
+    return paired
+
+
+def _floor_life_ms(hold_off_ms: int) -> int:
+    """A floor outlives every load that it forbids. (The scripts make it live as long as the value, if longer.)"""
+    return hold_off_ms + 2 * LOAD_AGE_S * 1000
+
+
+# --- calls ----------------------------------------------------------------------------------------------
+
+
+def size_of(value: Value) -> int:
+    """The bytes of a value, as SCRIPT_BYTES_MAX counts them."""
+    if isinstance(value, bytes):
+        return len(value)
+    if value is None:
+        return 0
+    return sum(map(len, value.keys())) + sum(map(len, value.values()))
+
+
+def fits(entry: tuple[bytes, Value, int]) -> bool:
+    """Whether any call may carry this entry."""
+    return len(entry[0]) <= KEY_BYTES_MAX and size_of(entry[1]) <= SCRIPT_BYTES_MAX
+
+
+def chunks(entries: Entries) -> Iterator[Entries]:
+    """The entries in order, cut so that each cut is one call. What does not fit at all is a cut of its own."""
+    sizes = _sizes(entries)
+    if sum(sizes) <= SCRIPT_BYTES_MAX:  # nearly always
+        yield from (entries[at : at + SCRIPT_KEYS_MAX] for at in range(0, len(entries), SCRIPT_KEYS_MAX))
+        return
+    start = held = 0
+    for at, size in enumerate(sizes):
+        if at > start and (held + size > SCRIPT_BYTES_MAX or at - start == SCRIPT_KEYS_MAX):
+            yield entries[start:at]
+            start, held = at, 0
+        held += size
+    yield entries[start:]
+
+
+def _sizes(entries: Entries) -> list[int]:
+    """The bytes of each value; more than any call may carry where the key is too long."""
+    if not entries:
+        return []
+    keys, values, _ = zip(*entries, strict=True)
+    if set(map(type, values)) == {bytes} and max(map(len, keys)) <= KEY_BYTES_MAX:
+        return list(map(len, values))
+    too_big = SCRIPT_BYTES_MAX + 1
+    return [size_of(value) if len(key) <= KEY_BYTES_MAX else too_big for key, value, _ in entries]
+
+
+def key_chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The keys in order, at most SCRIPT_KEYS_MAX together."""
+    return (keys[at : at + SCRIPT_KEYS_MAX] for at in range(0, len(keys), SCRIPT_KEYS_MAX))
+
+
+def commit_args(
+    token: int,
+    entries: Entries,
+    *,
+    hold_off_ms: int = 0,
+    load_age_s: float = LOAD_AGE_S,
+    replace: bool = False,
+    form: Form = "type",
+) -> list[_Arg]:
+    """What follows COMMIT's sha in EVALSHA. With `replace`, what is foreign to the form gives way; else it stays."""
+    keys, values, ttls = zip(*entries, strict=True)
+    data: list[_Arg]
+    if set(map(type, values)) == {bytes}:  # the usual batch: no loop in Python
+        data, kinds = _in_pairs(ttls, values), "s" * len(values)
+    else:
+        data, kinds = [], ""
+        for value, ttl_ms in zip(values, ttls, strict=True):
+            kinds += _append_value(data, value, ttl_ms)
+    age_us, step_us = int(load_age_s * 1_000_000), CLOCK_STEP_S * 1_000_000
+    stamp = stamp_of(token, form)
+    head = (stamp, age_us, step_us, _floor_life_ms(hold_off_ms), "" if replace else form[0], kinds)
+    return [2 * len(keys), *_in_pairs(keys, _floor_names(keys)), *head, *data]
+
+
+def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
+    """Appends what the scripts expect for one value; answers its kind. Redis has no hash without fields."""
+    data.append(ttl_ms)
+    if isinstance(value, bytes):
+        data.append(value)
+        return "s"
+    if not value:
+        return "a"
+    data.append(2 * len(value))
+    for field in value.items():
+        data += field
+    return "h"
+
+
+def invalidate_args(
+    keys: Sequence[bytes], *, hold_off_ms: int = 0, forms: Mapping[bytes, Form] = NO_FORMS
+) -> list[_Arg]:
+    """What follows INVALIDATE's sha in EVALSHA, for at most SCRIPT_KEYS_MAX keys.
+
+    `hold_off_ms` covers the lag of replicas that loads may read: no load begun within it can land. What is foreign
+    to its key's form in `forms` stays; of keys without a form whatever is there goes.
+    """
+    if not 0 <= hold_off_ms <= CLOCK_STEP_S * 1000:
+        raise ValueError(
+            f"hold_off must be 0 to {CLOCK_STEP_S} s: a floor further ahead looks like a clock step"
+        )
+    names = _in_pairs(keys, _floor_names(keys))
+    letters = "".join(forms[key][0] if key in forms else "-" for key in keys) if forms else ""
+    life = _floor_life_ms(hold_off_ms)
+    return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters]
+
+
+def write_through_args(
+    key: bytes, value: Value, ttl_ms: int, since: int, *, hold_off_ms: int = 0
+) -> list[_Arg]:
+    """What follows INVALIDATE's sha in EVALSHA: sets the value if nothing newer than `since` happened, else removes.
+
+    `since` is the token taken before the database was written.
+    """
+    data: list[_Arg] = []
+    kind = _append_value(data, value, ttl_ms)
+    if kind == "h":
+        del data[1]  # the count: one key's fields go on to the end
+    args = invalidate_args([key], hold_off_ms=hold_off_ms)
+    return [*args, since, LOAD_AGE_S * 1_000_000, kind, *data] if kind != "a" else args
+
+
+# --- answers --------------------------------------------------------------------------------------------
+
+WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, FOREIGN = 1, 0, 2, -1, -2
+UNSOUND = 3  # written or unchanged; what stood where the floor belongs was none, and is one now
+SET, REMOVED = 1, 0
+
+
+class Refused(NamedTuple):
+    """Something newer happened. A token above `floor` will pass."""
+
+    floor: int
+
+    def wait_after(self, token: int) -> float:
+        """Seconds after the token was taken at which a new token lies above the floor."""
+        return (self.floor // 1000 + 1 - token // 1000) / 1_000_000
+
+
+class Failed(NamedTuple):
+    """Redis refused this one key; `text` is its error."""
+
+    text: str
+
+
+Outcome: TypeAlias = int | Refused | Failed
+
+
+def outcomes(reply: Iterable[int | bytes | str]) -> list[Outcome]:
+    """A script's reply in plain values: one of the numbers above, Refused or Failed for each key."""
+    said = list(reply)
+    if set(map(type, said)) == {int}:  # nearly always
+        return cast("list[Outcome]", said)
+    return [each if isinstance(each, int) else _read(each) for each in said]
+
+
+def _read(answer: bytes | str) -> Outcome:
+    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+    floor = floor_of(text.encode())
+    if floor is not None:
+        return Refused(floor)
+    return Failed(text.lstrip("-").rstrip() if text.startswith("-") else "an answer that is none of ours")

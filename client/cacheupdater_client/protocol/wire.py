@@ -1,0 +1,295 @@
+"""Everything that both ends must agree on: packs, frames, the hello, and which partition a key belongs to.
+
+The client's sender writes packs; the updater's intake reads them, and so may any program in any language:
+`docs/reference/wire.md` is the same text for people, `tests/contract/golden/` holds records that must never change.
+Plain bytes in, plain bytes out: no socket, no clock. Readers ignore elements that they do not know, so a newer writer
+may append; what an older reader could misread gets a new version and is refused by number.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+VERSION = 1
+KEY_BYTES_MAX = 1024  # longer keys are refused before they are sent: a cache key of 1 KiB is a mistake
+PACK_HINTS_MAX = 1000  # above 500 a pack gains no speed; bounds what one message can cost the updater
+PACK_BYTES_MAX = 256 * 1024  # well below Kafka's default record limit of 1 MiB
+FRAME_BYTES_MAX = PACK_BYTES_MAX + 1024  # a pack and its header; a larger length announces a broken peer
+
+TOUCH, MISS, CHANGE = 0, 1, 2
+
+
+class Malformed(ValueError):
+    """These bytes are no pack or frame that we can read; `reason` is a short word for a counter."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class Pack(NamedTuple):
+    """1 to 1000 hints of one kind. An empty `counts` means that each key was hinted once."""
+
+    kind: int
+    emitted_ms: int
+    keys: list[bytes]
+    counts: list[int]
+
+
+class Hello(NamedTuple):
+    """What the updater says first on every connection. No prefixes means: every key."""
+
+    partitions: int
+    prefixes: list[bytes]
+
+
+_Key = Annotated[bytes, Meta(min_length=1, max_length=KEY_BYTES_MAX)]
+_Keys = Annotated[list[_Key], Meta(min_length=1, max_length=PACK_HINTS_MAX)]
+_Kind = Annotated[int, Meta(ge=TOUCH, le=CHANGE)]
+_Body = tuple[int, _Kind, int, _Keys, list[Annotated[int, Meta(ge=1)]]]
+
+_encoder = msgspec.msgpack.Encoder()
+# all limits are checked in C: 29 ns a key, 85 with checks in Python
+_decode_body = msgspec.msgpack.Decoder(_Body)
+_decode_any = msgspec.msgpack.Decoder()
+_BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
+_CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
+_TIMED, _TIMED_BYTES = b"\xcf", 12  # version, kind and a time of eight bytes as every client encodes them
+# what msgspec answers to bytes of a stranger: besides its own errors, text that is no UTF-8 and keys that do not hash
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition that owns a key, the same in every language."""
+    return zlib.crc32(key) % partitions
+
+
+def encode_pack(kind: int, emitted_ms: int, keys: Sequence[bytes], counts: Sequence[int] = ()) -> bytes:
+    """One pack. The caller keeps to the limits; `decode_pack` holds every reader to them."""
+    return _encoder.encode((VERSION, kind, emitted_ms, keys, counts))
+
+
+def decode_pack(payload: bytes) -> Pack:
+    """The pack in `payload`, or Malformed. Unknown further elements are ignored."""
+    if len(payload) > PACK_BYTES_MAX:
+        raise Malformed("too_large", f"{len(payload)} bytes")
+    try:
+        version, kind, emitted_ms, keys, counts = _decode_body.decode(payload)
+    except _UNREADABLE:
+        version, kind, emitted_ms, keys, counts = _decode_tolerant(payload)
+    if version != VERSION:
+        raise Malformed("unknown_version", str(version))
+    if counts and len(counts) != len(keys):
+        raise Malformed("garbage", f"{len(counts)} counts for {len(keys)} keys")
+    if not _all_bin(payload):
+        raise Malformed("garbage", "keys must be msgpack bin")
+    return Pack(kind, emitted_ms, keys, counts)
+
+
+def is_change(payload: bytes) -> bool:
+    """Whether these are changes, told by two bytes: for who orders packs without a look at their keys."""
+    return payload[1:3] == _CHANGE_HEAD
+
+
+def _all_bin(payload: bytes) -> bool:
+    """Whether every key is: msgspec reads a msgpack str as base64, which is not the key that was meant.
+
+    A str that reads as base64 has one of ten headers. Where none of these bytes occurs behind the time of the pack, as in
+    most packs, there is no such key; else the keys are decoded once more, as what they are.
+    """
+    start = _TIMED_BYTES if payload.startswith(_TIMED, 3) else 0
+    if not any(payload.find(header, start) >= 0 for header in _BASE64_HEADERS):
+        return True
+    return all(type(key) is bytes for key in _decode_any.decode(payload)[3])
+
+
+def _decode_tolerant(payload: bytes) -> _Body:
+    """The slow way in: tells a newer version or further elements from plain garbage."""
+    try:
+        parts = _decode_any.decode(payload)
+    except _UNREADABLE as e:
+        raise Malformed("garbage", str(e)) from e
+    if not isinstance(parts, list) or not parts or type(parts[0]) is not int:
+        raise Malformed("garbage", "not an array that begins with a version")
+    if parts[0] != VERSION:
+        raise Malformed("unknown_version", str(parts[0]))
+    try:
+        body: _Body = msgspec.convert(parts[:5], _Body)
+    except msgspec.ValidationError as e:
+        raise Malformed("garbage", str(e)) from e
+    return body
+
+
+# --- frames of a stream (unix://, tcp://) ---------------------------------------------------------------
+# client -> updater:  u32 length | u32 partition | pack            (length counts what follows it)
+# updater -> client:  u32 length | msgpack array, once: the hello
+#                     u32 0      | u64 frames accepted so far       (an acknowledgement)
+
+_HEADER = struct.Struct(">II")
+FRAME_HEAD_BYTES = _HEADER.size
+_LENGTH = struct.Struct(">I")
+_ACK = struct.Struct(">IQ")
+
+
+def encode_frame(partition: int, pack: bytes) -> bytes:
+    """A pack as it goes down a stream."""
+    return _HEADER.pack(len(pack) + 4, partition) + pack
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The first frame of the updater."""
+    body = _encoder.encode((VERSION, hello.partitions, hello.prefixes))
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode_hello(body: bytes) -> Hello:
+    """The hello in `body` (without its length), or Malformed."""
+    try:
+        parts = _decode_any.decode(body)
+        version = parts[0] if isinstance(parts, list) else None
+        partitions, prefixes = (
+            msgspec.convert(parts[1:3], tuple[int, list[bytes]]) if version == VERSION else (0, [])
+        )
+    except (*_UNREADABLE, IndexError) as e:
+        raise Malformed("garbage", str(e)) from e
+    if version != VERSION:
+        raise Malformed("unknown_version", str(version))
+    if partitions < 1:
+        raise Malformed("garbage", "no partitions")
+    return Hello(partitions, prefixes)
+
+
+def encode_ack(accepted: int) -> bytes:
+    """How many frames of this connection the updater has put on its queue."""
+    return _ACK.pack(0, accepted)
+
+
+class FrameReader:
+    """Cuts what arrives on the updater's side of a stream into (partition, pack) frames."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The frames completed by `data`; Malformed ends the connection, for its boundaries are lost."""
+        self._data += data
+        at, size = 0, len(self._data)
+        try:
+            while size - at >= _HEADER.size:
+                length, partition = _HEADER.unpack_from(self._data, at)
+                if not 5 <= length <= FRAME_BYTES_MAX:
+                    raise Malformed("frame_out_of_range", str(length))
+                end = at + 4 + length
+                if end > size:
+                    break
+                yield partition, bytes(self._data[at + _HEADER.size : end])
+                at = end
+        finally:
+            del self._data[:at]
+
+
+class ReplyReader:
+    """Cuts what arrives on the client's side of a stream: first the hello, then acknowledgements."""
+
+    __slots__ = ("_data",)
+
+    HELLO_BYTES_MAX = 4 * 1024 * 1024  # thousands of namespaces with long prefixes
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Hello | int]:
+        """Hello or the number of accepted frames, as they complete."""
+        self._data += data
+        while len(self._data) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._data)
+            if length > self.HELLO_BYTES_MAX:
+                raise Malformed("frame_out_of_range", str(length))
+            end = 12 if length == 0 else 4 + length
+            if len(self._data) < end:
+                return
+            frame = bytes(self._data[:end])
+            del self._data[:end]
+            yield _ACK.unpack(frame)[1] if length == 0 else decode_hello(frame[4:])
+
+
+# --- the same within one process (memory://name) --------------------------------------------------------
+
+MAILBOX_FRAMES = 1000  # what a sender may put before the updater takes
+
+
+class Mailbox:
+    """Where a client and an updater of the same process meet. Any thread may call anything at any time.
+
+    A frame that was put counts as accepted: it dies only with the process, as the updater's memory would.
+    """
+
+    def __init__(self) -> None:
+        self._frames: deque[tuple[int, bytes]] = deque()
+        self.hello: Hello | None = None
+        self.accepted = 0
+
+    def open(self, hello: Hello) -> None:
+        """The updater takes frames from now on. What an earlier one has left is cut for the new partitions."""
+        left, self._frames = self._frames, deque()
+        self.hello = hello
+        for _, payload in left:
+            self._frames.extend(_cut_anew(decode_pack(payload), hello.partitions))
+
+    def close(self) -> None:
+        """The updater takes nothing more."""
+        self.hello = None
+
+    def reborn(self) -> None:
+        """In a forked child: whoever takes frames does so in the parent."""
+        self.hello, self._frames = None, deque()
+
+    def put(self, partition: int, pack: bytes) -> bool:
+        """False if the mailbox is full or closed: try again later."""
+        if self.hello is None or len(self._frames) >= MAILBOX_FRAMES:
+            return False
+        self._frames.append((partition, pack))
+        self.accepted += 1
+        return True
+
+    def take(self, limit: int = MAILBOX_FRAMES) -> list[tuple[int, bytes]]:
+        """The oldest frames."""
+        frames: list[tuple[int, bytes]] = []
+        while self._frames and len(frames) < limit:
+            frames.append(self._frames.popleft())
+        return frames
+
+
+def _cut_anew(pack: Pack, partitions: int) -> Iterator[tuple[int, bytes]]:
+    shares: dict[int, tuple[list[bytes], list[int]]] = {}
+    for key, count in zip(pack.keys, pack.counts or [1] * len(pack.keys), strict=True):
+        keys, counts = shares.setdefault(partition_of(key, partitions), ([], []))
+        keys.append(key)
+        counts.append(count)
+    for partition, (keys, counts) in shares.items():
+        yield partition, encode_pack(pack.kind, pack.emitted_ms, keys, counts)
+
+
+_mailboxes: dict[str, Mailbox] = {}
+
+
+def mailbox(name: str) -> Mailbox:
+    """The mailbox of this name. A process names few of them, in its configuration."""
+    return _mailboxes.setdefault(name, Mailbox())
+
+
+def mailboxes_reborn() -> None:
+    """In a forked child: none has a reader."""
+    for box in _mailboxes.values():
+        box.reborn()
