@@ -269,7 +269,7 @@ class Play:
                 delayed += [name] if result not in TOLD else []
             self.model.answered(name, result, self.now, absent=name in absent, wait=wait)
             if name in self.model.quarantine and self.model.keys[name].head is None:
-                self.given_up[name].append(self.now)
+                self._forgotten(name)
         if self.prices:
             self._check_told(names, answers, began, owned=owned)
         self._after(delayed)
@@ -300,7 +300,7 @@ class Play:
                 self.model.split(names)
             elif failure.own:
                 if self.model.at_fault(names[0], self.now):
-                    self.given_up[names[0]].append(self.now)
+                    self._forgotten(names[0])
                 else:
                     delayed = names
             else:
@@ -312,8 +312,15 @@ class Play:
     def _timed_out(self, names: Sequence[bytes], ticket: Unit) -> Sequence[bytes]:
         delayed = self.model.timed_out(names, ticket, self.now)
         if not self.model.keys[names[0]].head:
-            self.given_up[names[0]].append(self.now)
+            self._forgotten(names[0])
         return delayed
+
+    def _forgotten(self, name: bytes) -> None:
+        """A key in quarantine has left memory, and with it the time of its last start. The list is bounded, so others may
+        push it out before a gap is over."""
+        self.given_up[name].append(self.now)
+        self.last_start.pop(name, None)
+        self.last_change.pop(name, None)
 
     def _owned(self, running: Running) -> bool:
         owns = {self.model.owns(name, running.unit) for name in running.names}
