@@ -54,7 +54,9 @@ import asyncio, sys
 from cacheupdater_client.protocol import wire
 from cacheupdater.adapters.listener_stream import StreamListener
 class Sink:
-    def offer(self, partition, payload): return True
+    def newcomer(self, origin=None): return 1
+    def gone(self, peer, origin=None): pass
+    def offer(self, partition, payload, peer): return True
 class Silent:
     def count(self, *_, **__): ...
     def level(self, *_, **__): ...
