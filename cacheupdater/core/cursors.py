@@ -30,8 +30,8 @@ class Origin:
         self.leans = leans  # finished only when everything before it is
 
     def hold(self, keys: int) -> None:
-        """So many heads, tails and removals stand for its hints from now on. Each is released once; a head that becomes due
-        again, is promoted or ends as a removal stays what is held."""
+        """So many heads, tails and removals stand for its hints from now on. Each releases its hold once. What becomes due
+        again, is promoted or becomes a removal keeps its hold."""
         self.open += keys
         self.peer.open += keys
 

@@ -21,7 +21,7 @@ from cacheupdater.core.ends import Ends
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
-from cacheupdater.core.unit import PATIENT, Claim, Phase, Tail, Unit
+from cacheupdater.core.unit import PATIENT, Claim, Phase, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -39,7 +39,7 @@ class Dedup:
 
     def __init__(self, limits: Limits, marks: AbsentMarks) -> None:
         self.seats = Seats()
-        self.tails: dict[bytes, Tail] = {}
+        self.tails: dict[bytes, Claim] = {}
         self.schedule = Schedule(self.seats, limits)
         self.running_keys = 0
         self._limits = limits
@@ -98,7 +98,7 @@ class Dedup:
                 self._seat(unit.namespace, [key], claim, now)
         elif action is Action.BLOCK:
             origin.hold(1)
-            self.tails[key] = Tail(kind, urgency, origin, now)
+            self.tails[key] = Claim(kind, urgency, origin, now)
         elif action is Action.COVER:
             tail = self.tails[key]
             origin.lean(kind > tail.kind)
@@ -210,8 +210,7 @@ class Dedup:
     def _promote(self, unit: Unit, key: bytes, now: float) -> None:
         tail = self.tails.pop(key)
         moved(unit)
-        claim = Claim(tail.kind, tail.urgency, tail.origin, tail.since, moved_to=tail.moved_to)
-        self._seat(unit.namespace, [key], self._spaced(claim, unit, key), now)
+        self._seat(unit.namespace, [key], self._spaced(tail, unit, key), now)
 
     def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:
         """Not before a gap after the unit's start; a change waits only for a start that a change had caused."""
@@ -238,7 +237,7 @@ class Dedup:
         if rest:
             self._seat(unit.namespace, rest, claim, now)
 
-    def give_up(self, unit: Unit, key: bytes) -> Tail | None:
+    def give_up(self, unit: Unit, key: bytes) -> Claim | None:
         """The key leaves without a refresh; its tail, if any, is given up with it. Origins stay open."""
         self._vacate(unit, key)
         return self.tails.pop(key, None)

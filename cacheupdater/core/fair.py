@@ -1,11 +1,11 @@
-"""Turns among many: the next item is the first of the flow that has had least.
+"""Turns among many: the next item is the first of the flow that has been served least.
 
-The memory queue's lanes order packs with it, a namespace's lane orders its due units; a flow is a peer. What a flow has had
-is counted on a clock that follows the flow being served. So a flow that was away, or had to wait, has saved up nothing,
-and a flow that comes with a little is next. It comes behind what is being served, so that the clock goes on however many
-flows come, one after the other, with a little each. A single flow is a plain queue.
+The lanes of the memory queue order packs by it, and the lane of a namespace orders its due units. A flow is a peer. The
+service of each flow is counted on one clock, which follows the flow being served. A flow that was away, or had to wait, has
+therefore saved up nothing. A new flow comes right behind the flow being served. So the clock goes on even where many flows
+come one after the other with one item each. A single flow is a plain queue.
 `leaves_room` is the other half: how much of a bounded store one of many may fill.
-A `Fair` lives as long as what it orders. It knows neither packs nor keys, and counts whatever its caller counts.
+A `Fair` lives as long as the store that it orders. It knows neither packs nor keys. Its caller chooses the unit of service.
 """
 
 from __future__ import annotations

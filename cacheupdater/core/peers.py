@@ -1,4 +1,5 @@
-"""Who sent the hints that are open. A peer is one connection of an application.
+"""Who sent the hints that are open. A peer is one connection of an application,
+and the connections that follow it from the same process: they take over its number.
 
 An engine has one `Peers`. Every origin points to its `Peer`, which lives as long as one of its hints is open. A peer with
 more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
@@ -40,9 +41,11 @@ class Peer:
         self.waiting = 0  # keys that wait in its turn, whoever has named them first
 
     def is_ahead(self, other: Peer) -> bool:
-        """Whether a key that both wait for is served sooner in this peer's turn. The peer has far less to wait for, or the
-        key would go to and fro. Keys that it took over from others count, or it could gather any number of them; and from a
-        peer that has little none are taken."""
+        """Whether a key that both peers wait for is served sooner in the turn of this one.
+
+        This peer must wait for far fewer keys, or the key would go to and fro. Keys that it took over from others count, or
+        it could gather any number of them. A peer with few keys loses none.
+        """
         others = max(other.open, other.waiting)
         return others > LITTLE and 2 * max(self.open, self.waiting) < others
 

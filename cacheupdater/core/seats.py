@@ -43,7 +43,7 @@ class Seats(dict[bytes, Unit]):
         return [key for key in unit.keys if self.get(key) is unit]
 
     def live_parts(self, unit: Unit) -> Iterator[tuple[Claim, list[bytes]]]:
-        """The same for a running unit, by claim."""
+        """The keys whose seat this running unit still is, by claim."""
         for claim, keys in unit.parts:
             yield claim, keys if not unit.gone else [key for key in keys if self.get(key) is unit]
 

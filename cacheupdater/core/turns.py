@@ -33,26 +33,26 @@ STALE = 1.0
 _LEFT_OVER = 4  # entries per lane in line, of which one counts, before the others are taken out
 
 
-class Rows(Protocol):
-    """What one row takes from the source's bucket."""
+class RowCost(Protocol):
+    """The cost of a namespace's rows."""
 
-    per_row: float
+    per_row: float  # taken from the bucket of the source
 
 
 class Account(Protocol):
-    """A namespace, as far as its turns go."""
+    """What a line reads of a namespace."""
 
     @property
     def quota(self) -> Bucket | None:
         """Its own limit, if it has one."""
 
     @property
-    def cost(self) -> Rows:
-        """Of its rows."""
+    def cost(self) -> RowCost:
+        """What its rows cost at the source."""
 
 
 class Standing(Protocol):
-    """A lane, as far as its place in a line goes."""
+    """What a line reads of a lane, and the place that it writes there."""
 
     ready: int
     need: int
@@ -60,17 +60,17 @@ class Standing(Protocol):
 
     @property
     def namespace(self) -> Account:
-        """Whose turn it is that it waits for."""
+        """The namespace whose turn the lane waits for."""
 
 
 L = TypeVar("L", bound=Standing)
 
 
 class Moving(Protocol):
-    """A line, as far as other lines know it."""
+    """What other lines may ask of a line."""
 
     def move_up(self, namespace: Account) -> None:
-        """Something was given back to this one."""
+        """The namespace got something back, so it moves up."""
 
 
 class Head(NamedTuple):

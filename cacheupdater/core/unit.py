@@ -29,7 +29,7 @@ PATIENT = 3
 
 
 class Claim(NamedTuple):
-    """Why some keys are due. `origin` stays open until they are finished, declined or dropped."""
+    """Why some keys are due, or one key will be due again: its tail. `origin` is held until they are finished or dropped."""
 
     kind: Kind  # the strongest that is covered: change > miss > touch
     urgency: int  # the most urgent that is covered
@@ -61,28 +61,6 @@ class Claim(NamedTuple):
         """As urgent as a change, for there was one; but nobody announced it here, so it is still what it was."""
         urgency = min(URGENCY[Kind.CHANGE], self.urgency)
         return self._replace(urgency=urgency, not_before=until)
-
-
-class Tail(NamedTuple):
-    """The one that waits behind a running head."""
-
-    kind: Kind
-    urgency: int
-    origin: Origin
-    since: float
-    moved_to: Peer | None = None
-
-    @property
-    def peer(self) -> Peer:
-        """The peer in whose turn it will wait."""
-        return self.moved_to or self.origin.peer
-
-    def covering(self, kind: Kind, urgency: int, peer: Peer) -> Tail:
-        """This tail with one more hint, of this peer."""
-        tail = self._replace(moved_to=peer) if peer.is_ahead(self.peer) else self
-        if kind <= self.kind and urgency >= self.urgency:
-            return tail
-        return tail._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
 
 
 class Phase(Enum):

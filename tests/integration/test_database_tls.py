@@ -6,15 +6,14 @@ certificates of the test's own.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import struct
-from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
 from certificates import Authority
+from pretender import pretending
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql.encryption import Tls
@@ -30,23 +29,15 @@ ENCRYPTED = (
 )
 
 
-@asynccontextmanager
-async def a_database_without_tls():
-    """Its port, and all that was sent to it."""
-    heard, hearing = [], []
+def a_database_without_tls():
+    """It asks for the password, and hangs up when it has one."""
 
-    async def hear(reader, writer):
-        hearing.append(asyncio.current_task())
-        with closing(writer), suppress(ConnectionError):
-            while data := await reader.read(4096):
-                heard.append(data)
-                if data.startswith(b"p"):  # a password
-                    break
-                writer.write(b"N" if data == SSL_REQUEST else ASKS_FOR_IT)
+    def answer(data):
+        if data.startswith(b"p"):  # a password
+            return None
+        return b"N" if data == SSL_REQUEST else ASKS_FOR_IT
 
-    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
-        yield server.sockets[0].getsockname()[1], heard
-        await asyncio.gather(*hearing)
+    return pretending(answer)
 
 
 async def loaded(url, tls=None):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import suppress
 
 import pytest
 from certificates import Authority
+from pretender import pretending
 
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.errors import CacheUpdaterError
@@ -19,23 +20,11 @@ from cacheupdater_client import Redis
 PASSWORD = "c4n4ry-of-a-password"
 
 
-@asynccontextmanager
-async def a_redis_of(authority):
-    """Its port, and all that was said to it. It agrees to everything."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.vouch("server"))
-    heard, hearing = [], []
-
-    async def hear(reader, writer):
-        hearing.append(asyncio.current_task())
-        with closing(writer), suppress(ConnectionError):
-            while data := await reader.read(4096):
-                heard.append(data)
-                writer.write(b"+OK\r\n" * data.count(b"*"))
-
-    async with await asyncio.start_server(hear, "127.0.0.1", 0, ssl=context) as server:
-        yield server.sockets[0].getsockname()[1], heard
-        await asyncio.gather(*hearing)
+def a_redis_of(authority):
+    """It agrees to everything."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.vouch("server"))
+    return pretending(lambda data: b"+OK\r\n" * data.count(b"*"), tls)
 
 
 async def updater(url):

@@ -14,7 +14,7 @@ from cacheupdater.core.unit import Phase, Unit
 
 if TYPE_CHECKING:
     from cacheupdater.core.engine import Engine
-    from cacheupdater.core.unit import Tail
+    from cacheupdater.core.unit import Claim
 
 
 def compare(engine: Engine, model: Model, now: float) -> None:
@@ -66,7 +66,7 @@ def _model_says(key: Key, now: float) -> tuple[object, ...]:
     return ("runs", key.ticket, key.began, *wants, *waits)
 
 
-def _engine_says(name: bytes, unit: Unit | None, tail: Tail | None, now: float) -> tuple[object, ...]:
+def _engine_says(name: bytes, unit: Unit | None, tail: Claim | None, now: float) -> tuple[object, ...]:
     if unit is None:
         return ("idle",)
     if unit.phase is Phase.HELD:

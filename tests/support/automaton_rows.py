@@ -1,8 +1,8 @@
 """`automaton.TABLE` held to what the model saw happen: so the table, and the page that is drawn from it, cannot lie.
 
-The model says of each key in which state it was, what happened, what was done and where the key stands now, and the real engine is
-compared with the model after every event. A transition that no row has, or that a row tells otherwise, is a violation. How often each row was taken is
-counted; one `Rows` lives as long as a story.
+For each event of a key the model names the state before, the event, the action and the state after. The real engine is
+compared with the model after every event. A transition without a row, or with a row that says otherwise, is a violation. A
+`Rows` counts how often each row was taken, and lives as long as a story.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Where applications on this machine hand in their hints: `unix:///path` and `tcp://host:port`.
 
 The service makes one `StreamListener` beside a memory queue, starts it when partitions are ready and closes it
-first of all. Each connection is a peer: it is told the hello at once, its frames are cut and put on the queue as
-they are, and it is told how many were taken. A peer for which the queue has no room is not read until there is.
-Whatever a peer does wrong costs only its own connection, with a counted reason. Packs are not looked into here
-(intake decodes them), and nothing is remembered beyond a connection: a client sends again what was not acknowledged.
-So a peer may be parted with where frames that are cut or wait for room would take too much memory together.
+first of all. Each connection is a peer. The listener says hello at once, cuts the stream into frames, puts the frames on
+the queue unchanged, and acknowledges how many were taken. A peer for which the queue has no room is not read until there
+is room. A peer's mistake costs only its own connection, with a counted reason. The listener does not look into packs
+(intake decodes them) and remembers nothing beyond a connection: a client sends again what was not acknowledged. So it may
+close a connection where the frames that are cut or wait for room would together take too much memory.
 """
 
 from __future__ import annotations

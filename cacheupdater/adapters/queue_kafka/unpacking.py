@@ -1,14 +1,14 @@
 """From the parcels of a lane to packs, a few at a time, when its partition asks for them.
 
-The queue makes one. A batch that nobody can read, or that would be larger than `codecs.BODY_BYTES_MAX` when it is decompressed, is passed
-over: counted, told, and given on as one empty pack at its last offset, so that it is committed as if it had been read. Whoever
-comes next would fare no better with it.
+The queue makes one. A batch is skipped if nobody can read it, or if it would be larger than `codecs.BODY_BYTES_MAX` when it
+is decompressed. A skipped batch is counted, named in the log, and given on as one empty pack at its last offset. So its
+offset is committed: the next reader would fare no better with it.
 
-What one batch takes is bounded by its codec; here all that are half unpacked are: where they come to more than `OPEN_BYTES_MAX`, those of
-other partitions that have been open for longest are closed, and go on from where they were when their turn comes. Each is open for
-`TURNS` turns at least, and whoever finds no room waits for that: else a dozen large batches would be decompressed anew for every few packs,
-and their partitions would stand still. A batch whose checksum is wrong is read again, for it may
-have been the way; the third time it is passed over too.
+The codec bounds the memory of one batch. This module bounds the memory of all batches that are half unpacked. Where they
+exceed `OPEN_BYTES_MAX`, the batches that have been open for longest are closed, and continue from the same record at their
+next turn. A batch stays open for at least `TURNS` turns, and a batch that finds no room waits for that. Otherwise a dozen
+large batches would be decompressed anew for every few packs, and their partitions would stand still. A batch whose checksum
+is wrong is read again, for the network may have spoiled it. The third time it is skipped too.
 """
 
 from __future__ import annotations

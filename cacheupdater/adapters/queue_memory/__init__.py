@@ -61,11 +61,12 @@ class MemoryQueue:
         self._closed = False
 
     def newcomer(self, origin: Hashable = None) -> int:
-        """A number for a new peer: that of the last one from the same place which has left, else one that nobody has had,
-        later the one that has been free for longest.
+        """A number for a new peer.
 
-        What its last owner has left counts against the next. So whoever leaves and comes again with each pack is not
-        somebody else each time, and there are never more that take turns than may be here at once.
+        A peer from the same place as one that left gets the number of the latest. Otherwise it gets a number that nobody
+        has had, and where none is left, the number that has been free for longest. Packs that the last owner left behind
+        count against the new one. So a sender that connects anew for each pack stays one peer, and no more peers take turns
+        than may be connected at once.
         """
         number = next((each for each in reversed(self._free) if self._free[each] == origin), None)
         if number is None and self._numbers >= NUMBERS:

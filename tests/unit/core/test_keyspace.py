@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,24 +9,6 @@ from hypothesis import strategies as st
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.patterns import Pattern, overlaps
 from cacheupdater.errors import Misconfigured
-
-PATTERNS = [
-    Pattern.compile(text)
-    for text in (
-        "product:{id:int}",
-        "basket:{user:int}:{shop}",
-        "user:{id:uuid}:profile",
-        "range:{low:int}-{high:int}",
-        "img:{name}.png",
-        "cart:{{{user:int}}}:items",
-    )
-]
-TEXT = "".join(chr(code) for code in range(33, 127) if chr(code) != ":")
-VALUES = {
-    int: st.integers(-(2**63), 2**63 - 1),
-    str: st.text(TEXT, min_size=1, max_size=40),
-    UUID: st.uuids(),
-}
 
 
 def _space(*texts: str) -> Keyspace[str]:

@@ -1,0 +1,25 @@
+"""Who pretends to be a server: it keeps all that it hears, and answers what a test would have it answer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, closing, suppress
+
+
+@asynccontextmanager
+async def pretending(answer, tls=None):
+    """Its port, and what it has heard so far. It hangs up where `answer` has none."""
+    heard, hearing = [], []
+
+    async def hear(reader, writer):
+        hearing.append(asyncio.current_task())
+        with closing(writer), suppress(ConnectionError):
+            while data := await reader.read(4096):
+                heard.append(data)
+                if (said := answer(data)) is None:
+                    break
+                writer.write(said)
+
+    async with await asyncio.start_server(hear, "127.0.0.1", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1], heard
+        await asyncio.gather(*hearing)
