@@ -6,7 +6,7 @@ Both kinds of writer read replies with these; nothing here waits or remembers.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from redis import exceptions as redis_errors
 
@@ -17,7 +17,7 @@ from cacheupdater.errors import Faulty
 from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _ANSWERS: dict[fence.Outcome, Answer] = {
     fence.WRITTEN: answers.WRITTEN,
@@ -86,11 +86,8 @@ def told(said: str) -> str:
 
 
 def said_by(reply: Iterable[int | bytes | str]) -> list[fence.Outcome]:
-    """What a script answers. A right that is missing within it is told with the user's name too, as outside."""
-    said = fence.outcomes(reply)
-    if fence.Failed not in set(map(type, said)):  # nearly always
-        return said
-    return [fence.Failed(told(each.text)) if isinstance(each, fence.Failed) else each for each in said]
+    """What a script answers. Redis names its user in errors inside a script, too."""
+    return fence.outcomes(reply, shown=told)
 
 
 def removal_of(outcome: fence.Outcome) -> Answer:
@@ -98,6 +95,14 @@ def removal_of(outcome: fence.Outcome) -> Answer:
     if isinstance(outcome, fence.Failed):
         return Answer(Result.FAILED, why=outcome.text)
     return answers.FOREIGN if outcome == fence.FOREIGN else answers.WRITTEN
+
+
+def answers_of(outcomes: Sequence[fence.Outcome], token: int) -> list[Answer]:
+    """What the fence did with each key."""
+    said = list(map(_ANSWERS.get, outcomes))
+    if all(said):  # nearly always, and then a batch costs no loop in Python
+        return cast("list[Answer]", said)
+    return [answer_of(each, token) for each in outcomes]
 
 
 def answer_of(outcome: fence.Outcome, token: int) -> Answer:

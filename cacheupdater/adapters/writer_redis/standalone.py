@@ -16,7 +16,7 @@ from redis import exceptions as redis_errors
 from cacheupdater.adapters.writer_redis import looks
 from cacheupdater.adapters.writer_redis.replies import (
     TOO_BIG,
-    answer_of,
+    answers_of,
     is_forbidden,
     is_trouble,
     removal_of,
@@ -74,8 +74,7 @@ class RedisWriter:
         self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
     ) -> Sequence[Answer]:
         """One answer per entry. All are too old when the token's connection is gone, or it was never ours."""
-        async with one_call():
-            await self._leave_a_former_primary()
+        await self._leave_a_former_primary()
         session = self._node.session_of(token)
         if session is None:
             return [answers.TOO_OLD] * len(entries)
@@ -89,7 +88,7 @@ class RedisWriter:
         said: list[Answer] = []
         for cut in cuts:
             if _fits(cut):
-                said += [answer_of(each, token) for each in islice(outcomes, len(cut))]
+                said += answers_of(list(islice(outcomes, len(cut))), token)
             else:
                 said.append(TOO_BIG)
         return said
@@ -102,8 +101,7 @@ class RedisWriter:
         def call(some: Sequence[bytes]) -> Sequence[Any]:
             return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms, forms=forms)
 
-        async with one_call():
-            await self._leave_a_former_primary()
+        await self._leave_a_former_primary()
         calls = _Calls(fence.INVALIDATE, list(fence.key_chunks(keys)), call, None)
         return [removal_of(each) for each in await self._run(calls)]
 
@@ -157,8 +155,11 @@ class RedisWriter:
         return said
 
     async def _leave_a_former_primary(self) -> None:
-        if await self._where.has_changed():
-            await self._node.end()
+        """Costs nothing where the server is always at the same place."""
+        if isinstance(self._where, Vote):
+            async with one_call():
+                if await self._where.has_changed():
+                    await self._node.end()
 
     async def _trouble(self, text: str) -> Unavailable | Faulty:
         """The error for what the server said. A demoted server is left: its name may lead elsewhere by now."""
@@ -183,9 +184,6 @@ class _Fixed:
 
     async def connection(self) -> Any:
         return self._connect()
-
-    async def has_changed(self) -> bool:
-        return False
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -13,7 +13,7 @@ they have. Plain functions on bytes: no socket, no clock, no redis-py.
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha1
 from itertools import product, repeat
@@ -293,17 +293,22 @@ class Failed(NamedTuple):
 Outcome: TypeAlias = int | Refused | Failed
 
 
-def outcomes(reply: Iterable[int | bytes | str]) -> list[Outcome]:
-    """A script's reply in plain values: one of the numbers above, Refused or Failed for each key."""
+def outcomes(reply: Iterable[int | bytes | str], *, shown: Callable[[str], str] = str) -> list[Outcome]:
+    """A script's reply in plain values: one of the numbers above, Refused or Failed for each key.
+
+    `shown` takes out of the texts of errors what must not be printed.
+    """
     said = list(reply)
     if set(map(type, said)) == {int}:  # nearly always
         return cast("list[Outcome]", said)
-    return [each if isinstance(each, int) else _read(each) for each in said]
+    return [each if isinstance(each, int) else _read(each, shown) for each in said]
 
 
-def _read(answer: bytes | str) -> Outcome:
+def _read(answer: bytes | str, shown: Callable[[str], str]) -> Outcome:
     text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
     floor = floor_of(text.encode())
     if floor is not None:
         return Refused(floor)
-    return Failed(text.lstrip("-").rstrip() if text.startswith("-") else "an answer that is none of ours")
+    return Failed(
+        shown(text.lstrip("-").rstrip()) if text.startswith("-") else "an answer that is none of ours"
+    )
