@@ -121,15 +121,15 @@ def show(found: Sequence[Verdict], *, same: bool) -> None:
 def main(rev: str, wanted: list[str]) -> int:
     """Benchmark after benchmark, so that what is compared was measured in the same minutes."""
     tree = unpacked(rev, table.FILE.parent / "against")
-    theirs = {each.name: each for each in run.scripts(tree, wanted)}
+    theirs = run.scripts(tree, wanted)
     kept: list[Verdict] = []
-    for ours in run.scripts(run.TREE, wanted):
-        if ours.name not in theirs:
-            print(f"-- {ours.stem}: {rev} has no such benchmark")
+    for name, ours in run.scripts(run.TREE, wanted).items():
+        if name not in theirs:
+            print(f"-- {name} {ours.stem}: {rev} has no such benchmark")
             continue
-        print(f"-- {ours.stem}", flush=True)
-        found = verdicts(list(measured(ours, theirs[ours.name])))
-        show(found, same=ours.read_bytes() == theirs[ours.name].read_bytes())
+        print(f"-- {name} {ours.stem}", flush=True)
+        found = verdicts(list(measured(ours, theirs[name])))
+        show(found, same=ours.read_bytes() == theirs[name].read_bytes())
         kept += found
     if not kept:
         print("nothing was compared: name benchmarks that both trees have")

@@ -1,8 +1,9 @@
 """`make bench`: every benchmark, or those that are named, each in a process of its own on one core.
 
     python benchmarks/run.py            # all
-    python benchmarks/run.py p5 scaling # some
+    python benchmarks/run.py p5 scaling # some, by id or by file
 
+A file is named by what it measures. A benchmark has an id, too, with which its story begins (`P5: ...`) and its rows.
 Prints the table as it goes and replaces its rows in build/bench.json. Goals that are not met are shown, not hidden;
 the exit code stays 0, for a busy machine is no fault of the code. `against.py` runs the same benchmarks on two commits.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,18 +20,22 @@ from pathlib import Path
 import table
 
 TREE = Path(__file__).parent.parent
-SCRIPTS = ("[fp][0-9]*.py", "scaling.py")
+_ID = re.compile(r'"""(?P<letter>[A-Z])(?P<number>\d*): ')
 TIMEOUT_S = 1200  # one benchmark; each is written to end within two minutes, `scaling` within five, on a quiet machine
 
 
-def scripts(tree: Path, wanted: list[str]) -> list[Path]:
-    """The tree's benchmarks of these names, all for none, in the order in which they run."""
-    return [
-        each
-        for pattern in SCRIPTS
-        for each in sorted((tree / "benchmarks").glob(pattern))
-        if not wanted or any(f"{each.stem}_".startswith(f"{name.lower()}_") for name in wanted)
-    ]
+def scripts(tree: Path, wanted: list[str]) -> dict[str, Path]:
+    """The tree's benchmarks of these ids or files, all for none, in the order in which they run; by id."""
+    found = {}
+    for file in (tree / "benchmarks").glob("*.py"):
+        if said := _ID.match(file.read_text("utf-8")):
+            found[said["letter"] + said["number"]] = file
+    names = {name.lower() for name in wanted}
+    return {
+        name: found[name]
+        for name in sorted(found, key=lambda name: (name[0], int(name[1:] or 0)))
+        if not names or names & {name.lower(), found[name].stem}
+    }
 
 
 def rows_of(script: Path) -> list[dict[str, object]]:
@@ -52,10 +58,11 @@ def main(wanted: list[str]) -> int:
     """Runs them one after the other: they measure CPU and memory, so nothing runs beside them."""
     chosen = scripts(TREE, wanted)
     if not chosen:
-        print(f"no benchmark of that name; there are {[each.stem for each in scripts(TREE, [])]}")
+        there = ", ".join(f"{each} {file.stem}" for each, file in scripts(TREE, []).items())
+        print(f"no benchmark of that name; there are {there}")
         return 2
-    for script in chosen:
-        print(f"-- {script.stem}", flush=True)
+    for name, script in chosen.items():
+        print(f"-- {name} {script.stem}", flush=True)
         rows = rows_of(script)
         table.show(rows)
         table.keep(rows)

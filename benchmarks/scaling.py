@@ -1,4 +1,4 @@
-"""How cost grows: with updater processes, partitions, the size of packs, and tracked keys. Rows S-*, and build/scaling.json.
+"""S: how cost grows: with updater processes, partitions, the size of packs, and tracked keys. Rows S-*, and build/scaling.json.
 
     python benchmarks/scaling.py            # measures; writes the file and docs/explanation/scaling.md
     python benchmarks/scaling.py --quick    # tiny sizes, some seconds: does it run at all? Nothing is kept
@@ -27,7 +27,7 @@ import rig
 import scaling_page
 import table
 import uvloop
-from p4_kafka import quiet
+from kafka_intake import quiet
 from scaling_topics import KEPT, Load, fill
 from scaling_worker import LEARNED, STEP_HINTS
 from table import row

@@ -20,8 +20,8 @@ import time
 import numpy as np
 import psutil
 import uvloop
-from p4_kafka import JOIN_S, SILENT, Ours, quiet
-from p5_dedup import PACK, STEP_PACKS, STEP_S, UNBOUNDED, Run
+from dedup import PACK, STEP_PACKS, STEP_S, UNBOUNDED, Run
+from kafka_intake import JOIN_S, SILENT, Ours, quiet
 from scaling_topics import Load
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue

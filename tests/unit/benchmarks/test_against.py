@@ -49,11 +49,11 @@ def test_a_row_that_only_one_tree_has_is_left_out():
     assert verdicts([Round(rows(1.0), {}, rows(1.0))] * ROUNDS) == []
 
 
-BENCHMARK = """
+BENCHMARK = '''"""P0: what it costs."""
 from cacheupdater import COST
 def run():
     return [{{"name": "P0", "ratio": COST, "goal": None, "better": "{better}", "met": True, "method": ""}}]
-"""
+'''
 
 
 @pytest.fixture
@@ -86,6 +86,23 @@ def test_a_benchmark_that_has_changed_is_marked(trees, capfd):
     )
     assert against.main("HEAD", []) == 0
     assert "the benchmark itself differs" in capfd.readouterr().out
+
+
+def test_a_benchmark_whose_file_was_renamed_is_compared_by_its_id(trees, capfd):
+    (trees / "benchmarks" / "p0_cost.py").rename(trees / "benchmarks" / "cost.py")
+    assert against.main("HEAD", ["p0"]) == 0
+    assert "-- P0 cost\n" in capfd.readouterr().out
+
+
+def test_benchmarks_are_found_by_id_and_by_file_and_run_in_the_order_of_their_ids():
+    tree = run.TREE
+    everything = run.scripts(tree, [])
+    assert [*everything][:3] == ["F6", "P1", "P2"]
+    assert [*everything][-2:] == ["P14", "S"]
+    assert (
+        run.scripts(tree, ["p5"]) == run.scripts(tree, ["dedup"]) == {"P5": tree / "benchmarks" / "dedup.py"}
+    )
+    assert run.scripts(tree, ["p"]) == {}
 
 
 def test_a_commit_that_does_not_exist_is_an_error_that_names_it(trees):

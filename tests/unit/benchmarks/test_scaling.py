@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import scaling
-from p4_kafka import Share
+from kafka_intake import Share
 from scaling_topics import Load, filled
 from scaling_worker import STEP_HINTS, Tracked
 

@@ -10,7 +10,7 @@ import gc
 import itertools
 
 import psutil
-from p5_dedup import PACK, STEP_PACKS, Run
+from dedup import PACK, STEP_PACKS, Run
 from table import row
 
 from cacheupdater_client.protocol import wire

@@ -28,7 +28,7 @@ from dataclasses import replace
 import rig
 import uvloop
 from aiokafka import AIOKafkaConsumer
-from p5_dedup import HEAD_S, UNBOUNDED, Pinned, Run, Silent
+from dedup import HEAD_S, UNBOUNDED, Pinned, Run, Silent
 from scaling_topics import KEPT, RATE, Load, fill
 from table import row
 
