@@ -29,7 +29,7 @@ import rig
 import uvloop
 from table import row
 
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client import Redis, close, stats
 from cacheupdater_client.asyncio import Redis as AsyncRedis
 

@@ -20,8 +20,8 @@ import redis
 from aiokafka import AIOKafkaProducer
 from table import row
 
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater_client.sender import Sender
 
 GOAL = 20.0

@@ -15,8 +15,8 @@ import redis.asyncio
 from table import row
 
 from cacheupdater.adapters.writer_redis import RedisWriter
+from cacheupdater.local.redis_server import RedisServer
 from cacheupdater.ports import Entry
-from cacheupdater.testing.redis_server import RedisServer
 
 GOAL = 0.25
 BATCH = 100

@@ -43,12 +43,12 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import COMMIT_EVERY
 from cacheupdater.ports import Message
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.kafka_server import KafkaServer
 from cacheupdater_client.protocol import broker
 
 COLLECTOR = gc.get_threshold()  # Python's own

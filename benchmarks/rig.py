@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from cacheupdater.testing.postgres_server import PostgresServer
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.postgres_server import PostgresServer
+from cacheupdater.local.redis_server import RedisServer
 
 ROWS = 100_000
 PATTERN = "item:{id:int}"

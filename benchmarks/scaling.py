@@ -32,9 +32,9 @@ from scaling_topics import KEPT, Load, fill
 from scaling_worker import LEARNED, STEP_HINTS
 from table import row
 
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.children import dying_with_us
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.kafka_server import KafkaServer
 
 KINDS = ((12, 500), (12, 60), (12, 10), (96, 500), (96, 60), (96, 10))  # partitions, hints in a pack
 SETUPS = (  # processes, partitions, hints in a pack

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import redis
 
-from cacheupdater.testing.postgres_server import PostgresServer
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.postgres_server import PostgresServer
+from cacheupdater.local.redis_server import RedisServer
 from freshness_live.statements import LOGGED, Log
 
 if TYPE_CHECKING:

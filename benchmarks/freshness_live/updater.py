@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from cacheupdater.demo.shop import BackOffice, build
 from cacheupdater.demo.stage import Stage
 from cacheupdater.demo.updater import Places, Updater
 from cacheupdater.errors import Misconfigured
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client import Redis, close
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 from cacheupdater.demo import plan
 from cacheupdater.errors import CacheUpdaterError
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 if TYPE_CHECKING:
     from pathlib import Path

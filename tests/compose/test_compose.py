@@ -18,7 +18,7 @@ from compose_services import FILE, HOME, OURS, Services, browser, document, look
 from ruamel.yaml import YAML
 from updater_process import eventually, free_port
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 LONG_S = 60.0
 WIDTHS = {"wide": (1280, 900), "narrow": (390, 1500)}

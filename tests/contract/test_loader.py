@@ -76,7 +76,7 @@ async def sqlite(tmp_path):
 
 @pytest.fixture
 async def postgres(pg_url):
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     run_sql(pg_url, *TABLES)
     source, world = _sql(pg_url, lambda: run_sql(pg_url, "DROP TABLE products"))

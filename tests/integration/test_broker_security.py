@@ -20,8 +20,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from cacheupdater.adapters import topic_kafka
 from cacheupdater.adapters.queue_kafka.member import Member
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater_client.protocol.broker import connection, parse
 
 pytestmark = pytest.mark.usefixtures("needs_apache")

@@ -9,8 +9,8 @@ import redis
 from live_database import Database
 
 from cacheupdater.cli import main
+from cacheupdater.local import kafka_topics
 from cacheupdater.service import contact
-from cacheupdater.testing import kafka_topics
 
 _CONFIG = """\
 version: 1

@@ -22,9 +22,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from confluent_kafka import Producer as ForeignProducer
 from pace import PATIENCE_S, soonest
 
-from cacheupdater.testing import kafka_jars, kafka_topics
-from cacheupdater.testing.kafka_properties import ACLS
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_jars, kafka_topics
+from cacheupdater.local.kafka_properties import ACLS
+from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 from cacheupdater_client.sender import EXIT_S, Sender
 from cacheupdater_client.transports import kafka_producer

@@ -20,7 +20,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 from updater_process import ROOT
 
-from cacheupdater.testing.redis_cluster import Migration
+from cacheupdater.local.redis_cluster import Migration
 from cacheupdater_client import RedisCluster
 
 ROUND_S = 6.0  # a death or two, and until all is well again

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cacheupdater.testing import kafka_jars
+from cacheupdater.local import kafka_jars
 
 pytestmark = pytest.mark.live
 

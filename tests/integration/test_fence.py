@@ -9,7 +9,7 @@ import redis
 from fence_calls import commit, floor, invalidate, load_scripts, set_floor, token, write_through
 from redis.crc import key_slot
 
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.fence import (
     DUPLICATE,

@@ -15,7 +15,7 @@ import pytest
 import redis
 from updater_process import eventually
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis
 
 ROWS = 300

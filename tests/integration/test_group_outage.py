@@ -15,7 +15,7 @@ from group_options import FITS_S
 from group_rows import Rows
 from group_story import PARTITIONS, Group
 
-from cacheupdater.testing import kafka_topics
+from cacheupdater.local import kafka_topics
 from cacheupdater_client.protocol.wire import CHANGE, MISS
 
 BEFORE_S = 10.0

@@ -14,7 +14,7 @@ from group_rows import Rows
 from group_story import Group
 from updater_process import eventually
 
-from cacheupdater.testing import kafka_jars, kafka_topics
+from cacheupdater.local import kafka_jars, kafka_topics
 from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, PACK_BYTES_MAX, TOUCH, encode_pack
 
 PARTITIONS = 3

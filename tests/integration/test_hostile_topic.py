@@ -13,7 +13,7 @@ import kafka_batches as made
 import redis
 from updater_process import config, eventually
 
-from cacheupdater.testing.kafka_topics import done
+from cacheupdater.local.kafka_topics import done
 from cacheupdater_client.protocol import wire
 
 pytestmark = pytest.mark.usefixtures("needs_apache")

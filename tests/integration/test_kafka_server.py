@@ -20,9 +20,9 @@ from aiokafka.errors import (
 from certificates import Authority
 from kafka_fixture import shared
 
-from cacheupdater.testing import kafka_jars, kafka_topics
-from cacheupdater.testing.kafka_properties import ACLS, QUICK_RETENTION, mutual_tls
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_jars, kafka_topics
+from cacheupdater.local.kafka_properties import ACLS, QUICK_RETENTION, mutual_tls
+from cacheupdater.local.kafka_server import KafkaServer
 
 LOGIN = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -32,7 +32,7 @@ LOGIN = {
 }
 OWNER = """
 import os, signal
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local.kafka_server import KafkaServer
 server = KafkaServer().start()
 server.pause()
 print(server.pid, flush=True)

@@ -98,7 +98,7 @@ async def told(caplog):
 
 
 async def test_no_error_of_a_running_statement_quotes_a_value_of_postgres(pg_url, told):
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     run_sql(pg_url, *POSTGRES_TABLES)
     casts = [f"{column}::{kind}" for kind in TYPES.split() for column in ("word", "body")]
@@ -120,7 +120,7 @@ async def test_no_error_of_a_running_statement_quotes_a_value_of_sqlite(tmp_path
 
 
 async def test_rights_that_are_missing_are_named_and_a_message_of_a_function_is_not(pg_url, told):
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     run_sql(
         pg_url,

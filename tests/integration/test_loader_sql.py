@@ -59,7 +59,7 @@ def sqlite_url(tmp_path):
 
 @pytest.fixture
 def postgres_url(pg_url):
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     run_sql(pg_url, *TABLES, "ALTER TABLE products ALTER COLUMN uid TYPE uuid USING uid::uuid")
     return pg_url
@@ -216,7 +216,7 @@ async def test_stamp_of_many_rows_is_refused(source):
 
 def _run(url, *statements):
     if url.startswith("postgresql"):
-        from cacheupdater.testing.postgres_server import run_sql
+        from cacheupdater.local.postgres_server import run_sql
 
         run_sql(url, *statements)
         return
@@ -470,7 +470,7 @@ async def test_deadlock_and_lock_timeouts_are_unavailable(postgres):
 
 
 async def _make_failing_function(source):
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     run_sql(
         source._engine.url.render_as_string(hide_password=False),
@@ -531,7 +531,7 @@ async def test_server_that_accepts_and_never_answers_is_given_up_at_the_deadline
 
 
 async def test_changed_table_is_read_by_its_new_shape(postgres, postgres_url):
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     loader = SqlLoader(postgres, "SELECT * FROM orders WHERE id IN :id", PRODUCT)
     assert await loader.load([(1,)]) == {(1,): {"id": 1, "user_id": 7, "total": 10}}
@@ -568,7 +568,7 @@ async def test_no_error_and_no_log_quotes_a_value(source, caplog):
 
 async def test_json_columns_of_postgres_are_values_and_numeric_stays_exact(postgres, postgres_url):
     from cacheupdater.core.encoding import encoder
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     run_sql(
         postgres_url,

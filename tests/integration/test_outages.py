@@ -21,7 +21,7 @@ from postgres_fixture import started_postgres
 from updater_process import Updaters, config, eventually
 
 import cacheupdater_client
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client import Redis
 
 LOAD_S = 1.0  # of reads before an outage

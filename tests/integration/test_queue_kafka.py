@@ -25,10 +25,10 @@ from kafka_world import KafkaWorld
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue, batches, lanes, settings, unpacking
 from cacheupdater.errors import Misconfigured, Stuck, Unavailable
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_properties import ACLS
+from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.kafka_properties import ACLS
-from cacheupdater.testing.kafka_server import KafkaServer
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol import broker, wire
 

@@ -13,11 +13,11 @@ import psutil
 import pytest
 import redis
 
-from cacheupdater.testing.redis_server import RedisServer, executables, version
+from cacheupdater.local.redis_server import RedisServer, executables, version
 
 OWNER = """
 import os, signal
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.redis_server import RedisServer
 server = RedisServer().start()
 server.pause()
 print(server.pid, flush=True)

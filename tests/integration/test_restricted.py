@@ -21,7 +21,7 @@ import redis
 import restricted
 from updater_process import READY_S, Updater, config, eventually
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis
 
 MISSING = restricted.missing()

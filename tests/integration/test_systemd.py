@@ -13,7 +13,7 @@ import sys
 import pytest
 from updater_process import ROOT, eventually
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 UNIT = ROOT / "deploy" / "systemd" / "cacheupdater.service"
 EXPOSURE_MAX = 1.1  # of 10, as systemd 252 rates it

@@ -13,9 +13,9 @@ from cacheupdater.adapters import topic_kafka
 from cacheupdater.adapters.topic_kafka.owners import owner_of
 from cacheupdater.cli import main
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.kafka_properties import ACLS
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_properties import ACLS
+from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater_client.protocol.broker import connection, parse
 
 pytestmark = pytest.mark.usefixtures("needs_apache")

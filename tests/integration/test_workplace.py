@@ -17,7 +17,7 @@ import pytest
 from pace import PATIENCE_S
 from updater_process import eventually
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = (str(Path(sys.executable).with_name("cacheupdater")),)

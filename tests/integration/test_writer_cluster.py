@@ -26,8 +26,8 @@ from cacheupdater.core.answers import (
     Result,
 )
 from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater.local.redis_server import RedisServer, version
 from cacheupdater.ports import Entry
-from cacheupdater.testing.redis_server import RedisServer, version
 from cacheupdater_client.protocol import fence
 
 CHANGES = 50

@@ -16,8 +16,8 @@ from pace import PATIENCE_S, soonest_of
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.core.answers import FOREIGN, TOO_OLD, UNCHANGED, UNSOUND, WRITTEN, Result
 from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
+from cacheupdater.local.redis_server import RedisServer, version
 from cacheupdater.ports import Entry, Found
-from cacheupdater.testing.redis_server import RedisServer, version
 from cacheupdater_client.protocol import fence
 
 TTL_MS = 60_000

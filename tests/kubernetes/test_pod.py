@@ -19,7 +19,7 @@ from contained import ISOLATED, OBSTACLE, Pod
 from updater_process import ROOT, eventually
 from watched_application import KEY, Application, none_waited
 
-from cacheupdater.testing.redis_server import RedisServer
+from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client import Redis
 
 VALUES = """

@@ -18,8 +18,8 @@ from pathlib import Path
 from ruamel.yaml import YAML
 from updater_process import ROOT, free_port
 
-from cacheupdater.testing.children import dying_with_us
-from cacheupdater.testing.redis_server import executables
+from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.redis_server import executables
 
 HOME = ROOT / "examples" / "03-compose"
 FILE = HOME / "compose.yaml"

@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 from updater_process import ROOT, free_port
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 IMPORTS = os.pathsep.join((str(ROOT), str(ROOT / "client")))
 IMAGE = {  # the Dockerfile's, but where its programs lie

@@ -321,7 +321,7 @@ def floors(stack):
     """Floors and values that somebody else has written, as the scripts meet them and as their answers are read."""
     import redis
 
-    from cacheupdater.testing.redis_server import RedisServer
+    from cacheupdater.local.redis_server import RedisServer
     from cacheupdater_client.protocol import fence
 
     server = stack.enter_context(RedisServer())
@@ -364,8 +364,8 @@ def fleet(stack):
     from cacheupdater.adapters.fleet_redis import RedisFleet
     from cacheupdater.core.shares import Owner
     from cacheupdater.errors import Unavailable
+    from cacheupdater.local.redis_server import RedisServer
     from cacheupdater.ports import Offer
-    from cacheupdater.testing.redis_server import RedisServer
 
     server = stack.enter_context(RedisServer())
     client = stack.enter_context(redis.Redis.from_url(server.unix_url))

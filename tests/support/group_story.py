@@ -24,7 +24,7 @@ from group_rows import KEYS
 from updater_process import ROOT, config
 
 from cacheupdater.core.limits import Limits
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 PARTITIONS = 12
 HOLD_S = 10

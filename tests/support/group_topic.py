@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from group_ledger import MILLISECOND, Commits, Records
 from group_rows import PREFIX
 
-from cacheupdater.testing.kafka_topics import done
+from cacheupdater.local.kafka_topics import done
 from cacheupdater_client.protocol.wire import Malformed, decode_pack, partition_of
 
 HISTORY = "__consumer_offsets"

@@ -49,14 +49,14 @@ def given():
 
 
 def found():
-    from cacheupdater.testing import kafka_jars
+    from cacheupdater.local import kafka_jars
 
     return kafka_jars.find()
 
 
 def pytest_collection_finish(session):
     """Makes Kafka ready before any test's time is measured, and on the screen: the first time it can take a minute."""
-    from cacheupdater.testing.kafka_server import quicken
+    from cacheupdater.local.kafka_server import quicken
 
     config = session.config
     asked = any(FIXTURES & set(item.fixturenames) for item in session.items if hasattr(item, "fixturenames"))
@@ -80,7 +80,7 @@ def pytest_terminal_summary(terminalreporter, config):
 @contextlib.contextmanager
 def shared(folder):
     """The broker that all who name this folder share, from the first one in to the last one out."""
-    from cacheupdater.testing.kafka_jars import locked
+    from cacheupdater.local.kafka_jars import locked
 
     with (folder / "users").open("a") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
@@ -130,7 +130,7 @@ def kafka(_kafka_of_run):
 @pytest.fixture
 def new_topic(kafka):
     """Makes topics of this test's own and says their names: new_topic(partitions=1, config={"cleanup.policy": "compact"})."""
-    from cacheupdater.testing import kafka_topics
+    from cacheupdater.local import kafka_topics
 
     made = []
 
@@ -155,8 +155,8 @@ def kafka_topic(new_topic):
 @pytest.fixture
 def own_kafka():
     """A broker of this test's own, to stop, kill and freeze. What tansu keeps is gone when it stops."""
-    from cacheupdater.testing import kafka_topics
-    from cacheupdater.testing.kafka_server import KafkaServer
+    from cacheupdater.local import kafka_topics
+    from cacheupdater.local.kafka_server import KafkaServer
 
     if found().program is None:
         pytest.skip(f"no Kafka: {found().why}")

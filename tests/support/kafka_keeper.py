@@ -11,8 +11,8 @@ import fcntl
 import sys
 from pathlib import Path
 
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_server import KafkaServer
 
 
 def keep(folder: Path) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 from certificates import Authority
 from updater_process import eventually, free_port
 
-from cacheupdater.testing.children import Child
+from cacheupdater.local.children import Child
 
 if TYPE_CHECKING:
     from kube_binaries import Binaries

@@ -42,7 +42,7 @@ def module_pg_url(_pg_base):
 
 @contextmanager
 def _empty_database(server):
-    from cacheupdater.testing.postgres_server import run_sql
+    from cacheupdater.local.postgres_server import run_sql
 
     name = f"cacheupdater_test_{os.getpid()}_{next(_numbers)}"
     run_sql(server, f"CREATE DATABASE {name} TEMPLATE template0")
@@ -63,7 +63,7 @@ def postgres_server():
 def started_postgres():
     """A server that runs; its caller ends it with `remove`."""
     try:
-        from cacheupdater.testing.postgres_server import PostgresServer
+        from cacheupdater.local.postgres_server import PostgresServer
 
         return PostgresServer().start()
     except (ImportError, OSError, RuntimeError) as e:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheupdater.testing.redis_cluster import RedisCluster
-from cacheupdater.testing.redis_sentinel import RedisSentinels
+from cacheupdater.local.redis_cluster import RedisCluster
+from cacheupdater.local.redis_sentinel import RedisSentinels
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import os
 import pytest
 import redis
 
-from cacheupdater.testing.redis_server import RedisServer, executables, version
+from cacheupdater.local.redis_server import RedisServer, executables, version
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 from pace import PATIENCE_S
 
-from cacheupdater.testing.children import dying_with_us
+from cacheupdater.local.children import dying_with_us
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60.0  # two cold starts on a busy machine; usually 0.6 s

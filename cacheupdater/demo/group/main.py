@@ -27,9 +27,9 @@ from cacheupdater.demo.main import back_office, redis_server
 from cacheupdater.demo.report import LABELLED, lined
 from cacheupdater.demo.shop import build
 from cacheupdater.errors import CacheUpdaterError, Misconfigured
-from cacheupdater.testing import kafka_topics
-from cacheupdater.testing.kafka_jars import JAVA_MIN, find
-from cacheupdater.testing.kafka_server import KafkaServer
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_jars import JAVA_MIN, find
+from cacheupdater.local.kafka_server import KafkaServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Self
 
 from redis.exceptions import RedisError
 
-from cacheupdater.testing.redis_server import RedisServer
-from cacheupdater.testing.redis_telling import Telling
+from cacheupdater.local.redis_server import RedisServer
+from cacheupdater.local.redis_telling import Telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cacheupdater.testing.redis_telling import Reply, Word
+    from cacheupdater.local.redis_telling import Reply, Word
 
 SILENCE_MS = 2500  # a primary that is silent for so long is taken for dead; on a busy machine a healthy one is for a second
 FAILOVER_TIMEOUT_MS = 2000  # a vote that came to nothing is repeated after twice this

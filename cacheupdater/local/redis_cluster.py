@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self, cast
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import RedisError
 
-from cacheupdater.testing.redis_server import RedisServer
-from cacheupdater.testing.redis_telling import Telling
+from cacheupdater.local.redis_server import RedisServer
+from cacheupdater.local.redis_telling import Telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from cacheupdater.testing.redis_telling import Reply, Word
+    from cacheupdater.local.redis_telling import Reply, Word
 
 SILENCE_MS = 1000  # a node that is silent for so long is taken for dead (redis' own default is 15 s)
 SETTLE_TIMEOUT_S = 30.0  # usually 2 to 4 s after a start or a death, on a busy machine more

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cacheupdater.testing import kafka_jars
+from cacheupdater.local import kafka_jars
 
 FETCHES = """\
 import pathlib, sys

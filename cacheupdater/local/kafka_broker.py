@@ -12,7 +12,7 @@ import struct
 import time
 from typing import TYPE_CHECKING, Self
 
-from cacheupdater.testing.children import Child
+from cacheupdater.local.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

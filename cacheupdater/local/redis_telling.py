@@ -12,7 +12,7 @@ from redis.connection import Connection
 from redis.exceptions import RedisError, ResponseError
 
 if TYPE_CHECKING:
-    from cacheupdater.testing.redis_server import RedisServer
+    from cacheupdater.local.redis_server import RedisServer
 
 Word: TypeAlias = bytes | str | int
 Reply: TypeAlias = bytes | int | list["Reply"] | None

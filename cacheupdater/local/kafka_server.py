@@ -1,0 +1,214 @@
+"""A real Kafka of one's own: one broker or several, started on free ports, stopped, killed, frozen and brought back.
+
+Tests use it for the real thing instead of a mock. Brokers listen on 127.0.0.1 only, keep their data in a folder that
+goes with `close`, and live until `stop` or until the process that started them ends, whichever is first (on Linux;
+see `children`, which also says from which thread to start them). What runs is what `kafka_jars.find` finds.
+
+Each broker has two doors: `bootstrap`, spoken to by `protocol`, and `admin`, always plain and the super user's, by
+which the brokers know each other and tests make topics. SASL, TLS and ACLs concern the first alone:
+
+    KafkaServer(protocol="SASL_PLAINTEXT", users={"shop": "secret"}, properties=kafka_properties.ACLS)
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from cacheupdater.local import kafka_jars
+from cacheupdater.local.kafka_broker import Broker
+from cacheupdater.local.kafka_properties import SCRAM_KINDS, Ports, free_ports, server_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_HEAP = ("-Xms64m", "-Xmx384m")
+_ATTEMPTS = 3  # another process may take a free port between our look and the broker's start
+
+
+class KafkaServer:
+    """One cluster. `brokers[0].kill()` and the like act on one broker, the same words of the cluster on all.
+
+    The brokers are their own controllers, so a cluster of three goes on without any one of them, a cluster of two does not.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        properties: Mapping[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
+        users: Mapping[str, str] | None = None,
+        java: Sequence[str] = (),
+        found: kafka_jars.Found | None = None,
+    ) -> None:
+        """`properties` as in server.properties; `users` may log in with their passwords by SCRAM and PLAIN.
+
+        `java` is for Java's own options, `found` for running something else than what is found.
+        """
+        self.found = found or kafka_jars.find()
+        if self.found.program is None:
+            raise FileNotFoundError(f"no Kafka: {self.found.why}")
+        if brokers > 1 or properties or users or java or protocol != "PLAINTEXT":
+            _ = self._jars
+        self.brokers: list[Broker] = []
+        self._count = brokers
+        self._ports: list[Ports] = []
+        self._properties = dict(properties or {})
+        self._protocol = protocol
+        self._users = dict(users or {})
+        self._java = (*_HEAP, *java)
+        self._folder: Path | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    @property
+    def admin(self) -> str:
+        """The plain door: for making topics and granting rights, whatever `protocol` is."""
+        return ",".join(f"127.0.0.1:{ports.admin}" for ports in self._ports)
+
+    @property
+    def _jars(self) -> Path:
+        if self.found.program is None or not self.found.apache:
+            raise FileNotFoundError(f"this needs Apache Kafka: {self.found.why}")
+        return self.found.program
+
+    @property
+    def pid(self) -> int:
+        return self.brokers[0].pid
+
+    def start(self) -> Self:
+        """Returns when every broker answers. Starts those that are not running; the first time on fresh data."""
+        if self.brokers:
+            self._start_all()
+            return self
+        for attempt in range(_ATTEMPTS):
+            self._prepare()
+            try:
+                self._start_all()
+            except RuntimeError as e:
+                self.close()
+                if attempt == _ATTEMPTS - 1 or "in use" not in str(e):
+                    raise
+            else:
+                break
+        return self
+
+    def _start_all(self) -> None:
+        idle = [broker for broker in self.brokers if not broker.running]
+        for broker in idle:
+            broker.launch()
+        for broker in idle:
+            if not broker.answers():
+                said = broker.said()
+                self.kill()
+                raise RuntimeError(f"{self.found.name} does not start; it says:\n{said}")
+
+    def _prepare(self) -> None:
+        """A folder, ports and a command line for each broker."""
+        self._folder = Path(tempfile.mkdtemp(prefix="cacheupdater-kafka-"))
+        atexit.register(self.close)
+        self._ports = free_ports(self._count)
+        commands = self._apache(self._folder) if self.found.apache else [self._tansu()]
+        self.brokers = [
+            Broker(command, ports.client, self._folder / f"{number}.log", plain_port=ports.admin)
+            for number, (command, ports) in enumerate(zip(commands, self._ports, strict=True), 1)
+        ]
+
+    def _tansu(self) -> list[str]:
+        """Its one door is both of ours; it keeps everything in memory."""
+        port = self._ports[0].client
+        self._ports = [Ports(port, port, port)]
+        listen = f"tcp://127.0.0.1:{port}"
+        command = [str(self.found.program), "broker", "--listener-url", listen]
+        return [*command, "--advertised-listener-url", listen, "--storage-engine", "memory://tansu/"]
+
+    def _apache(self, folder: Path) -> list[list[str]]:
+        """Formats the brokers' folders."""
+        cluster = uuid.uuid4().hex[:22]
+        files = [folder / f"{number}.properties" for number in range(1, self._count + 1)]
+        for number, file in enumerate(files, 1):
+            said = server_properties(number, self._ports, self._protocol, self._users)
+            said |= {"log.dirs": str(folder / str(number))} | self._properties
+            file.write_text("".join(f"{name}={value}\n" for name, value in said.items()), "utf-8")
+        with ThreadPoolExecutor(self._count) as threads:
+            list(threads.map(lambda file: self._format(cluster, file), files))
+        java = [*kafka_jars.java(self._jars), *self._java]
+        return [[*java, "kafka.Kafka", str(file)] for file in files]
+
+    def _format(self, cluster: str, file: Path) -> None:
+        scram = [
+            f"--add-scram={kind}=[name={user},password={password}]"
+            for user, password in self._users.items()
+            for kind in SCRAM_KINDS
+        ]
+        arguments = ["format", "--cluster-id", cluster, "--config", str(file), *scram]
+        kafka_jars.tool("kafka.tools.StorageTool", *arguments, folder=self._jars)
+
+    def grant(self, user: str, *rights: str) -> None:
+        """`rights` as kafka-acls takes them: ("--operation", "Read", "--topic", "x"). Needs the properties ACLS."""
+        arguments = ["--bootstrap-server", self.admin, "--add", "--allow-principal", f"User:{user}", *rights]
+        kafka_jars.tool("org.apache.kafka.tools.AclCommand", *arguments, folder=self._jars)
+
+    def stop(self) -> None:
+        with ThreadPoolExecutor(max(1, len(self.brokers))) as threads:  # at once: they wait for each other
+            list(threads.map(Broker.stop, self.brokers))
+
+    def kill(self) -> None:
+        for broker in self.brokers:
+            broker.kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        for broker in self.brokers:
+            broker.pause()
+
+    def resume(self) -> None:
+        for broker in self.brokers:
+            broker.resume()
+
+    def close(self) -> None:
+        """Ends all brokers at once and removes what they kept: nobody asks for it any more."""
+        self.kill()
+        self.brokers = []
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def quicken(found: kafka_jars.Found) -> None:
+    """Halves every later start: a broker that lives for that alone writes down what it loaded. Once per Java, 15 s.
+
+    Nobody needs to call it; a test run does before its clock runs.
+    """
+    if found.program is None or not found.apache:
+        return
+    written = kafka_jars.classes(found.program)
+    if written.exists():
+        return
+    with kafka_jars.locked(written.with_suffix(".lock")):
+        if written.exists():
+            return
+        with tempfile.TemporaryDirectory(dir=written.parent) as scratch:
+            draft = Path(scratch, written.name)
+            with KafkaServer(java=[f"-XX:ArchiveClassesAtExit={draft}"], found=found) as server:
+                server.stop()  # Java writes at an end in order
+            if draft.exists():
+                draft.rename(written)
