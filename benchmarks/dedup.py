@@ -26,11 +26,11 @@ from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.ports import Message
 from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.patterns import Pattern
 
 KEYS = 1_000_000
 PACK = 500

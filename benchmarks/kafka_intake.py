@@ -41,7 +41,6 @@ from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_server import KafkaServer
@@ -50,6 +49,7 @@ from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import COMMIT_EVERY
 from cacheupdater.ports import Message
 from cacheupdater_client.protocol import broker
+from cacheupdater_client.protocol.patterns import Pattern
 
 COLLECTOR = gc.get_threshold()  # Python's own
 GOALS = {"zipf": 4.0, "uniform": 2.8}

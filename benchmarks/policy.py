@@ -25,9 +25,9 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Loaded
 from cacheupdater.price import Market, Price
+from cacheupdater_client.protocol.patterns import Pattern
 
 KEYS = 1_000_000
 BUDGET = 1_000.0  # rows a second

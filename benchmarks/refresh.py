@@ -37,12 +37,10 @@ from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition
@@ -50,6 +48,8 @@ from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.ports import Entry, Gained
 from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.encoding import encoder
+from cacheupdater_client.protocol.patterns import Pattern
 
 SLICE = 5_000
 BATCH = 200

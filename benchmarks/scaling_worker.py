@@ -31,7 +31,6 @@ from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition
@@ -39,6 +38,7 @@ from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price import Market, Price
 from cacheupdater_client.protocol import broker, wire
+from cacheupdater_client.protocol.patterns import Pattern
 
 SESSION_S = 10.0  # a member that joins is noticed at the next heartbeat, a fifteenth of it
 STEP_HINTS = PACK * STEP_PACKS

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from cacheupdater.core.patterns import Captures
 from cacheupdater.core.peers import NOBODY
 from cacheupdater_client.protocol.fence import NO_FORMS, Form
+from cacheupdater_client.protocol.patterns import Captures
 
 if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer

@@ -26,8 +26,8 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.price import Market, Price
+from cacheupdater_client.protocol.patterns import Pattern
 from freshness.compiled import by_key, compiled
 from freshness.truth import WINDOWS_S, Refreshes, busiest
 

@@ -33,8 +33,8 @@ from cacheupdater.ports import at_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cacheupdater.core.patterns import Capture, Captures, Pattern
     from cacheupdater.ports import Leaves
+    from cacheupdater_client.protocol.patterns import Capture, Captures, Pattern
 
     Wanted: TypeAlias = Sequence[Capture] | Sequence[Captures]
     Function: TypeAlias = Callable[[Wanted], object]

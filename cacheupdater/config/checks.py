@@ -16,9 +16,10 @@ from cacheupdater.config.settings import Encryption, NamespaceConfig, PythonLoad
 from cacheupdater.config.units import shown
 from cacheupdater.core import database_url
 from cacheupdater.core.limits import Limits
-from cacheupdater.core.patterns import Pattern, overlaps
 from cacheupdater.core.statements import Dialect, pieces
 from cacheupdater.errors import Misconfigured
+from cacheupdater_client.protocol.errors import Misspelled
+from cacheupdater_client.protocol.patterns import Pattern, overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -208,7 +209,7 @@ def compiled(document: Document, name: str, section: NamespaceSection, dialect: 
     """The namespace's pattern, and whether its SQL selects by that."""
     try:
         pattern = Pattern.compile(section.key)
-    except Misconfigured as e:
+    except Misspelled as e:
         document.refuse(("namespaces", name, "key"), str(e))
         return None
     try:

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from cacheupdater.config.choices import Policy
     from cacheupdater.config.document import Document, Tree
     from cacheupdater.config.problems import Path
-    from cacheupdater.core.patterns import Pattern
     from cacheupdater.core.statements import Dialect
+    from cacheupdater_client.protocol.patterns import Pattern
 
 S = TypeVar("S", bound=Section)
 T = TypeVar("T")

@@ -25,9 +25,9 @@ from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
 from cacheupdater.config.queues import queue_url
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url, database_url
-from cacheupdater.core.encoding import Encoding  # noqa: TC001  pydantic reads it
-from cacheupdater.core.spelling import Numbers, Times  # noqa: TC001  pydantic reads it
 from cacheupdater.errors import Misconfigured
+from cacheupdater_client.protocol.encoding import Encoding  # noqa: TC001  pydantic reads it
+from cacheupdater_client.protocol.spelling import Numbers, Times  # noqa: TC001  pydantic reads it
 
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
 _JITTER_MAX = 0.5  # more than half would make the ttl a lottery

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from cacheupdater.config.choices import Encrypted, Foreign, LogKeys, Policy, Rows
     from cacheupdater.config.problems import Problem
     from cacheupdater.config.secrets import Url
-    from cacheupdater.core.encoding import Encoding
-    from cacheupdater.core.patterns import Pattern
-    from cacheupdater.core.spelling import Numbers, Times
     from cacheupdater_client.protocol.broker import Address as BrokerAddress
+    from cacheupdater_client.protocol.encoding import Encoding
+    from cacheupdater_client.protocol.patterns import Pattern
+    from cacheupdater_client.protocol.spelling import Numbers, Times
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Sequence
 from itertools import repeat
 from typing import Generic, NamedTuple, TypeVar
 
-from cacheupdater.core.patterns import Pattern, overlaps
 from cacheupdater.core.siblings import Siblings
 from cacheupdater.errors import Misconfigured
+from cacheupdater_client.protocol.patterns import Pattern, overlaps
 
 T = TypeVar("T", bound=Hashable)
 

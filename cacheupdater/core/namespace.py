@@ -15,7 +15,7 @@ from cacheupdater.core.removing import Removing
 if TYPE_CHECKING:
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
-    from cacheupdater.core.patterns import Pattern
+    from cacheupdater_client.protocol.patterns import Pattern
 
 
 class Terms(NamedTuple):

@@ -16,7 +16,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cacheupdater.core.patterns import CaptureType, Pattern
+    from cacheupdater_client.protocol.patterns import CaptureType, Pattern
 
 T = TypeVar("T")
 

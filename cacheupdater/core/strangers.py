@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from cacheupdater.core.hints import Hints
-    from cacheupdater.core.patterns import Pattern
+    from cacheupdater_client.protocol.patterns import Pattern
 
 
 class Strangers:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.cursors import Origin
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.core.patterns import Captures
     from cacheupdater.core.payment import Receipt
     from cacheupdater.core.peers import Peer
+    from cacheupdater_client.protocol.patterns import Captures
 
 URGENCY = {Kind.MISS: 0, Kind.CHANGE: 1, Kind.TOUCH: 2}
 """Which is served first: a miss has a reader waiting, a change an old value, a touch neither."""

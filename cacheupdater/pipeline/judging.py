@@ -13,7 +13,7 @@ from cacheupdater.core import kinds, likeness
 from cacheupdater.core.answers import FOREIGN, Answer, Result
 from cacheupdater.core.mending import advice, unreadable
 from cacheupdater.core.verdict import ENOUGH, Seen, Sight, Verdict
-from cacheupdater.errors import Faulty
+from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -122,6 +122,6 @@ def compared_with(recipe: Recipe, found: Found, row: object | None) -> Sequence[
     """Field by field; None without a row, or with one that cannot be written."""
     try:
         ours = None if row is None else recipe.encode(row)
-    except Faulty:
+    except Inexpressible:
         ours = None
     return None if ours is None else likeness.compared(recipe.form, found.value, ours, row)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.core.endings import Load
-    from cacheupdater.core.patterns import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Leaves, Observer
+    from cacheupdater_client.protocol.patterns import Captures
 
 
 async def load(

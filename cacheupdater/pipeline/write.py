@@ -11,15 +11,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.answers import BRAKED, Answer, Result
-from cacheupdater.errors import CacheUpdaterError, Faulty
+from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.ports import Entry
+from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from cacheupdater.core.patterns import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found, Observer
+    from cacheupdater_client.protocol.patterns import Captures
 
 LOOK_WITHIN = 0.25  # seconds: half of what a call to Redis may take, for the write comes behind it
 
@@ -57,13 +58,13 @@ def prepare(
     """Encode what was found; None is a row that is absent, which deletes unless the brake has `kept` its key."""
     ttls = recipe.ttls_ms(len(keys), lot)
     if complete:
-        with suppress(Faulty):  # whose fault it is, is found out below
+        with suppress(Inexpressible):  # whose fault it is, is found out below
             return Prepared(list(map(Entry, keys, map(recipe.encode, found), ttls)), {})
     entries, left = [], {}
     for at, (key, value, ttl_ms) in enumerate(zip(keys, found, ttls, strict=True)):
         try:
             encoded = None if value is None else recipe.encode(value)
-        except Faulty as e:
+        except Inexpressible as e:
             left[at] = Answer(Result.FAILED, why=str(e))
             continue
         if value is None and key in kept:

@@ -17,6 +17,7 @@ from cacheupdater.core.endings import Load
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.pipeline.load import load
 from cacheupdater.recording.recording import Watched
+from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.budget import Source
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.core.patterns import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.recording.recorder import Recorder
+    from cacheupdater_client.protocol.patterns import Captures
 
 SHARE = 0.02
 """Of the budget over the recording."""
@@ -135,7 +136,7 @@ class Watch:
         try:
             values = await load(recipe, captures, namespace=namespace.name, observer=self.recorder, seen=seen)
             digests = [_digest(recipe, values.get(each)) for each in captures]
-        except (Unavailable, Faulty) as e:
+        except (Unavailable, Faulty, Inexpressible) as e:
             self.failed += len(unit)
             self.why = str(e)
             return

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.config.settings import Config, NamespaceConfig, QueueConfig
-    from cacheupdater.core.patterns import Capture, CaptureType, Pattern
     from cacheupdater.ports import Loader, Value, Writer
+    from cacheupdater_client.protocol.patterns import Capture, CaptureType, Pattern
 
 CACHE_S = 15.0  # for the writes of all namespaces; each takes a millisecond
 SOURCE_S = 30.0  # for the statements of one source, one after the other, each within its own timeout

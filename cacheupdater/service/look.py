@@ -18,15 +18,16 @@ from cacheupdater.errors import CacheUpdaterError, Faulty
 from cacheupdater.pipeline.judging import compared_with
 from cacheupdater.ports import Found
 from cacheupdater.service.parts import Parts
+from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.adapters.glance_redis import Look
     from cacheupdater.config.settings import Config, NamespaceConfig
-    from cacheupdater.core.patterns import Captures
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Value
+    from cacheupdater_client.protocol.patterns import Captures
 
 ROW_S = 10.0  # for the one statement of --connect; it has its own timeout, and connecting comes before it
 
@@ -132,7 +133,7 @@ async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
             value = None if found is None else recipe.encode(found)
         except TimeoutError:
             return {"error": f"the source did not answer within {ROW_S:g} s"}
-        except CacheUpdaterError as e:
+        except (CacheUpdaterError, Inexpressible) as e:
             return {"error": str(e)}
     glance = Glance(config.cache.reveal())
     try:

@@ -19,13 +19,13 @@ from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.config.settings import MemoryQueueConfig, PythonLoad, SqlLoad
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.encoding import encoder, form_of
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.price import memory
 from cacheupdater.price.shell.pricing import Aim, Pricing
+from cacheupdater_client.protocol.encoding import encoder, form_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

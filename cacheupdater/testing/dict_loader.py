@@ -13,9 +13,9 @@ from cacheupdater.ports import Stamped, at_once
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cacheupdater.core.patterns import Captures
     from cacheupdater.errors import CacheUpdaterError
     from cacheupdater.ports import Leaves
+    from cacheupdater_client.protocol.patterns import Captures
 
 
 class DictLoader:

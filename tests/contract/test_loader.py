@@ -10,10 +10,10 @@ import pytest
 
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Unavailable, Unpaid
 from cacheupdater.ports import Stamped
 from cacheupdater.testing.dict_loader import DictLoader
+from cacheupdater_client.protocol.patterns import Pattern
 
 PRODUCT = Pattern.compile("product:{id:int}")
 REVISED = Pattern.compile("revised:{id:int}")

@@ -17,8 +17,8 @@ from pretender import pretending
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql.encryption import Tls
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import CacheUpdaterError, Unreached
+from cacheupdater_client.protocol.patterns import Pattern
 
 PASSWORD = "c4n4ry-of-a-password"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)

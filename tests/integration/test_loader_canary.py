@@ -9,8 +9,8 @@ import sqlite3
 import pytest
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import CacheUpdaterError
+from cacheupdater_client.protocol.patterns import Pattern
 
 CANARY = "c4n4ry"
 NOTE = Pattern.compile("note:{id:int}")

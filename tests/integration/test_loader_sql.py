@@ -19,8 +19,8 @@ from sqlalchemy.engine import make_url
 
 from cacheupdater.adapters import loader_sql
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
+from cacheupdater_client.protocol.patterns import Pattern
 
 SOME, OTHER = UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff"), UUID(int=7)
 PRODUCT = Pattern.compile("product:{id:int}")
@@ -567,8 +567,8 @@ async def test_no_error_and_no_log_quotes_a_value(source, caplog):
 
 
 async def test_json_columns_of_postgres_are_values_and_numeric_stays_exact(postgres, postgres_url):
-    from cacheupdater.core.encoding import encoder
     from cacheupdater.local.postgres_server import run_sql
+    from cacheupdater_client.protocol.encoding import encoder
 
     run_sql(
         postgres_url,
@@ -609,7 +609,7 @@ TYPES = {
 
 
 async def test_types_of_postgres_are_spelled_as_documented(postgres):
-    from cacheupdater.core.encoding import encoder
+    from cacheupdater_client.protocol.encoding import encoder
 
     columns = ", ".join(f"{expression} AS c{at}" for at, expression in enumerate(TYPES))
     sql = f"SELECT 1 AS id, {columns} WHERE 1 IN :id"

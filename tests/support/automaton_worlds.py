@@ -11,7 +11,7 @@ from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
+from cacheupdater_client.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
     from random import Random

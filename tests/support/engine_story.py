@@ -13,9 +13,9 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.peers import NOBODY
 from cacheupdater.core.policy import Fixed
+from cacheupdater_client.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -14,7 +14,6 @@ from engine_story import limits, namespace
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.core.encoding import encoder
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
@@ -29,6 +28,7 @@ from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.encoding import encoder
 from cacheupdater_client.protocol.fence import NO_FORMS
 
 GARBAGE = b"no pack at all"

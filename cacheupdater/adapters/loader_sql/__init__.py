@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from cacheupdater.adapters.loader_sql import stamps
-    from cacheupdater.core.patterns import Captures, CaptureType, Pattern
     from cacheupdater.ports import Leaves
+    from cacheupdater_client.protocol.patterns import Captures, CaptureType, Pattern
 
 GRACE_S = 0.2  # the database ends a slow statement itself and keeps the connection; we wait this much longer
 # statements, as SQLAlchemy would forget and compile anew: one per namespace, some KiB each

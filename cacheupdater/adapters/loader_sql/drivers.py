@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sqlalchemy import BindParameter
     from sqlalchemy.engine import URL, AdaptedConnection
 
-    from cacheupdater.core.patterns import Captures, CaptureType
     from cacheupdater.core.statements import Dialect
+    from cacheupdater_client.protocol.patterns import Captures, CaptureType
 
 # prepared per connection: one per namespace, and thousands would cost the server memory
 STATEMENTS_CACHED = 300

@@ -23,7 +23,7 @@ from cacheupdater.ports import Stamped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from cacheupdater.core.patterns import Captures
+    from cacheupdater_client.protocol.patterns import Captures
 
 RowsPerKey: TypeAlias = Literal["one", "many"]
 Result: TypeAlias = "tuple[Sequence[str], Sequence[Sequence[Any]]]"

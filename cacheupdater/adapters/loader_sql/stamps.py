@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cacheupdater.core.patterns import Captures
+    from cacheupdater_client.protocol.patterns import Captures
 
 Kind: TypeAlias = Literal["version", "age"]
 Stamp: TypeAlias = tuple[str, Kind]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import TextClause
 
     from cacheupdater.adapters.loader_sql.drivers import Driver
-    from cacheupdater.core.patterns import CaptureType
+    from cacheupdater_client.protocol.patterns import CaptureType
 
 
 def statement(sql: str, names: tuple[str, ...], types: Sequence[CaptureType], driver: Driver) -> TextClause:

@@ -13,7 +13,6 @@ from cacheupdater.core.budget import Source
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.recipe import Recipe
@@ -22,6 +21,7 @@ from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price import Price
 from cacheupdater.price.shell.pricing import Aim, Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol.patterns import Pattern
 from simulated.adapter import AdapterConsumer
 from simulated.broker import Consumer
 from simulated.database import SimLoader, body_of

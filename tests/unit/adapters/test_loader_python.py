@@ -13,8 +13,8 @@ import pytest
 from pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_python import PythonLoader
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
+from cacheupdater_client.protocol.patterns import Pattern
 
 PRODUCT = Pattern.compile("product:{id:int}")
 BASKET = Pattern.compile("basket:{user:int}:{shop}")

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DataError, InterfaceError, OperationalError, Programm
 from cacheupdater.adapters.loader_sql import SqlSource
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql
 from cacheupdater.adapters.loader_sql.statement import statement
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
+from cacheupdater_client.protocol.patterns import Pattern
 
 PRODUCT = Pattern.compile("product:{id:int}")
 BASKET = Pattern.compile("basket:{user:int}:{shop}")

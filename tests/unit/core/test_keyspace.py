@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.patterns import Pattern, overlaps
 from cacheupdater.errors import Misconfigured
+from cacheupdater_client.protocol.patterns import Pattern, overlaps
 
 
 def _space(*texts: str) -> Keyspace[str]:

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from cacheupdater.core.encoding import encoder
 from cacheupdater.core.likeness import compared
+from cacheupdater_client.protocol.encoding import encoder
 
 SOME = UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

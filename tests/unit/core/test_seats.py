@@ -9,10 +9,10 @@ from cacheupdater.core.budget import Source
 from cacheupdater.core.cursors import Origin
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.peers import Peer
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
 from cacheupdater.core.unit import URGENCY, Claim, Unit
+from cacheupdater_client.protocol.patterns import Pattern
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 SOURCE = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)

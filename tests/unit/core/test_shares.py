@@ -10,9 +10,9 @@ import pytest
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.shares import EXCHANGE_EVERY, LEAST, STEP_MAX, Owner, aim
 from cacheupdater.price import Market
+from cacheupdater_client.protocol.patterns import Pattern
 
 BUDGET = 200.0
 

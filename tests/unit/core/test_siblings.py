@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Misconfigured
+from cacheupdater_client.protocol.errors import Misspelled
+from cacheupdater_client.protocol.patterns import Pattern
 
 _compiled = lru_cache(Pattern.compile)
 
@@ -42,7 +43,7 @@ def _crowd(draw):
     for text in texts:
         try:
             Keyspace([(_compiled(each), each) for each in (*kept, text)])
-        except Misconfigured:
+        except (Misconfigured, Misspelled):
             continue
         kept.append(text)
     uuid = "6f9619ff-8b86-d011-b42d-00c04fc964ff"

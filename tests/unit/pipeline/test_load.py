@@ -7,13 +7,13 @@ import asyncio
 import pytest
 from shell_story import Rows, in_virtual_time
 
-from cacheupdater.core.encoding import encoder
 from cacheupdater.core.endings import Load
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.load import load
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.ports import Stamped
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol.encoding import encoder
 
 
 def recipe(table):

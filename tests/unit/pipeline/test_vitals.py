@@ -11,7 +11,6 @@ from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.pipeline.looking import LOOKS_A_SECOND
 from cacheupdater.pipeline.naming import named
 from cacheupdater.pipeline.notices import QUIET_S, Notices
@@ -19,6 +18,7 @@ from cacheupdater.pipeline.vitals import ALONE_S, Vitals
 from cacheupdater.pipeline.whereabouts import ROUND
 from cacheupdater.ports import Found
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol.patterns import Pattern
 
 SOURCE = Source("shop", Bucket(100.0, 100.0, now=0.0), concurrency=1)
 SPACE = Namespace("product", Pattern.compile("product:{id:int}"), SOURCE)

@@ -6,12 +6,12 @@ import pytest
 from shell_story import in_virtual_time
 
 from cacheupdater.core.answers import BRAKED, UNCHANGED, WRITTEN, Result
-from cacheupdater.core.encoding import encoder
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.write import matched, prepare, write
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol.encoding import encoder
 
 KEYS = [b"p:1", b"p:2", b"p:3"]
 CANNOT = object()  # no encoding knows it

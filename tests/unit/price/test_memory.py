@@ -16,12 +16,12 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Loaded
 from cacheupdater.errors import Faulty
 from cacheupdater.price import Market, Price, memory
 from cacheupdater.price.learning import SLOW_MEMORY
 from cacheupdater.price.table import LOADED, PALM, SEEN, SLOW, STATUS, TOUCHED, A, B
+from cacheupdater_client.protocol.patterns import Pattern
 from cacheupdater_client.protocol.wire import partition_of
 
 WALL = 1_700_000_000.0

@@ -15,7 +15,6 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Loaded
 from cacheupdater.price import Market, Price
 from cacheupdater.price.census import Census, census, joined
@@ -29,6 +28,7 @@ from cacheupdater.price.report import (
     look_ahead,
     plain,
 )
+from cacheupdater_client.protocol.patterns import Pattern
 
 
 class Shop:

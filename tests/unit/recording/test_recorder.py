@@ -8,9 +8,9 @@ from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.recording.recorder import Recorder
 from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.patterns import Pattern
 
 SOURCE = Source("main", Bucket(1.0, 1.0, now=0.0), concurrency=1)
 PRODUCT, BASKET = (

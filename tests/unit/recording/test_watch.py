@@ -11,10 +11,8 @@ from shell_story import in_virtual_time
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.encoding import encoder
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.ports import at_once
@@ -22,6 +20,8 @@ from cacheupdater.recording.recorder import Recorder
 from cacheupdater.recording.watch import Watch
 from cacheupdater.testing.dict_loader import DictLoader
 from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.encoding import encoder
+from cacheupdater_client.protocol.patterns import Pattern
 
 KEYS = 50
 

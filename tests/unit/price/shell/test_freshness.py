@@ -14,12 +14,12 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.core.patterns import Pattern
 from cacheupdater.core.policy import Fixed, Loaded
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.price.report import plain
 from cacheupdater.price.shell.pricing import Pricing
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol.patterns import Pattern
 
 
 class Process:

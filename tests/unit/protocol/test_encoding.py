@@ -10,8 +10,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from cacheupdater.core.encoding import VALUE_BYTES_MAX, encoder
-from cacheupdater.errors import Faulty
+from cacheupdater_client.protocol.encoding import VALUE_BYTES_MAX, encoder
+from cacheupdater_client.protocol.errors import Inexpressible
 
 SOME = UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")
 
@@ -114,7 +114,7 @@ def test_raw_is_the_bytes_of_the_only_column():
     ],
 )
 def test_encoding_refuses_what_it_cannot_express_and_names_it(kind, value, why):
-    with pytest.raises(Faulty, match=why) as refused:
+    with pytest.raises(Inexpressible, match=why) as refused:
         encoder(kind)(value)
     assert "canary" not in str(refused.value)
 
@@ -132,5 +132,5 @@ def test_encoding_refuses_what_it_cannot_express_and_names_it(kind, value, why):
 def test_encoding_takes_values_of_1_mib_and_no_larger_ones(kind, value):
     encoder(kind)(value)
     larger = {"f": value["f"] + "x"} if isinstance(value, dict) else value + value[:1]
-    with pytest.raises(Faulty, match="more than the 1048576"):
+    with pytest.raises(Inexpressible, match="more than the 1048576"):
         encoder(kind)(larger)

@@ -13,7 +13,7 @@ what a loader returned: the columns of a row by name, a list of those (`rows: ma
   `str` times are as `isoformat()` or `str()` spells them.
 - `raw`: the only column, or the value itself, which must be bytes.
 
-What an encoding cannot express is `Faulty` and names the column and the type, never the value.
+What an encoding cannot express is `Inexpressible` and names the column and the type, never the value.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from cacheupdater.core import odd_values
-from cacheupdater.core.odd_values import FLOAT, LETTER_I, LETTER_N
-from cacheupdater.core.spelling import Numbers, Times, respeller
-from cacheupdater.errors import Faulty
+from cacheupdater_client.protocol import odd_values
+from cacheupdater_client.protocol.errors import Inexpressible
+from cacheupdater_client.protocol.odd_values import FLOAT, LETTER_I, LETTER_N
+from cacheupdater_client.protocol.spelling import Numbers, Times, respeller
 
 if TYPE_CHECKING:
     from cacheupdater_client.protocol.fence import Form
@@ -61,7 +61,7 @@ def form_of(kind: Encoding) -> Form:
 
 
 def encoder(kind: Encoding, numbers: Numbers = "text", times: Times = "rfc3339") -> Encoder:
-    """The function that turns values into what Redis shall hold; it raises Faulty for those it cannot."""
+    """The function that turns values into what Redis shall hold; it raises Inexpressible for those it cannot."""
     if kind == "raw" or (numbers == "text" and times == "rfc3339"):
         return _ENCODERS[kind]
     encode = (_PLAIN if numbers == "plain" else _ENCODERS).get(kind, _ENCODERS[kind])
@@ -83,7 +83,7 @@ def _by(kind: Encoding, encode: Callable[[object], bytes], *, floats: bool = Fal
             if odd and odd_values.maybe_odd(spelled):
                 spelled = encode(odd_values.finite(value))
         except _FAILURES as e:
-            raise Faulty(f"encoding {kind} cannot express {_culprit(encode, value)}") from e
+            raise Inexpressible(f"encoding {kind} cannot express {_culprit(encode, value)}") from e
         if len(spelled) > VALUE_BYTES_MAX:
             raise _too_large(len(spelled))
         return spelled
@@ -109,9 +109,9 @@ def _string_value(value: object) -> bytes:
     except _FAILURES as e:
         raise _inexpressible("string", _what(value), content) from e
     if text is None:
-        raise Faulty(f"encoding string cannot express {_what(value)}: it is NULL or not a number")
+        raise Inexpressible(f"encoding string cannot express {_what(value)}: it is NULL or not a number")
     if text[:1] in (b"[", b"{") and _is_nested(content):
-        raise Faulty(
+        raise Inexpressible(
             f"encoding string takes one plain value; {_what(value)} is of type {type(content).__name__}, use json"
         )
     return _capped(text)
@@ -120,13 +120,13 @@ def _string_value(value: object) -> bytes:
 def _raw_value(value: object) -> bytes:
     content = _content("raw", value)
     if not isinstance(content, _BYTES):
-        raise Faulty(f"encoding raw takes bytes; {_what(value)} is of type {type(content).__name__}")
+        raise Inexpressible(f"encoding raw takes bytes; {_what(value)} is of type {type(content).__name__}")
     return _capped(bytes(content))
 
 
 def _hash_value(value: object) -> Mapping[bytes, bytes]:
     if not isinstance(value, Mapping):
-        raise Faulty(
+        raise Inexpressible(
             f"encoding hash takes one row of named columns, got a value of type {type(value).__name__}"
         )
     fields = {}
@@ -138,7 +138,7 @@ def _hash_value(value: object) -> Mapping[bytes, bytes]:
         if text is not None:
             fields[str(name).encode()] = text
     if not fields:
-        raise Faulty("encoding hash got no column that is not NULL; Redis holds no empty hash")
+        raise Inexpressible("encoding hash got no column that is not NULL; Redis holds no empty hash")
     size = sum(map(len, fields)) + sum(map(len, fields.values()))
     if size > VALUE_BYTES_MAX:
         raise _too_large(size)
@@ -151,7 +151,7 @@ def _content(kind: Encoding, value: object) -> object:
         return value
     if len(value) != 1:
         names = ", ".join(map(str, value)) or "none"
-        raise Faulty(f"encoding {kind} takes one column, got {names}; name it with columns: [...]")
+        raise Inexpressible(f"encoding {kind} takes one column, got {names}; name it with columns: [...]")
     return next(iter(value.values()))
 
 
@@ -181,8 +181,8 @@ def _is_nested(value: object) -> bool:
     return not isinstance(value, (str, *_BYTES)) and _json.encode(value)[:1] != b'"'
 
 
-def _inexpressible(kind: Encoding, what: str, value: object) -> Faulty:
-    return Faulty(f"encoding {kind} cannot express {what}, of type {type(value).__name__}")
+def _inexpressible(kind: Encoding, what: str, value: object) -> Inexpressible:
+    return Inexpressible(f"encoding {kind} cannot express {what}, of type {type(value).__name__}")
 
 
 def _capped(encoded: bytes) -> bytes:
@@ -191,8 +191,10 @@ def _capped(encoded: bytes) -> bytes:
     return encoded
 
 
-def _too_large(size: int) -> Faulty:
-    return Faulty(f"the value takes {size} bytes, more than the {VALUE_BYTES_MAX} that one key may hold")
+def _too_large(size: int) -> Inexpressible:
+    return Inexpressible(
+        f"the value takes {size} bytes, more than the {VALUE_BYTES_MAX} that one key may hold"
+    )
 
 
 _ENCODERS: dict[Encoding, Encoder] = {

@@ -9,8 +9,8 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from cacheupdater.core.encoding import encoder
-from cacheupdater.core.spelling import respeller
+from cacheupdater_client.protocol.encoding import encoder
+from cacheupdater_client.protocol.spelling import respeller
 
 ROW = {
     "price": Decimal("8.90"),

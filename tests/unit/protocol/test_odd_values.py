@@ -15,8 +15,8 @@ import asyncpg
 import msgspec
 import pytest
 
-from cacheupdater.core.encoding import encoder
-from cacheupdater.errors import Faulty
+from cacheupdater_client.protocol.encoding import encoder
+from cacheupdater_client.protocol.errors import Inexpressible
 
 
 @dataclass
@@ -68,9 +68,9 @@ def test_a_float_that_is_one_stays_in_msgpack(number):
 @pytest.mark.parametrize("odd", ODD)
 def test_what_is_no_finite_number_has_no_field_in_a_hash_and_refuses_nothing_else(odd):
     assert encoder("hash")({"a": 1, "b": odd, "c": [odd]}) == {b"a": b"1", b"c": b"[null]"}
-    with pytest.raises(Faulty, match="no column that is not NULL"):
+    with pytest.raises(Inexpressible, match="no column that is not NULL"):
         encoder("hash")({"b": odd})
-    with pytest.raises(Faulty, match="column 'b': it is NULL or not a number"):
+    with pytest.raises(Inexpressible, match="column 'b': it is NULL or not a number"):
         encoder("string")({"b": odd})
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheupdater.core.patterns import Pattern
-from cacheupdater.errors import Faulty, Misconfigured
+from cacheupdater_client.protocol.errors import Inexpressible, Misspelled
+from cacheupdater_client.protocol.patterns import Pattern
 
 PATTERNS = [
     Pattern.compile(text)
@@ -125,9 +125,9 @@ def test_pattern_reads_hostile_keys_in_linear_time():
 
 
 def test_pattern_writes_only_what_it_can_read():
-    with pytest.raises(Faulty, match="cannot stand in a key"):
+    with pytest.raises(Inexpressible, match="cannot stand in a key"):
         Pattern.compile("basket:{user:int}:{shop}").format((7, "a:b"))
-    with pytest.raises(Faulty, match="cannot stand in a key"):
+    with pytest.raises(Inexpressible, match="cannot stand in a key"):
         Pattern.compile("product:{id:int}").format(("7",))
 
 
@@ -155,7 +155,7 @@ def test_pattern_writes_only_what_it_can_read():
     ],
 )
 def test_pattern_that_cannot_work_is_refused_with_the_reason(text, why):
-    with pytest.raises(Misconfigured, match=why):
+    with pytest.raises(Misspelled, match=why):
         Pattern.compile(text)
 
 

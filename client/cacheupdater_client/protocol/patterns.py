@@ -15,7 +15,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, TypeAlias, cast
 from uuid import UUID
 
-from cacheupdater.errors import Faulty, Misconfigured
+from cacheupdater_client.protocol.errors import Inexpressible, Misspelled
 from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Pattern:
 
     @classmethod
     def compile(cls, text: str) -> Pattern:
-        """Reads a pattern, or says in `Misconfigured` what is wrong with it."""
+        """Reads a pattern, or says in `Misspelled` what is wrong with it."""
         literals = [""]
         names: list[str] = []
         types: list[CaptureType] = []
@@ -114,13 +114,13 @@ class Pattern:
         return list(zip(*captures, strict=True))
 
     def format(self, captures: Captures) -> bytes:
-        """The key that says this. Faulty if no key can, as for a text with a colon in it."""
+        """The key that says this. Inexpressible if no key can, as for a text with a colon in it."""
         spelled = chain.from_iterable(
             zip_longest(self.literals, (str(value).encode() for value in captures), fillvalue=b"")
         )
         key = b"".join(spelled)
         if self.parse(key) != captures:
-            raise Faulty(f"these values cannot stand in a key of the pattern {self.text!r}")
+            raise Inexpressible(f"these values cannot stand in a key of the pattern {self.text!r}")
         return key
 
 
@@ -134,31 +134,29 @@ def overlaps(a: Pattern, b: Pattern) -> bool:
 def _pieces(text: str) -> Iterator[tuple[str, str | None, str]]:
     """Literal text, then the capture behind it: Python's own format strings are the grammar."""
     if not all("!" <= sign <= "~" for sign in text):
-        raise Misconfigured(f"key pattern {text!r} may hold printable ASCII only, and no space")
+        raise Misspelled(f"key pattern {text!r} may hold printable ASCII only, and no space")
     try:
         for literal, name, kind, conversion in Formatter().parse(text):
             if conversion:
-                raise Misconfigured(
-                    f"key pattern {text!r}: write {{{name}:int}}, not {{{name}!{conversion}}}"
-                )
+                raise Misspelled(f"key pattern {text!r}: write {{{name}:int}}, not {{{name}!{conversion}}}")
             yield literal, name, kind or ""
     except ValueError as e:
-        raise Misconfigured(f"key pattern {text!r} has unbalanced braces: {e}") from e
+        raise Misspelled(f"key pattern {text!r} has unbalanced braces: {e}") from e
 
 
 def _checked_name(text: str, name: str, taken: list[str]) -> str:
     if not name.isidentifier():
-        raise Misconfigured(f"key pattern {text!r}: a capture needs a name, as in {{id:int}}; got {name!r}")
+        raise Misspelled(f"key pattern {text!r}: a capture needs a name, as in {{id:int}}; got {name!r}")
     if name in taken:
-        raise Misconfigured(f"key pattern {text!r} has two captures named {name!r}")
+        raise Misspelled(f"key pattern {text!r} has two captures named {name!r}")
     if name == _RESERVED:
-        raise Misconfigured(f"key pattern {text!r}: {name!r} means all captures in SQL, use another name")
+        raise Misspelled(f"key pattern {text!r}: {name!r} means all captures in SQL, use another name")
     return name
 
 
 def _checked_type(text: str, name: str, kind: str) -> CaptureType:
     if kind not in _TYPES:
-        raise Misconfigured(
+        raise Misspelled(
             f"key pattern {text!r}: {name!r} has the unknown type {kind!r}; use int, str or uuid"
         )
     return _TYPES[kind]
@@ -166,19 +164,17 @@ def _checked_type(text: str, name: str, kind: str) -> CaptureType:
 
 def _check_literals(text: str, literals: list[str], types: list[CaptureType]) -> None:
     if not types:
-        raise Misconfigured(f"key pattern {text!r} has no capture such as {{id:int}} to load rows by")
+        raise Misspelled(f"key pattern {text!r} has no capture such as {{id:int}} to load rows by")
     if not literals[0]:
-        raise Misconfigured(f"key pattern {text!r} must begin with literal text, or it would take every key")
+        raise Misspelled(f"key pattern {text!r} must begin with literal text, or it would take every key")
     if sum(map(len, literals)) >= KEY_BYTES_MAX:
-        raise Misconfigured(
-            f"a key pattern of {len(text)} characters leaves no room in {KEY_BYTES_MAX} bytes"
-        )
+        raise Misspelled(f"a key pattern of {len(text)} characters leaves no room in {KEY_BYTES_MAX} bytes")
     for kind, behind in zip(types[:-1], literals[1:-1], strict=True):
         if not behind:
-            raise Misconfigured(f"key pattern {text!r}: two captures need literal text between them")
+            raise Misspelled(f"key pattern {text!r}: two captures need literal text between them")
         if (kind is str and behind[0] != ":") or (kind is int and behind[0].isdigit()):
             need = "a colon" if kind is str else "no digit"
-            raise Misconfigured(
+            raise Misspelled(
                 f"key pattern {text!r}: {behind!r} could be part of the capture before it; "
                 f"put {need} behind a capture of type {kind.__name__}"
             )
