@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cacheupdater.config import Config, NamespaceConfig, SourceConfig
+    from cacheupdater.config import Config, NamespaceSection, SourceSection
     from cacheupdater.config.problems import Path
     from cacheupdater.service.contact import Finding
 
@@ -102,7 +102,7 @@ def _report(config: Config) -> Iterable[str]:
     yield from table(header, map(_namespace, config.namespaces.values()))
 
 
-def _source(one: SourceConfig) -> Sequence[str]:
+def _source(one: SourceSection) -> Sequence[str]:
     return (
         one.name,
         _budget(one),
@@ -116,25 +116,26 @@ def _source(one: SourceConfig) -> Sequence[str]:
     )
 
 
-def _budget(one: SourceConfig) -> str:
+def _budget(one: SourceSection) -> str:
     return f"{one.db_time * 1000:g}ms/s" if one.db_time is not None else f"{one.budget:g}/s"
 
 
-def _namespace(one: NamespaceConfig) -> Sequence[str]:
+def _namespace(one: NamespaceSection) -> Sequence[str]:
     quota = f"{one.quota.rate:g}/s" if one.quota else "-"
     return (
         one.name,
         one.pattern.text,
         one.load.source,
-        one.encoding,
-        f"{one.ttl:g}s",
+        one.value.encoding,
+        f"{one.ttl.base:g}s",
         _refresh(one),
         quota,
     )
 
 
-def _refresh(one: NamespaceConfig) -> str:
-    if one.policy == "fixed":
-        return f"every {one.every:g}s"
-    worth = "" if one.worth == 1 else f", worth {one.worth:g}"
-    return f"price{worth}{'' if one.max_age is None else f', max_age {one.max_age:g}s'}"
+def _refresh(one: NamespaceSection) -> str:
+    refresh = one.refresh
+    if refresh.policy == "fixed":
+        return f"every {refresh.every:g}s"
+    worth = "" if refresh.worth == 1 else f", worth {refresh.worth:g}"
+    return f"price{worth}{'' if refresh.max_age is None else f', max_age {refresh.max_age:g}s'}"

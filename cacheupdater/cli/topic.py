@@ -55,7 +55,7 @@ def create(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
     from cacheupdater.adapters import topic_kafka
     from cacheupdater.config import load_config
-    from cacheupdater.config.settings import KafkaQueueConfig
+    from cacheupdater.config.queues import KafkaQueueConfig
     from cacheupdater.errors import Misconfigured
 
     queue = load_config(args.config, environ).queue

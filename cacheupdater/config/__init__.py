@@ -4,7 +4,8 @@
 """
 
 from cacheupdater.config.load import load_config
+from cacheupdater.config.models import NamespaceSection, SourceSection
 from cacheupdater.config.problems import ConfigErrors
-from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
+from cacheupdater.config.settings import Config
 
-__all__ = ["Config", "ConfigErrors", "NamespaceConfig", "SourceConfig", "load_config"]
+__all__ = ["Config", "ConfigErrors", "NamespaceSection", "SourceSection", "load_config"]

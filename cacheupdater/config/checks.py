@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.config.addresses import TcpAddress
 from cacheupdater.config.secrets import read_token
-from cacheupdater.config.settings import Encryption, NamespaceConfig, PythonLoad, SqlLoad
 from cacheupdater.config.units import shown
 from cacheupdater.core import database_url
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.statements import Dialect, pieces
 from cacheupdater.errors import Misconfigured
-from cacheupdater_client.protocol.errors import Misspelled
-from cacheupdater_client.protocol.patterns import Pattern, overlaps
+from cacheupdater_client.protocol.patterns import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cacheupdater.config.choices import Policy
     from cacheupdater.config.document import Document
     from cacheupdater.config.models import (
         AdminSection,
@@ -36,12 +33,12 @@ if TYPE_CHECKING:
         ValueSection,
     )
     from cacheupdater.config.problems import Path
+    from cacheupdater_client.protocol.patterns import Pattern
 
 HEAD_TIMEOUT_S = Limits().head_timeout
 # two calls to Redis of 0.5 s, and 0.2 s for the database to say that it gave up
 STATEMENT_MAX_S = HEAD_TIMEOUT_S - 1.2
-_MYSQL = "drivers of MySQL and MariaDB go on in plain text where a server says that it has no TLS, so none can be promised"
-_UNENCRYPTED = {"sqlite": "an SQLite file has no connection", "mysql": _MYSQL, "mariadb": _MYSQL}
+_MYSQL = database_url.UNENCRYPTED["mysql"]
 _OPENLY = (
     f"leads off this machine, and {_MYSQL}; write `tls: off` beside url to say that you know,"
     " and let the connection go through a tunnel or a network of its own"
@@ -128,14 +125,14 @@ def check_source(document: Document, name: str, source: SourceSection) -> None:
         )
 
 
-def encryption(document: Document, name: str, source: SourceSection) -> Encryption:
-    """How the source's connections are encrypted; whatever is said of it and cannot hold is refused."""
+def check_encryption(document: Document, name: str, source: SourceSection) -> None:
+    """What the source says of encryption and cannot hold."""
     said = [each for each in ("tls", "ca", "cert", "key") if getattr(source, each) is not None]
     if source.url is None:
         where, local = "a source without url connects to nothing", True
     else:
         of = database_url.parts(source.url.reveal())
-        where, local = _UNENCRYPTED.get(of.database, ""), of.local
+        where, local = database_url.UNENCRYPTED.get(of.database, ""), of.local
     files = [each for each in said if each != "tls"]
     wrong: tuple[str, str] | None = None
     if where and said and (files or source.tls != "off"):
@@ -153,8 +150,6 @@ def encryption(document: Document, name: str, source: SourceSection) -> Encrypti
         wrong = "key", "is the key of a certificate; name that too, as cert: FILE"
     if wrong:
         document.refuse(("sources", name, wrong[0]), wrong[1])
-    mode = source.tls or ("verify" if source.ca else "off" if where or (local and not source.cert) else "on")
-    return Encryption(mode, source.ca, source.cert, source.key)
 
 
 def check_load(document: Document, name: str, load: LoadSection, sources: Sequence[str]) -> None:
@@ -166,7 +161,7 @@ def check_load(document: Document, name: str, load: LoadSection, sources: Sequen
     if len(said) != 1:
         has = f"has {' and '.join(said)}" if said else "says no way to load"
         document.refuse(path, f"{has}; name exactly one of sql, table and python")
-    elif load.rows and not load.sql:
+    elif "rows" in load.model_fields_set and not load.sql:
         document.refuse(
             (*path, "rows"),
             "is for sql; a table's rows have one key each, a Python loader groups as it likes",
@@ -205,19 +200,13 @@ def check_source_url(document: Document, name: str, load: LoadSection, source: S
         )
 
 
-def compiled(document: Document, name: str, section: NamespaceSection, dialect: Dialect) -> Pattern | None:
-    """The namespace's pattern, and whether its SQL selects by that."""
-    try:
-        pattern = Pattern.compile(section.key)
-    except Misspelled as e:
-        document.refuse(("namespaces", name, "key"), str(e))
-        return None
+def check_statement(document: Document, section: NamespaceSection, dialect: Dialect) -> None:
+    """The namespace's SQL must select by the captures of its keys."""
     try:
         if section.load.sql:
-            pieces(section.load.sql, pattern.names, dialect)
+            pieces(section.load.sql, section.pattern.names, dialect)
     except Misconfigured as e:
-        document.refuse(("namespaces", name, "load", "sql"), str(e))
-    return pattern
+        document.refuse(("namespaces", section.name, "load", "sql"), str(e))
 
 
 def check_overlap(document: Document, patterns: Mapping[str, Pattern]) -> None:
@@ -233,16 +222,17 @@ def check_overlap(document: Document, patterns: Mapping[str, Pattern]) -> None:
             same_shape.append(name)
 
 
-def check_refresh(document: Document, home: Path, own: RefreshSection, policy: Policy) -> None:
+def check_refresh(document: Document, home: Path, own: RefreshSection, policy: object) -> None:
     """Whether a section's words on refreshing mean anything under the policy that is in force there."""
     path: Path = (*home, "refresh")
-    if own.policy == "price" and own.every is not None:
+    said = own.model_fields_set
+    if own.policy == "price" and {"policy", "every"} <= said:
         document.refuse(
             (*path, "every"),
             "price has no every: it finds out when each key is worth its row; remove every, or policy: price",
         )
-    for name, value in (("worth", own.worth), ("max_age", own.max_age)):
-        if policy == "fixed" and value is not None:
+    for name in ("worth", "max_age"):
+        if policy == "fixed" and name in said:
             document.refuse(
                 (*path, name),
                 "is for policy: price, and here the interval is fixed; write policy: price and no every",
@@ -251,58 +241,60 @@ def check_refresh(document: Document, home: Path, own: RefreshSection, policy: P
 
 def check_value(document: Document, home: Path, own: ValueSection) -> None:
     """One setting has two names."""
-    if own.foreign is not None and own.wrong_type is not None:
+    if {"foreign", "wrong_type"} <= own.model_fields_set:
         path: Path = (*home, "value", "wrong_type")
         document.refuse(path, "is an older name for foreign, which stands beside it; remove wrong_type")
 
 
-def check_merged(document: Document, one: NamespaceConfig) -> None:
+def check_merged(document: Document, one: NamespaceSection) -> None:
     """What holds between settings that may come from different places: noted where the namespace says them, else at it."""
     path: Path = ("namespaces", one.name)
     _check_ttl(document, one)
-    many = isinstance(one.load, SqlLoad) and one.load.rows == "many"
-    if many and one.encoding not in {"json", "msgpack"}:
+    many = one.load.rows == "many"
+    if many and one.value.encoding not in {"json", "msgpack"}:
         document.refuse(
             (*path, "value", "encoding"),
-            f"{one.encoding} cannot hold the list that rows: many makes; use json or msgpack",
+            f"{one.value.encoding} cannot hold the list that rows: many makes; use json or msgpack",
         )
     _check_columns(document, one)
     _check_spelling(document, one)
 
 
-def _check_ttl(document: Document, one: NamespaceConfig) -> None:
+def _check_ttl(document: Document, one: NamespaceSection) -> None:
     """A value must live until its refresh."""
     path: Path = ("namespaces", one.name)
-    name, age = ("every", one.every) if one.policy == "fixed" else ("max_age", one.max_age)
-    if age is not None and one.ttl * (1 - one.ttl_jitter) <= age:
+    name, age = (
+        ("every", one.refresh.every) if one.refresh.policy == "fixed" else ("max_age", one.refresh.max_age)
+    )
+    if age is not None and one.ttl.base * (1 - one.ttl.jitter) <= age:
         document.refuse(
             (*path, "ttl") if (*path, "ttl") in document.values else (*path, "refresh", name),
-            f"a ttl of {one.ttl:g}s less {one.ttl_jitter:.0%} jitter is not longer than refresh.{name} {age:g}s: "
+            f"a ttl of {one.ttl.base:g}s less {one.ttl.jitter:.0%} jitter is not longer than refresh.{name} {age:g}s: "
             f"values would expire before they are refreshed",
         )
 
 
-def _check_spelling(document: Document, one: NamespaceConfig) -> None:
+def _check_spelling(document: Document, one: NamespaceSection) -> None:
     """Settings that an encoding cannot follow, where the namespace itself says them; those in `defaults` are for others."""
     value: Path = ("namespaces", one.name, "value")
     for name in ("numbers", "times"):
-        if (*value, name) in document.values and one.encoding == "raw":
+        if (*value, name) in document.values and one.value.encoding == "raw":
             document.refuse(
                 (*value, name), f"is for encodings that spell {name}; raw takes bytes as they are"
             )
 
 
-def _check_columns(document: Document, one: NamespaceConfig) -> None:
+def _check_columns(document: Document, one: NamespaceSection) -> None:
     value: Path = ("namespaces", one.name, "value")
-    if isinstance(one.load, PythonLoad):
+    if one.load.python:
         if (*value, "columns") in document.values:
             document.refuse(
                 (*value, "columns"), "is for rows of sql and table; a Python loader returns the value itself"
             )
         return
-    columns = one.columns or ()
+    columns = one.value.columns or ()
     if len(set(columns)) < len(columns):
         document.refuse((*value, "columns"), "names a column twice")
-    if one.encoding in {"string", "raw"} and len(columns) != 1:
-        message = f"{one.encoding} holds a single column of a row; name it, as in columns: [name]"
+    if one.value.encoding in {"string", "raw"} and len(columns) != 1:
+        message = f"{one.value.encoding} holds a single column of a row; name it, as in columns: [name]"
         document.refuse((*value, "columns"), message)

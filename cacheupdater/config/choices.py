@@ -1,4 +1,4 @@
-"""The words that a setting may be one of. `models` reads them from the file, `settings` hands them to the service."""
+"""The words that a setting may be one of. `models` types settings by them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from cacheupdater.config.settings import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.core import cache_url, database_url
 from cacheupdater.core.hosts import is_local
 from cacheupdater_client.protocol.broker import uses_tls
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cacheupdater.config.document import Document
+    from cacheupdater.config.models import SourceSection
+    from cacheupdater.config.queues import QueueConfig
     from cacheupdater.config.secrets import Url
-    from cacheupdater.config.settings import QueueConfig, SourceConfig
 
 _OPENLY = "leaves this machine in clear text, for anybody on the way to read"
 _SECRETS = {"password", "sentinel_password"}
 
 
 def warn_of_clear_text(
-    document: Document, sources: Mapping[str, SourceConfig], cache: Url, queue: QueueConfig
+    document: Document, sources: Mapping[str, SourceSection], cache: Url, queue: QueueConfig
 ) -> None:
     """Notes each of them."""
     for name, source in sources.items():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cacheupdater.config.document import Document
-    from cacheupdater.config.settings import NamespaceConfig, SourceConfig
+    from cacheupdater.config.models import NamespaceSection, SourceSection
 
 _FIXED = "is for policy: price, and every namespace {}has a fixed interval"
 _STAMPS = {"version": "version_column", "age": "updated_at"}
@@ -19,14 +19,14 @@ _STAMPS = {"version": "version_column", "age": "updated_at"}
 
 def warn_of_idle(
     document: Document,
-    sources: Mapping[str, SourceConfig],
-    namespaces: Mapping[str, NamespaceConfig],
+    sources: Mapping[str, SourceSection],
+    namespaces: Mapping[str, NamespaceSection],
 ) -> None:
     """Notes each of them."""
     for name, source in sources.items():
         _warn_of_source(document, source, [each for each in namespaces.values() if each.load.source == name])
     for name, one in namespaces.items():
-        if one.policy == "fixed" and one.load.stamp:
+        if one.refresh.policy == "fixed" and one.load.stamp:
             document.warn(
                 ("namespaces", name, "load", _STAMPS[one.load.stamp.kind]),
                 "has no effect: it tells policy: price what has changed, and here the interval is fixed",
@@ -35,7 +35,7 @@ def warn_of_idle(
         document.warn(("state",), f"has no effect: it {_FIXED.format('')}")
 
 
-def _warn_of_source(document: Document, source: SourceConfig, mine: Sequence[NamespaceConfig]) -> None:
+def _warn_of_source(document: Document, source: SourceSection, mine: Sequence[NamespaceSection]) -> None:
     if not mine:
         document.warn(("sources", source.name), "has no effect: no namespace loads from it")
     elif source.freshness_target is not None and not _priced(mine):
@@ -45,5 +45,5 @@ def _warn_of_source(document: Document, source: SourceConfig, mine: Sequence[Nam
         )
 
 
-def _priced(namespaces: Iterable[NamespaceConfig]) -> bool:
-    return any(each.policy == "price" for each in namespaces)
+def _priced(namespaces: Iterable[NamespaceSection]) -> bool:
+    return any(each.refresh.policy == "price" for each in namespaces)

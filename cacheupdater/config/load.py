@@ -7,7 +7,6 @@ mean together. Parts are typed one by one, so that a mistake in one does not hid
 
 from __future__ import annotations
 
-import math
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -18,44 +17,30 @@ from cacheupdater.config.addresses import CONVENTIONAL
 from cacheupdater.config.clear_text import warn_of_clear_text
 from cacheupdater.config.explain import explain
 from cacheupdater.config.idle import warn_of_idle
+from cacheupdater.config.merge import merged, plain
 from cacheupdater.config.models import (
-    BUILT_IN,
     DefaultsSection,
     LoadSection,
+    Named,
     NamespaceSection,
-    RefreshSection,
     Section,
     SourceSection,
     TopSection,
 )
-from cacheupdater.config.queues import queue_of
+from cacheupdater.config.queues import MemoryQueueConfig, queue_of
 from cacheupdater.config.reader import read_document
-from cacheupdater.config.settings import (
-    Config,
-    Encryption,
-    Load,
-    MemoryQueueConfig,
-    NamespaceConfig,
-    PythonLoad,
-    QuotaConfig,
-    SourceConfig,
-    SqlLoad,
-    Stamp,
-    TableLoad,
-)
+from cacheupdater.config.settings import Config
 from cacheupdater.core.statements import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from cacheupdater.config.choices import Policy
     from cacheupdater.config.document import Document, Tree
     from cacheupdater.config.problems import Path
     from cacheupdater.core.statements import Dialect
-    from cacheupdater_client.protocol.patterns import Pattern
 
 S = TypeVar("S", bound=Section)
-T = TypeVar("T")
+N = TypeVar("N", bound=Named)
 
 
 Further: TypeAlias = "Callable[[Config], Iterable[tuple[Path, str]]]"
@@ -101,11 +86,7 @@ class _Parts:
         if self._top is None:
             return None
         top = self._top
-        sources = {
-            name: _source(name, one, checks.encryption(self._document, name, one))
-            for name, one in self._sources.items()
-            if one
-        }
+        sources = {name: one for name, one in self._sources.items() if one}
         queue = queue_of(top.queue.url, top.queue.partitions)
         if not self._document.problems:
             warn_of_idle(self._document, sources, namespaces)
@@ -132,7 +113,7 @@ class _Parts:
             explain(self._document, model, e, path)
             return None
 
-    def _each(self, model: type[S], section: str) -> dict[str, S | None]:
+    def _each(self, model: type[N], section: str) -> dict[str, N | None]:
         """A section whose keys are names that the user chose; None for a malformed one."""
         tree = self._document.tree.get(section, {})
         if not self._document.names(section):
@@ -140,32 +121,40 @@ class _Parts:
         if not isinstance(tree, dict):
             return {}
         checks.check_names(self._document, section, list(tree))
-        return {name: self._typed(model, one, (section, name)) for name, one in tree.items()}
+        typed = {name: self._typed(model, one, (section, name)) for name, one in tree.items()}
+        return {name: one and one.called(name) for name, one in typed.items()}
 
-    def _merged(self) -> dict[str, NamespaceConfig]:
+    def _merged(self) -> dict[str, NamespaceSection]:
         document = self._document
         for name, source in self._sources.items():
             if source:
                 checks.check_source(document, name, source)
+                checks.check_encryption(document, name, source)
+        tree = document.tree.get("defaults")
         if self._defaults:
-            refresh = self._defaults.refresh
-            checks.check_refresh(document, ("defaults",), refresh, _policy(refresh, BUILT_IN.refresh))
+            checks.check_refresh(document, ("defaults",), self._defaults.refresh, _policy(plain(tree)))
             checks.check_value(document, ("defaults",), self._defaults.value)
-        patterns: dict[str, Pattern] = {}
-        merged: dict[str, NamespaceConfig] = {}
-        for name, one in self._namespaces.items():
-            if one is None:
+        found: dict[str, NamespaceSection] = {}
+        for name, own in self._namespaces.items():
+            if own is None:
                 continue
-            checks.check_value(document, ("namespaces", name), one.value)
-            self._check_load(name, one.load)
-            pattern = checks.compiled(document, name, one, self._dialect(one.load.source))
-            if pattern and self._defaults:
-                patterns[name] = pattern
-                merged[name] = _namespace(name, one, self._defaults, pattern)
-                checks.check_refresh(document, ("namespaces", name), one.refresh, merged[name].policy)
-                checks.check_merged(document, merged[name])
-        checks.check_overlap(document, patterns)
-        return merged
+            checks.check_value(document, ("namespaces", name), own.value)
+            self._check_load(name, own.load)
+            checks.check_statement(document, own, self._dialect(own.load.source))
+            whole = self._whole(name, tree) if self._defaults else None
+            if whole:
+                found[name] = whole
+                checks.check_refresh(document, ("namespaces", name), own.refresh, whole.refresh.policy)
+                checks.check_merged(document, whole)
+        checks.check_overlap(document, {name: each.pattern for name, each in found.items()})
+        return found
+
+    def _whole(self, name: str, defaults: Tree | None) -> NamespaceSection | None:
+        """The namespace with what the defaults say where it says nothing."""
+        section = self._document.tree["namespaces"]
+        own = section[name] if isinstance(section, dict) else None
+        whole = self._typed(NamespaceSection, merged(own, defaults), ("namespaces", name))
+        return whole and whole.called(name)
 
     def _dialect(self, name: str) -> Dialect:
         """PostgreSQL's where the source is not well formed; whether it is, is said elsewhere."""
@@ -179,72 +168,7 @@ class _Parts:
             checks.check_source_url(self._document, name, load, source)
 
 
-def _source(name: str, one: SourceSection, encryption: Encryption) -> SourceConfig:
-    return SourceConfig(
-        name=name,
-        url=one.url,
-        budget=one.budget,
-        db_time=one.db_time,
-        burst=one.burst,
-        freshness_target=one.freshness_target,
-        least_gain=one.least_gain,
-        pool_size=one.pool_size,
-        statement_timeout=one.statement_timeout,
-        encryption=encryption,
-    )
-
-
-def _policy(*levels: RefreshSection) -> Policy:
-    """The first level that says one decides; an interval alone means fixed."""
-    said = (level for level in levels if level.policy or level.every is not None)
-    return next(level.policy or "fixed" for level in said)
-
-
-def _namespace(
-    name: str, own: NamespaceSection, defaults: DefaultsSection, pattern: Pattern
-) -> NamespaceConfig:
-    """Field by field: what the namespace says, else the defaults, else what is built in."""
-
-    def said(field: Callable[[DefaultsSection], T | None]) -> T:
-        found = maybe(field)
-        if found is None:
-            raise AssertionError("every setting asked for has a built-in value")
-        return found
-
-    def maybe(field: Callable[[DefaultsSection], T | None]) -> T | None:
-        return next((value for value in map(field, (own, defaults, BUILT_IN)) if value is not None), None)
-
-    quota = maybe(lambda one: one.quota)
-    return NamespaceConfig(
-        name=name,
-        pattern=pattern,
-        load=_load(own.load),
-        encoding=said(lambda one: one.value.encoding),
-        columns=maybe(lambda one: one.value.columns),
-        numbers=said(lambda one: one.value.numbers),
-        times=said(lambda one: one.value.times),
-        foreign=said(lambda one: one.value.foreign_said),
-        ttl=said(lambda one: one.ttl.base),
-        ttl_jitter=said(lambda one: one.ttl.jitter),
-        policy=_policy(own.refresh, defaults.refresh, BUILT_IN.refresh),
-        every=said(lambda one: one.refresh.every),
-        worth=said(lambda one: one.refresh.worth),
-        max_age=maybe(lambda one: one.refresh.max_age),
-        missing_ttl=said(lambda one: one.missing.ttl),
-        quota=QuotaConfig(quota.rate, quota.burst or max(1, math.ceil(quota.rate))) if quota else None,
-        max_backlog=said(lambda one: one.max_backlog),
-    )
-
-
-def _load(load: LoadSection) -> Load:
-    if load.table:
-        return TableLoad(load.source, load.table, _stamp(load))
-    if load.python:
-        return PythonLoad(load.source, load.python)
-    return SqlLoad(load.source, load.sql or "", load.rows or "one", _stamp(load))
-
-
-def _stamp(load: LoadSection) -> Stamp | None:
-    if load.version_column:
-        return Stamp(load.version_column, "version")
-    return Stamp(load.updated_at, "age") if load.updated_at else None
+def _policy(section: Mapping[str, Tree]) -> object:
+    """The policy that a section without its defaults amounts to."""
+    refresh = section["refresh"]
+    return refresh.get("policy", "price") if isinstance(refresh, dict) else "price"

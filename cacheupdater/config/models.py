@@ -1,15 +1,25 @@
-"""What may stand in the file: one frozen model per section, each field with its unit and the reason of its default.
+"""The sections of the file: one frozen model each, every field with its unit and the reason for its default.
 
-`load` validates the tree with these and merges them into `settings`, which is what the service reads. A field that
-`defaults:` can set is None here when nobody said it; the built-in values stand in `BUILT_IN`. Unknown keys are refused.
+`load` puts `defaults:` under each namespace and validates the result with these models. The service reads the same objects.
+Durations are seconds, rates rows per second, shares lie between 0 and 1. Passwords hide inside `Url`, so that printing a
+section is safe. Unknown keys are refused.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PrivateAttr,
+    StringConstraints,
+)
 
 from cacheupdater import masking
 from cacheupdater.config import units
@@ -27,7 +37,11 @@ from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url, database_url
 from cacheupdater.errors import Misconfigured
 from cacheupdater_client.protocol.encoding import Encoding  # noqa: TC001  pydantic reads it
+from cacheupdater_client.protocol.patterns import Pattern
 from cacheupdater_client.protocol.spelling import Numbers, Times  # noqa: TC001  pydantic reads it
+
+if TYPE_CHECKING:
+    from typing import Self
 
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
 _JITTER_MAX = 0.5  # more than half would make the ttl a lottery
@@ -96,6 +110,12 @@ def _source_url(value: object) -> Url:
     return url
 
 
+def _pattern(value: object) -> Pattern:
+    if not isinstance(value, str):
+        raise ValueError("must be text")  # noqa: TRY004  pydantic makes a problem of it, of a TypeError it would not
+    return Pattern.compile(value)
+
+
 def _switch(value: object) -> object:
     """Helm, whose YAML is older, makes `false` of `off` before we see it."""
     return {"false": "off", "true": "on"}.get(value, value) if isinstance(value, str) else value
@@ -137,6 +157,7 @@ Target: TypeAlias = Annotated[float, BeforeValidator(_target)]
 MaxAge: TypeAlias = Annotated[float, BeforeValidator(_max_age), Field(le=_YEAR)]
 Worth: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(gt=0, le=_WORTH_MAX)]
 LeastGain: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(ge=0, le=_LEAST_GAIN_MAX)]
+KeyPattern: TypeAlias = Annotated[InstanceOf[Pattern], BeforeValidator(_pattern)]
 HostPort: TypeAlias = Annotated[TcpAddress, BeforeValidator(host_port)]
 
 
@@ -150,6 +171,38 @@ class Section(BaseModel):
         hide_input_in_errors=True,
         ser_json_inf_nan="null",
     )
+
+
+class Named(Section):
+    """Base of the sections whose keys are names that the user chose."""
+
+    _name: str = PrivateAttr(default="")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def called(self, name: str) -> Self:
+        """The same section under its name."""
+        named = self.model_copy()
+        named._name = name  # noqa: SLF001  a copy of itself
+        return named
+
+
+class Encryption(NamedTuple):
+    """Of a source's connections; files are PEM. A plain tuple for the adapter."""
+
+    mode: Encrypted  # on: by whoever answers; verify: by whom an authority vouches for
+    ca: str | None = None  # None: those that this machine trusts
+    cert: str | None = None
+    key: str | None = None
+
+
+class Stamp(NamedTuple):
+    """Which column of a row tells of its last change; a plain tuple for the adapter."""
+
+    column: str
+    kind: Literal["version", "age"]  # a number that grows, or the time of the change
 
 
 class QueueSection(Section):
@@ -170,7 +223,7 @@ class AdminSection(Section):
     """Its first line is the token that /explain wants. None: /explain answers on a loopback address alone."""
 
 
-class SourceSection(Section):
+class SourceSection(Named):
     url: SourceUrl | None = None
     """May be left out where only Python loaders use the source: it is then a budget with a name."""
     budget: Rate | None = None
@@ -198,6 +251,20 @@ class SourceSection(Section):
     key: Text | None = None
     """A file with the certificate's key, without a password (PEM). None: it is in the file of `cert`."""
 
+    @property
+    def encryption(self) -> Encryption:
+        """How its connections are encrypted. `checks` refuses settings that contradict each other."""
+        mode = self.tls or ("verify" if self.ca else "off" if self._is_plain else "on")
+        return Encryption(mode, self.ca, self.cert, self.key)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Where nobody says anything of encryption: what leads nowhere, cannot be encrypted, or stays on this machine."""
+        if self.url is None:
+            return True
+        of = database_url.parts(self.url.reveal())
+        return of.database in database_url.UNENCRYPTED or (of.local and not self.cert)
+
 
 class LoadSection(Section):
     source: Text = Field(description="the name of a source")
@@ -209,48 +276,59 @@ class LoadSection(Section):
     python: (
         Annotated[Text, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")] | None
     ) = None
-    rows: Rows | None = None
+    rows: Rows = "one"  # many: the rows of a key become a list
     version_column: Text | None = None
     """A number that grows by one with each change of the row."""
     updated_at: Text | None = None
     """The time of the row's last change. Either one tells what otherwise has to be learned; both would say it twice."""
 
+    @property
+    def stamp(self) -> Stamp | None:
+        if self.version_column:
+            return Stamp(self.version_column, "version")
+        return Stamp(self.updated_at, "age") if self.updated_at else None
+
 
 class ValueSection(Section):
-    encoding: Encoding | None = None
-    # PostgreSQL's columns per table
+    encoding: Encoding = "json"  # any client reads it
+    # None: every column, captures included. At most the columns of a PostgreSQL table
     columns: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1600)] | None = None
-    numbers: Numbers | None = None
-    times: Times | None = None
-    foreign: Foreign | None = None
-    wrong_type: WrongType | None = None
-
-    @property
-    def foreign_said(self) -> Foreign | None:
-        """By either name; both at once are refused elsewhere."""
-        return self.foreign or (self.wrong_type and ("replace" if self.wrong_type == "replace" else "keep"))
+    numbers: Numbers = "text"  # no client rounds a text
+    times: Times = "rfc3339"  # every language reads it
+    # A value that the updater did not write and cannot read belongs to somebody
+    foreign: Foreign = "keep"
+    wrong_type: WrongType | None = None  # an older name of `foreign`, which `load` turns into it
 
 
 class TtlSection(Section):
-    base: Duration | None = None
-    jitter: Jitter | None = None
+    base: Duration = 300.0  # a value is at most 5 min old even if every hint were lost
+    jitter: Jitter = (
+        0.1  # keys written together do not expire together; a value may live shorter, never longer
+    )
 
 
 class RefreshSection(Section):
-    policy: Policy | None = None
-    every: Interval | None = None
-    worth: Worth | None = None
-    max_age: MaxAge | None = None
+    policy: Policy = "price"  # rows go where they prevent the most stale reads
+    # fixed: about as old as people accept on a page, and a hot key then costs 0.2 rows a second
+    every: Interval = 5.0
+    worth: Worth = 1.0  # price: how many times a stale read counts here
+    max_age: MaxAge | None = None  # price: what is still read gets no older while the budget allows
 
 
 class MissingSection(Section):
-    ttl: Interval | None = None
+    # Reads of rows that do not exist cost one load per key and half minute; a change ends the mark at once
+    ttl: Interval = 30.0
 
 
 class QuotaSection(Section):
     rate: Rate = Field(description="the rows that this namespace may cost, such as 50/s")
     burst: Annotated[Count, Field(le=1_000_000)] | None = None
     """Rows. None: one second of the rate, at least 1."""
+
+    @property
+    def saved(self) -> int:
+        """The rows that a quiet moment may save up."""
+        return self.burst or max(1, math.ceil(self.rate))
 
 
 class DefaultsSection(Section):
@@ -261,12 +339,18 @@ class DefaultsSection(Section):
     refresh: RefreshSection = RefreshSection()
     missing: MissingSection = MissingSection()
     quota: QuotaSection | None = None
-    max_backlog: Annotated[Count, Field(le=1_000_000)] | None = None
+    # keys; at 500 rows a second 20 s of work, less than the 30 s after which hints are dropped anyway
+    max_backlog: Annotated[Count, Field(le=1_000_000)] = 10_000
 
 
-class NamespaceSection(DefaultsSection):
-    key: Text = Field(description='the pattern of its keys, such as "product:{id:int}"')
+class NamespaceSection(DefaultsSection, Named):
+    key: KeyPattern = Field(description='the pattern of its keys, such as "product:{id:int}"')
     load: LoadSection = Field(description="where its rows come from, such as {source: main, table: products}")
+
+    @property
+    def pattern(self) -> Pattern:
+        """What `key` says."""
+        return self.key
 
 
 class TopSection(Section):
@@ -283,20 +367,3 @@ class TopSection(Section):
     fleet: Text | None = None
     log_keys: LogKeys = "hash"
     """How logs and pages name a key. hash: keys are data, and a digest tells which lines speak of one key."""
-
-
-BUILT_IN = DefaultsSection.model_construct(
-    # What is read is at most 5 min old even if every hint were lost; jitter, so that keys written together do not expire together.
-    ttl=TtlSection.model_construct(base=300.0, jitter=0.1),
-    # json: readable by any client. text: no client rounds it. rfc3339: every language reads it. keep: a value that we did not write and cannot read is somebody's; it is left alone.
-    value=ValueSection.model_construct(
-        encoding="json", columns=None, numbers="text", times="rfc3339", foreign="keep", wrong_type=None
-    ),
-    # price: rows go where they prevent the most stale reads. A stale read counts once, at whatever age.
-    # every, for fixed: about as old as people accept on a page, and a hot key then costs 0.2 rows a second.
-    refresh=RefreshSection.model_construct(policy="price", every=5.0, worth=1.0, max_age=None),
-    # 30 s: reads of rows that do not exist cost one load per key and half minute; a change ends the mark at once.
-    missing=MissingSection.model_construct(ttl=30.0),
-    # keys: at 500 rows a second 20 s of work, less than the 30 s after which hints are dropped anyway.
-    max_backlog=10_000,
-)

@@ -7,14 +7,14 @@ The models check a URL here, `load` turns it into what the service reads. The gr
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from cacheupdater.config import units
-from cacheupdater.config.settings import KafkaQueueConfig, MemoryQueueConfig
 from cacheupdater_client.protocol import broker
 
 if TYPE_CHECKING:
-    from cacheupdater.config.settings import QueueConfig
+    from cacheupdater_client.protocol.broker import Address
 
 GROUP = "cacheupdater"
 SESSION_S = 45.0  # Kafka's own default since 3.0: a restarted container is back within it
@@ -30,6 +30,30 @@ _OURS = {
     "enable_auto_commit": "must not be set: only what is finished is committed, or a crash would lose hints",
     "auto_offset_reset": "must not be set: reading begins with the earliest hint, or new partitions would lose theirs",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQueueConfig:
+    partitions: int  # 1 to 1024
+
+    def __str__(self) -> str:
+        return f"memory://  partitions {self.partitions}"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaQueueConfig:
+    address: Address
+    group: str  # the updaters that share the topic's partitions
+    session: float  # seconds of silence after which a member's partitions go to others
+    # Static membership: an updater that comes back under its name within a session keeps its partitions
+    instance: str | None
+
+    def __str__(self) -> str:
+        name = f"  instance {self.instance}" if self.instance else ""
+        return f"{self.address}  group {self.group}  session {self.session:g}s{name}"
+
+
+QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig
 
 
 def queue_url(value: object) -> str:

@@ -54,6 +54,7 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     models._switch: {  # noqa: SLF001
         "anyOf": [{"enum": ["off", "on", "verify", False, True]}, {"type": "string", "pattern": _VARIABLE}]
     },
+    models._pattern: {"type": "string", "minLength": 1, "maxLength": 100_000},  # noqa: SLF001
     models._max_age: {**_text(_DURATION, "30s"), "minLength": 2},  # noqa: SLF001
     models._cache_url: _address("|".join(sorted(cache_url.SCHEMES)), "redis://127.0.0.1:6379/0"),  # noqa: SLF001
     models._source_url: _address("|".join(_DRIVERS), "postgresql+asyncpg://db:5432/shop"),  # noqa: SLF001

@@ -38,6 +38,11 @@ _INSTEAD = {
 }
 
 
+_MYSQL = "drivers of MySQL and MariaDB go on in plain text where a server says that it has no TLS, so none can be promised"
+UNENCRYPTED = {"sqlite": "an SQLite file has no connection", "mysql": _MYSQL, "mariadb": _MYSQL}
+"""Databases whose connections cannot be encrypted for certain, and why."""
+
+
 class Parts(NamedTuple):
     database: str  # postgresql, mysql, mariadb or sqlite
     hosts: tuple[str, ...]  # empty: wherever the driver looks by itself

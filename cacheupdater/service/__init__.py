@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cacheupdater import __version__
 from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
-from cacheupdater.config.settings import MemoryQueueConfig
+from cacheupdater.config.queues import MemoryQueueConfig
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.events import EVENTS
 from cacheupdater.core.keyspace import Keyspace

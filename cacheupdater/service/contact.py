@@ -19,7 +19,7 @@ from uuid import UUID
 
 from cacheupdater import masking
 from cacheupdater.adapters.loader_python import PythonLoader
-from cacheupdater.config.settings import KafkaQueueConfig, PythonLoad
+from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.core.answers import FINISHING
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.ports import Entry
@@ -29,7 +29,9 @@ from cacheupdater.service.side_by_side import side_by_side
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cacheupdater.config.settings import Config, NamespaceConfig, QueueConfig
+    from cacheupdater.config.models import NamespaceSection
+    from cacheupdater.config.queues import QueueConfig
+    from cacheupdater.config.settings import Config
     from cacheupdater.ports import Loader, Value, Writer
     from cacheupdater_client.protocol.patterns import Capture, CaptureType, Pattern
 
@@ -72,12 +74,12 @@ async def contact(config: Config) -> Sequence[Finding]:
         parts = Parts(config, stack)
         imported = await asyncio.gather(
             *(
-                _python(each, each.load, deadline=config.sources[each.load.source].statement_timeout)
+                _python(each, each.load.python, deadline=config.sources[each.load.source].statement_timeout)
                 for each in namespaces
-                if isinstance(each.load, PythonLoad)
+                if each.load.python
             )
         )
-        asked = [each for each in namespaces if not isinstance(each.load, PythonLoad)]
+        asked = [each for each in namespaces if not each.load.python]
         built = {each.name: _built(each, parts) for each in asked}
         visits = [_queue(config.queue), _cache(config, parts)]
         for name in config.sources:
@@ -97,7 +99,7 @@ async def _values(config: Config, parts: Parts, found: Sequence[Finding]) -> Seq
     return [Finding("values", name, state, _plain(what)) for name, state, what in said]
 
 
-def _built(namespace: NamespaceConfig, parts: Parts) -> Loader | Finding:
+def _built(namespace: NamespaceSection, parts: Parts) -> Loader | Finding:
     """Its loader, or why there is none. A driver may take half a second to import, which no server shall be blamed for."""
     try:
         return parts.recipe(namespace.name).loader
@@ -149,10 +151,10 @@ async def _cache(config: Config, parts: Parts) -> Sequence[Finding]:
     ]
 
 
-async def _written(writer: Writer, namespace: NamespaceConfig) -> Finding | None:
+async def _written(writer: Writer, namespace: NamespaceSection) -> Finding | None:
     """What stood in the way of a write."""
     key = namespace.pattern.format(_nobody(namespace.pattern))
-    value: Value = {b"check": b"1"} if namespace.encoding == "hash" else b"1"
+    value: Value = {b"check": b"1"} if namespace.value.encoding == "hash" else b"1"
     try:
         [answer] = await writer.write(await writer.token(), [Entry(key, value, TTL_MS)])
         [removal] = await writer.invalidate([key])
@@ -166,7 +168,7 @@ async def _written(writer: Writer, namespace: NamespaceConfig) -> Finding | None
 
 
 async def _source(
-    name: str, namespaces: Sequence[NamespaceConfig], built: Mapping[str, Loader | Finding]
+    name: str, namespaces: Sequence[NamespaceSection], built: Mapping[str, Loader | Finding]
 ) -> Sequence[Finding]:
     """The source by its first statement, then the others one by one."""
     loop = asyncio.get_running_loop()
@@ -191,7 +193,7 @@ async def _source(
     return [Finding("source", name, "ok", "answers"), *found] if answers else found
 
 
-async def _loaded(namespace: NamespaceConfig, loader: Loader) -> Finding:
+async def _loaded(namespace: NamespaceSection, loader: Loader) -> Finding:
     """One key that does not exist costs what every unit of the updater costs at the least."""
     try:
         await loader.load([_nobody(namespace.pattern)])
@@ -200,13 +202,13 @@ async def _loaded(namespace: NamespaceConfig, loader: Loader) -> Finding:
     return Finding("load", namespace.name, "ok", "its statement runs")
 
 
-async def _python(namespace: NamespaceConfig, load: PythonLoad, *, deadline: float) -> Finding:
+async def _python(namespace: NamespaceSection, function: str, *, deadline: float) -> Finding:
     """Imports the function, and calls it for nothing: most of what it needs is then there or is missed."""
     made: list[PythonLoader] = []
     try:
-        await _in_thread(lambda: made.append(PythonLoader(load.python, namespace.pattern, deadline=deadline)))
+        await _in_thread(lambda: made.append(PythonLoader(function, namespace.pattern, deadline=deadline)))
     except TimeoutError:
-        what = f"{load.python} was not imported within {IMPORT_S:g} s: what does its module do at import?"
+        what = f"{function} was not imported within {IMPORT_S:g} s: what does its module do at import?"
         return Finding("load", namespace.name, "wrong", what)
     except CacheUpdaterError as e:
         return _trouble("load", namespace.name, e)
@@ -217,7 +219,7 @@ async def _python(namespace: NamespaceConfig, load: PythonLoad, *, deadline: flo
         return said._replace(what=f"called with an empty list, {said.what}")
     finally:
         await made[0].close()
-    return Finding("load", namespace.name, "ok", f"{load.python} answers an empty list")
+    return Finding("load", namespace.name, "ok", f"{function} answers an empty list")
 
 
 async def _in_thread(work: Callable[[], object]) -> None:

@@ -15,7 +15,7 @@ from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.addresses import MemoryAddress
-from cacheupdater.config.settings import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:

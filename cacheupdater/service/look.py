@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.adapters.glance_redis import Glance
-from cacheupdater.config.settings import PythonLoad, SqlLoad
 from cacheupdater.core import kinds
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.mending import reads_as
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.adapters.glance_redis import Look
-    from cacheupdater.config.settings import Config, NamespaceConfig
+    from cacheupdater.config.models import LoadSection, NamespaceSection
+    from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Value
     from cacheupdater_client.protocol.patterns import Captures
@@ -35,7 +35,7 @@ ROW_S = 10.0  # for the one statement of --connect; it has its own timeout, and 
 class Declared(NamedTuple):
     """What the configuration says of a key."""
 
-    namespace: NamespaceConfig | None
+    namespace: NamespaceSection | None
     """None: no pattern begins like the key."""
     captures: Captures | None
     """None: the key begins like the namespace's pattern, and does not fit it."""
@@ -53,9 +53,9 @@ class Declared(NamedTuple):
             "captures": binds,
             "source": load.source,
             "statement": _statement(load),
-            "encoding": self.namespace.encoding,
-            "foreign": self.namespace.foreign,
-            "ttl": self.namespace.ttl,
+            "encoding": self.namespace.value.encoding,
+            "foreign": self.namespace.value.foreign,
+            "ttl": self.namespace.ttl.base,
         }
 
 
@@ -63,14 +63,8 @@ def _plain(value: object) -> object:
     return value if isinstance(value, int) else str(value)
 
 
-def _statement(load: object) -> str:
-    if isinstance(load, SqlLoad):
-        return load.sql
-    return (
-        f"the function {load.python}"
-        if isinstance(load, PythonLoad)
-        else f"the table {getattr(load, 'table', '')}"
-    )
+def _statement(load: LoadSection) -> str:
+    return load.sql or (f"the function {load.python}" if load.python else f"the table {load.table}")
 
 
 def declared(config: Config, key: bytes) -> Declared:

@@ -16,7 +16,7 @@ from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql.encryption import Tls
 from cacheupdater.adapters.state_file import StateFile
 from cacheupdater.adapters.writer_redis import writer_for
-from cacheupdater.config.settings import MemoryQueueConfig, PythonLoad, SqlLoad
+from cacheupdater.config.queues import MemoryQueueConfig
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.limits import Limits
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AsyncExitStack
 
-    from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
+    from cacheupdater.config.models import NamespaceSection, SourceSection
+    from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Loader, Observer, Writer
 
 
-def rate_of(source: SourceConfig) -> tuple[float, float]:
+def rate_of(source: SourceSection) -> tuple[float, float]:
     """What it may spend a second, and save up: rows, or milliseconds of database time."""
     rate = source.budget if source.budget is not None else (source.db_time or 0.0) * 1000.0
     return rate, rate * source.burst
@@ -59,10 +60,10 @@ class Parts:
                 name=each.name,
                 pattern=each.pattern,
                 source=sources[each.load.source],
-                every=each.every,
-                missing_ttl=each.missing_ttl,
+                every=each.refresh.every,
+                missing_ttl=each.missing.ttl,
                 max_backlog=each.max_backlog,
-                quota=Bucket(each.quota.rate, each.quota.burst, now=now) if each.quota else None,
+                quota=Bucket(each.quota.rate, each.quota.saved, now=now) if each.quota else None,
                 terms=_terms(each),
             )
             for each in self._config.namespaces.values()
@@ -93,14 +94,15 @@ class Parts:
     def recipe(self, name: str) -> Recipe:
         """How keys of this namespace become values."""
         namespace = self._config.namespaces[name]
+        value = namespace.value
         return Recipe(
             loader=self.loader(namespace),
             writer=self.writer(),
-            form=form_of(namespace.encoding),
-            replace=namespace.foreign == "replace",
-            encode=encoder(namespace.encoding, namespace.numbers, namespace.times),
-            ttl=namespace.ttl,
-            jitter=namespace.ttl_jitter,
+            form=form_of(value.encoding),
+            replace=value.foreign == "replace",
+            encode=encoder(value.encoding, value.numbers, value.times),
+            ttl=namespace.ttl.base,
+            jitter=namespace.ttl.jitter,
         )
 
     def writer(self) -> Writer:
@@ -110,10 +112,10 @@ class Parts:
             self._stack.push_async_callback(self._writer.close)
         return self._writer
 
-    def loader(self, namespace: NamespaceConfig) -> Loader:
+    def loader(self, namespace: NamespaceSection) -> Loader:
         """What gets this namespace's rows."""
         load, source = namespace.load, self._config.sources[namespace.load.source]
-        if isinstance(load, PythonLoad):
+        if load.python:
             python = PythonLoader(
                 load.python,
                 namespace.pattern,
@@ -123,15 +125,11 @@ class Parts:
             self._stack.push_async_callback(python.close)
             return python
         database = self.database(source)
-        names, columns = namespace.pattern.names, namespace.columns
-        if isinstance(load, SqlLoad):
-            return SqlLoader(
-                database, load.sql, namespace.pattern, columns=columns, rows=load.rows, stamp=load.stamp
-            )
-        sql = database.select(load.table, names, columns, stamp=load.stamp)
-        return SqlLoader(database, sql, namespace.pattern, columns=columns, stamp=load.stamp)
+        names, columns = namespace.pattern.names, namespace.value.columns
+        sql = load.sql or database.select(load.table or "", names, columns, stamp=load.stamp)
+        return SqlLoader(database, sql, namespace.pattern, columns=columns, rows=load.rows, stamp=load.stamp)
 
-    def database(self, source: SourceConfig) -> SqlSource:
+    def database(self, source: SourceSection) -> SqlSource:
         """The database of a source, made once."""
         database = self._databases.get(source.name)
         if database is None:
@@ -147,13 +145,13 @@ class Parts:
         return database
 
 
-def _source(source: SourceConfig, now: float) -> Source:
+def _source(source: SourceSection, now: float) -> Source:
     bucket = Bucket(*rate_of(source), now=now)
     return Source(source.name, bucket, concurrency=source.pool_size, timed=source.db_time is not None)
 
 
-def _terms(namespace: NamespaceConfig) -> Terms | None:
-    if namespace.policy == "fixed":
+def _terms(namespace: NamespaceSection) -> Terms | None:
+    refresh, stamp = namespace.refresh, namespace.load.stamp
+    if refresh.policy == "fixed":
         return None
-    stamp = namespace.load.stamp
-    return Terms(namespace.worth, namespace.max_age, stamp.kind if stamp else "")
+    return Terms(refresh.worth, refresh.max_age, stamp.kind if stamp else "")

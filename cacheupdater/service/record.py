@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.config.addresses import MemoryAddress
-from cacheupdater.config.settings import MemoryQueueConfig
+from cacheupdater.config.queues import MemoryQueueConfig
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.words import counted
 from cacheupdater.errors import Misconfigured

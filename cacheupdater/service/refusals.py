@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from cacheupdater.config.settings import KafkaQueueConfig, PythonLoad
+from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.service.importable import import_problem
 from cacheupdater.service.parts import Parts
@@ -19,8 +19,10 @@ from cacheupdater.service.places import unusable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cacheupdater.config.models import NamespaceSection
     from cacheupdater.config.problems import Path
-    from cacheupdater.config.settings import Config, NamespaceConfig, QueueConfig
+    from cacheupdater.config.queues import QueueConfig
+    from cacheupdater.config.settings import Config
 
 
 def refusals(config: Config) -> Iterator[tuple[Path, str]]:
@@ -45,7 +47,7 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
             is_file = setting in {"ca", "cert"}  # else it speaks of the url
             yield ("sources", source.name, setting if is_file else "url"), why if is_file else str(e)
     for namespace in config.namespaces.values():
-        if isinstance(namespace.load, PythonLoad) or namespace.load.source not in broken:
+        if namespace.load.python or namespace.load.source not in broken:
             yield from _of_loader(parts, namespace)
 
 
@@ -63,9 +65,9 @@ def _queue_problem(queue: QueueConfig) -> str:
     return ""
 
 
-def _of_loader(parts: Parts, namespace: NamespaceConfig) -> Iterator[tuple[Path, str]]:
+def _of_loader(parts: Parts, namespace: NamespaceSection) -> Iterator[tuple[Path, str]]:
     load, path = namespace.load, ("namespaces", namespace.name, "load")
-    if isinstance(load, PythonLoad):
+    if load.python:
         problem = import_problem(load.python)
         if problem:
             yield (*path, "python"), problem

@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.adapters.glance_redis import Glance
-from cacheupdater.config.settings import PythonLoad
 from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
@@ -24,7 +23,8 @@ from cacheupdater_client.protocol.fence import is_floor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cacheupdater.config.settings import Config, NamespaceConfig
+    from cacheupdater.config.models import NamespaceSection
+    from cacheupdater.config.settings import Config
     from cacheupdater.core import kinds
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found
@@ -52,7 +52,7 @@ async def side_by_side(config: Config, parts: Parts, names: Sequence[str]) -> Se
             await glance.close()
 
 
-async def _one(namespace: NamespaceConfig, parts: Parts, glance: Glance) -> Compared:
+async def _one(namespace: NamespaceSection, parts: Parts, glance: Glance) -> Compared:
     recipe = parts.recipe(namespace.name)
     try:
         keys = await _keys(namespace, glance)
@@ -66,7 +66,7 @@ async def _one(namespace: NamespaceConfig, parts: Parts, glance: Glance) -> Comp
     return Compared(namespace.name, "note", await _astray(namespace, glance))
 
 
-async def _astray(namespace: NamespaceConfig, glance: Glance) -> str:
+async def _astray(namespace: NamespaceSection, glance: Glance) -> str:
     """Where the application's keys may be, if none fits."""
     prefix = namespace.pattern.prefix
     key = await _first(prefix, glance)
@@ -103,7 +103,7 @@ async def _first(prefix: bytes, glance: Glance) -> bytes | None:
     return held
 
 
-async def _keys(namespace: NamespaceConfig, glance: Glance) -> Sequence[bytes]:
+async def _keys(namespace: NamespaceSection, glance: Glance) -> Sequence[bytes]:
     """Some that stand in Redis."""
     keys: list[bytes] = []
     with suppress(TimeoutError):
@@ -117,9 +117,9 @@ async def _keys(namespace: NamespaceConfig, glance: Glance) -> Sequence[bytes]:
 
 
 async def _rows(
-    namespace: NamespaceConfig, recipe: Recipe, keys: Sequence[bytes]
+    namespace: NamespaceSection, recipe: Recipe, keys: Sequence[bytes]
 ) -> Mapping[bytes, object | None]:
-    if isinstance(namespace.load, PythonLoad):
+    if namespace.load.python:
         return {}
     captures = namespace.pattern.parse_many(keys) or ()
     values = await recipe.loader.load(captures)
@@ -127,7 +127,7 @@ async def _rows(
 
 
 def _compared(
-    namespace: NamespaceConfig,
+    namespace: NamespaceSection,
     recipe: Recipe,
     found: Mapping[bytes, Found],
     rows: Mapping[bytes, object | None],
@@ -139,7 +139,7 @@ def _compared(
     fields = _fields(recipe, [(key, found[key], rows.get(key)) for key in foreign])
     shown = _shown(fields) or f"{_word(foreign[0])}: {sights[foreign[0]].why}"
     what = f"{len(foreign)} of {len(found)} existing values are not like ours: {shown}"
-    if namespace.foreign == "replace":
+    if namespace.value.foreign == "replace":
         return Compared(namespace.name, "note", what)
     whys = [each.what for _, each in fields] or [sights[foreign[0]].why]
     return Compared(namespace.name, "wrong", f"{what}: {advice(*whys)}")

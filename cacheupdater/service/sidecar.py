@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.config.settings import MemoryQueueConfig
+from cacheupdater.config.queues import MemoryQueueConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

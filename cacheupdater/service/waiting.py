@@ -6,15 +6,17 @@ values nothing is said, for a URL may hold a password.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cacheupdater.config.settings import Config, NamespaceConfig, SourceConfig
+    from cacheupdater.config.models import NamespaceSection, SourceSection
+    from cacheupdater.config.settings import Config
 
 _BY_NAME = ("sources", "namespaces")
+_TAKEN_OVER = ("budget", "db_time", "burst", "least_gain")
 
 
 def waiting(running: Config, read: Config) -> Iterator[str]:
@@ -28,13 +30,11 @@ def waiting(running: Config, read: Config) -> Iterator[str]:
 
 
 def _with_budgets_of(
-    running: Mapping[str, SourceConfig], read: Mapping[str, SourceConfig]
-) -> Mapping[str, SourceConfig]:
+    running: Mapping[str, SourceSection], read: Mapping[str, SourceSection]
+) -> Mapping[str, SourceSection]:
     """What SIGHUP takes over is no difference."""
     return {
-        name: replace(
-            each, budget=known.budget, db_time=known.db_time, burst=known.burst, least_gain=known.least_gain
-        )
+        name: each.model_copy(update={field: getattr(known, field) for field in _TAKEN_OVER})
         if (known := running.get(name))
         else each
         for name, each in read.items()
@@ -43,8 +43,8 @@ def _with_budgets_of(
 
 def _named(
     section: str,
-    running: Mapping[str, SourceConfig] | Mapping[str, NamespaceConfig],
-    read: Mapping[str, SourceConfig] | Mapping[str, NamespaceConfig],
+    running: Mapping[str, SourceSection] | Mapping[str, NamespaceSection],
+    read: Mapping[str, SourceSection] | Mapping[str, NamespaceSection],
 ) -> Iterator[str]:
     for name in dict.fromkeys([*running, *read]):
         if running.get(name) != read.get(name):

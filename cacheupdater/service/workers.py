@@ -20,7 +20,7 @@ from urllib.parse import quote_from_bytes
 
 from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.config.addresses import UnixAddress
-from cacheupdater.config.settings import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.service import pages

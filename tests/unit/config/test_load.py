@@ -9,15 +9,8 @@ import pytest
 
 from cacheupdater.config import ConfigErrors, load_config
 from cacheupdater.config.addresses import MemoryAddress, TcpAddress, UnixAddress
-from cacheupdater.config.settings import (
-    KafkaQueueConfig,
-    MemoryQueueConfig,
-    PythonLoad,
-    QuotaConfig,
-    SqlLoad,
-    Stamp,
-    TableLoad,
-)
+from cacheupdater.config.models import LoadSection, Stamp
+from cacheupdater.config.queues import KafkaQueueConfig, MemoryQueueConfig
 
 PUBLISHED = """\
 version: 1
@@ -71,13 +64,20 @@ def test_published_example_is_accepted_word_by_word(load):
     main = config.sources["main"]
     assert (main.budget, main.pool_size, main.statement_timeout) == (500.0, 5, 1.0)
     product, basket = config.namespaces["product"], config.namespaces["basket"]
-    assert product.load == SqlLoad("main", "SELECT id, name, price FROM products WHERE id IN :id", "one")
-    assert (product.columns, product.quota) == (("name", "price"), QuotaConfig(50.0, 100))
-    assert (product.policy, product.every) == ("fixed", 2.0)
+    assert product.load == LoadSection(
+        source="main", sql="SELECT id, name, price FROM products WHERE id IN :id"
+    )
+    assert (product.value.columns, product.quota.rate, product.quota.saved) == (("name", "price"), 50.0, 100)
+    assert (product.refresh.policy, product.refresh.every) == ("fixed", 2.0)
     assert basket.pattern.names == ("user", "shop")
-    assert (basket.ttl, basket.ttl_jitter, basket.policy, basket.missing_ttl) == (300.0, 0.1, "price", 30.0)
+    assert (basket.ttl.base, basket.ttl.jitter, basket.refresh.policy, basket.missing.ttl) == (
+        300.0,
+        0.1,
+        "price",
+        30.0,
+    )
     assert config.namespaces["orders"].load.rows == "many"
-    assert config.namespaces["banner"].load == PythonLoad("main", "shop.loaders:banners")
+    assert config.namespaces["banner"].load == LoadSection(source="main", python="shop.loaders:banners")
 
 
 def test_published_defaults_are_the_built_in_ones(load):
@@ -96,10 +96,10 @@ def test_small_file_gets_the_documented_defaults(load):
     assert main.least_gain == 0.02
     assert (config.state, config.fleet) == (None, None)
     product = config.namespaces["product"]
-    assert product.load == TableLoad("main", "shop.products")
-    assert (product.encoding, product.columns, product.foreign) == ("json", None, "keep")
-    assert (product.ttl, product.ttl_jitter, product.missing_ttl) == (300.0, 0.1, 30.0)
-    assert (product.policy, product.worth, product.max_age) == ("price", 1.0, None)
+    assert product.load == LoadSection(source="main", table="shop.products")
+    assert (product.value.encoding, product.value.columns, product.value.foreign) == ("json", None, "keep")
+    assert (product.ttl.base, product.ttl.jitter, product.missing.ttl) == (300.0, 0.1, 30.0)
+    assert (product.refresh.policy, product.refresh.worth, product.refresh.max_age) == ("price", 1.0, None)
     assert (product.quota, product.max_backlog) == (None, 10_000)
 
 
@@ -137,11 +137,17 @@ def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_fie
         " refresh: {every: 0s}, missing: {ttl: 0s}, quota: {rate: 9/s, burst: 99}, max_backlog: 7}\n"
     )
     product = config.namespaces["product"]
-    assert (product.ttl, product.ttl_jitter) == (120.0, 0.2)
-    assert (product.encoding, product.columns, product.foreign) == ("hash", ("a",), "replace")
-    assert (product.policy, product.every) == ("fixed", 0.0)
-    assert (product.missing_ttl, product.max_backlog) == (0.0, 7)
-    assert product.quota == QuotaConfig(5 / 60, 1), "a quota replaces the default one as a whole"
+    assert (product.ttl.base, product.ttl.jitter) == (120.0, 0.2)
+    assert (product.value.encoding, product.value.columns, product.value.foreign) == (
+        "hash",
+        ("a",),
+        "replace",
+    )
+    assert (product.refresh.policy, product.refresh.every) == ("fixed", 0.0)
+    assert (product.missing.ttl, product.max_backlog) == (0.0, 7)
+    assert (product.quota.rate, product.quota.saved) == (5 / 60, 1), (
+        "a quota replaces the default one as a whole"
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,12 +171,12 @@ namespaces: {{p: {{key: "p:{{id:int}}", load: {{source: main, table: p}}, value:
 """
     file = tmp_path / "c.yaml"
     file.write_text(text)
-    assert load_config(file, {}).namespaces["p"].foreign == foreign
+    assert load_config(file, {}).namespaces["p"].value.foreign == foreign
 
 
 def test_quota_bursts_one_second_of_its_rate_unless_told(load):
     text = SMALL.replace("products}", "products}, quota: {rate: 50/s}")
-    assert load(text).namespaces["product"].quota == QuotaConfig(50.0, 50)
+    assert load(text).namespaces["product"].quota.saved == 50
 
 
 @pytest.mark.parametrize(
@@ -195,18 +201,18 @@ def test_first_that_says_a_policy_or_an_interval_decides_how_keys_are_refreshed(
 ):
     text = SMALL.replace("products}}}", f"products}}, refresh: {{{own}}}}}}}")
     product = load(f"{text}defaults: {{refresh: {{{defaults}}}}}\n").namespaces["product"]
-    assert product.policy == policy
-    assert every is None or product.every == every
+    assert product.refresh.policy == policy
+    assert every is None or product.refresh.every == every
 
 
 def test_worth_and_max_age_are_merged_field_by_field(load):
     text = SMALL.replace("products}}}", "products}, refresh: {worth: 0.5}}}")
     product = load(text + "defaults: {refresh: {worth: 10, max_age: 60s}}\n").namespaces["product"]
-    assert (product.worth, product.max_age) == (0.5, 60.0)
+    assert (product.refresh.worth, product.refresh.max_age) == (0.5, 60.0)
 
 
 def test_price_may_keep_values_shorter_than_a_fixed_interval_would(load):
-    assert load(SMALL + "defaults: {ttl: 2s}\n").namespaces["product"].ttl == 2.0
+    assert load(SMALL + "defaults: {ttl: 2s}\n").namespaces["product"].ttl.base == 2.0
 
 
 def test_database_may_be_budgeted_by_its_time(load):
@@ -233,7 +239,7 @@ def test_rows_may_tell_of_their_last_change(load, said, stamp):
     assert load(sql).namespaces["product"].load.stamp == stamp
     if "rows" not in said:
         table = SMALL.replace("table: shop.products", f"table: p, {said}")
-        assert load(table).namespaces["product"].load == TableLoad("main", "p", stamp)
+        assert load(table).namespaces["product"].load.stamp == stamp
 
 
 def test_learned_state_and_fleet_are_named_at_the_top(load):
@@ -260,7 +266,7 @@ def test_variables_stay_out_of_keys(load):
 
 def test_scalars_are_text_whatever_yaml_makes_of_them(load):
     config = load(SMALL.replace("{product:", "{no:").replace("shop.products", "yes"))
-    assert config.namespaces["no"].load == TableLoad("main", "yes")
+    assert config.namespaces["no"].load == LoadSection(source="main", table="yes")
 
 
 def test_config_is_frozen_and_shows_no_password(load):

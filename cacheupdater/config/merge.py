@@ -1,0 +1,35 @@
+"""What `defaults:` says, put under a namespace: trees of text, before the models give them types.
+
+`load` asks for each namespace. What a namespace says comes first, field by field; a quota counts as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cacheupdater.config.document import Tree
+
+_BY_FIELD = ("ttl", "value", "refresh", "missing")
+
+
+def merged(own: Tree | None, defaults: Tree | None) -> dict[str, Tree]:
+    """Of two sections that the models take."""
+    first, second = plain(own), plain(defaults)
+    return {**second, **first, **{name: {**_of(second, name), **_of(first, name)} for name in _BY_FIELD}}
+
+
+def plain(section: Tree | None) -> dict[str, Tree]:
+    """The section with one spelling for each thing, so that levels can be laid over each other."""
+    said = dict(section) if isinstance(section, dict) else {}
+    value, refresh, ttl = _of(said, "value"), _of(said, "refresh"), said.get("ttl", {})
+    if "wrong_type" in value:
+        value["foreign"] = "replace" if value.pop("wrong_type") == "replace" else "keep"
+    if "every" in refresh:
+        refresh.setdefault("policy", "fixed")  # an interval alone means a fixed one
+    return {**said, "value": value, "refresh": refresh, "ttl": {"base": ttl} if isinstance(ttl, str) else ttl}
+
+
+def _of(section: dict[str, Tree], name: str) -> dict[str, Tree]:
+    part = section.get(name)
+    return dict(part) if isinstance(part, dict) else {}
