@@ -215,7 +215,7 @@ class Dedup:
     def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:
         """Not before a gap after the unit's start; a change waits only for a start that a change had caused."""
         spaced = max(claim.not_before, unit.began + self._limits.gap)
-        if any(key in keys for keys in unit.announced):
+        if unit.announced and any(key in keys for keys in unit.announced):
             return claim._replace(not_before=spaced)
         return (
             claim

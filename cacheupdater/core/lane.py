@@ -82,9 +82,10 @@ class Lane:
 
     def count(self, claim: Claim, keys: int) -> None:
         """So many more keys wait (fewer, if negative)."""
+        peer = claim.peer
         self.waiting += keys
-        claim.peer.waiting += keys
-        number = claim.peer.number
+        peer.waiting += keys
+        number = peer.number
         if left := self.by_peer.get(number, 0) + keys:
             self.by_peer[number] = left
         else:

@@ -8,6 +8,8 @@ sits where.
 from __future__ import annotations
 
 from collections import deque
+from itertools import compress, repeat
+from operator import is_
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.unit import Unit
@@ -38,14 +40,16 @@ class Seats(dict[bytes, Unit]):
 
     def live(self, unit: Unit) -> list[bytes]:
         """The keys whose seat this unit still is."""
-        if not unit.gone:
-            return unit.keys
-        return [key for key in unit.keys if self.get(key) is unit]
+        return self._in(unit, unit.keys) if unit.gone else unit.keys
 
     def live_parts(self, unit: Unit) -> Iterator[tuple[Claim, list[bytes]]]:
         """The keys whose seat this running unit still is, by claim."""
         for claim, keys in unit.parts:
-            yield claim, keys if not unit.gone else [key for key in keys if self.get(key) is unit]
+            yield claim, self._in(unit, keys) if unit.gone else keys
+
+    def _in(self, unit: Unit, keys: list[bytes]) -> list[bytes]:
+        """Those whose seat this unit is. No loop in Python: of most units that end, some key has left."""
+        return list(compress(keys, map(is_, map(self.get, keys), repeat(unit))))
 
 
 def moved(unit: Unit, keys: int = 1) -> None:
