@@ -96,7 +96,7 @@ lock: $(IMAGE_TOOLS) ## renew the locks, with hashes; UPGRADE=1 takes newer vers
 lowest: $(IMAGE_TOOLS) ## run the tests with the oldest version of each dependency that pyproject.toml allows; needs an index; five minutes
 	@UV=$(IMAGE_TOOLS)/bin/uv PYTHON=$(PYTHON) image/lowest.sh $(LOWEST)
 
-audit: $(IMAGE_TOOLS) ## look for known holes in the locked packages with pip-audit; names the packages that it could not check
+audit: $(IMAGE_TOOLS) ## look for known holes in the locked packages with pip-audit; says what it could not check
 	$(IMAGE_TOOLS)/bin/python image/audit.py
 
 diagram: $(DEV) ## draw docs/automaton.md from the automaton's table
