@@ -1,7 +1,7 @@
 """The Block/Decline automaton of one key, as a table and nothing else.
 
-Everything that decides what a hint does to a key stands here; `dedup` carries it out for whole batches, and
-`docs/automaton.md` is drawn from it (`python -m cacheupdater.core.automaton` prints the page; a test compares).
+`TABLE` holds all rules for what a hint does to a key. `dedup` carries them out for whole batches, and `docs/automaton.md` is
+drawn from the table: `python -m cacheupdater.core.automaton` prints the page, and a test compares.
 
 A key has no seat (INIT), a head that is due (DUE), a head that runs (PROCESS), a running head with one waiting
 tail (BLOCK), or a seat that outlives its ended head (HELD). Two rules keep the table short:
@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 
 class State(Enum):
-    """Where a key stands."""
+    """The state of a key."""
 
     __hash__ = object.__hash__  # each member exists once; Enum would hash its name, in Python, for every hint
 
