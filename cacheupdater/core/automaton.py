@@ -1,14 +1,15 @@
 """The Block/Decline automaton of one key, as a table and nothing else.
 
-Everything that decides what a hint does to a key stands here; `dedup` carries it out for whole batches, and
-`docs/automaton.md` is drawn from it (`python -m cacheupdater.core.automaton` prints the page; a test compares).
+`TABLE` holds all rules for what a hint does to a key. `dedup` carries them out for whole batches, and `docs/automaton.md` is
+drawn from the table: `python -m cacheupdater.core.automaton` prints the page, and a test compares.
 
 A key has no seat (INIT), a head that is due (DUE), a head that runs (PROCESS), a running head with one waiting
 tail (BLOCK), or a seat that outlives its ended head (HELD). Two rules keep the table short:
 
 1. A hint never takes back what a stronger one asked for: merging keeps the strongest kind and the highest urgency.
-2. Only an end that wrote, or left a value alone, keeps the seat (FINISHED); any other end (FAILED) passes its hints to the tail, else to
-   the key itself, which is due again. A key that has failed too often by itself leaves with its tail (QUARANTINED).
+2. Only an end that wrote, or left a value alone, keeps the seat (FINISHED). Any other end (FAILED) makes the key due again,
+   for the hints of the head and of its tail. A key that has failed too often by itself leaves memory, and its tail with it
+   (QUARANTINED).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from types import MappingProxyType
 
 
 class State(Enum):
-    """Where a key stands."""
+    """The state of a key."""
 
-    __hash__ = object.__hash__  # members are single; Enum would hash their names, in Python, for each hint
+    __hash__ = object.__hash__  # each member exists once; Enum would hash its name, in Python, for every hint
 
     INIT = "Init"
     DUE = "Process, due"
@@ -37,7 +38,7 @@ class Event(Enum):
     TOUCH = "touch after the hold"
     TOUCH_HELD = "touch within the hold"
     MISS = "miss"
-    MISS_SOON = "miss within gap of an end"
+    MISS_SOON = "miss within the gap after an end"
     MISS_ABSENT = "miss of a row known to be absent"
     CHANGE = "change"
     STARTED = "tokens taken"
@@ -49,14 +50,14 @@ class Event(Enum):
 
 
 class Action(Enum):
-    """What is done about it."""
+    """What the automaton does about an event."""
 
-    ACCEPT = "a new head, not before its gap is over"
+    ACCEPT = "a new head, which waits until its gap is over"
     MERGE = "merged into the due head"
     BLOCK = "a tail waits"
     COVER = "covered by the tail"
     HOLD = "declined: held"
-    DECLINE = "declined: the running or just written value serves it"
+    DECLINE = "declined: the running load, or the value just written, serves it"
     ABSENT = "declined: absent"
     RUN = "load and write"
     KEEP = "the seat is kept until hold and gap are over"
@@ -105,15 +106,15 @@ TABLE = MappingProxyType(
 
 
 _WORDS = (
-    "- *Head*: the refresh of a key that is due or runs. *Tail*: the one that waits behind it.",
-    "- *Hold*: so long after a head's start touches are declined: `refresh.every` with a fixed interval, the gap with `price`.",
-    "- *Gap*: 100 ms, the least time from the last start to a start for a read, and from the last start for a change to one for a change.",
-    "- *Tokens taken*: the budget has paid, and the head runs. *Evicted*: given up 3 s after its start.",
+    "- *Head*: the refresh of a key that is due or runs. *Tail*: the refresh that waits behind a running head.",
+    "- *Hold*: the time after a head's start in which touches are declined: `refresh.every` with a fixed interval, the gap with `price`.",
+    "- *Gap*: 100 ms. A start for a read comes at least a gap after the last start; a start for a change, after the last start for a change.",
+    "- *Tokens taken*: the budget has paid, and the head runs. *Evicted*: the head was given up 3 s after its start.",
 )
 
 
 def _page() -> str:
-    """The committed page: a state diagram and the table, both from TABLE."""
+    """The page as it is committed: a state diagram and the table, both drawn from TABLE."""
     rows = [(s, e, t, a) for (s, e), (t, a) in TABLE.items()]
     arrows = [f"    {s.name} --> {t.name}: {e.value}" for s, e, t, _ in rows if s is not t]
     stays = [f"    {s.name} --> {s.name}: {e.value}" for s, e, t, _ in rows if s is t]
@@ -123,7 +124,7 @@ def _page() -> str:
         [
             "# The Block/Decline automaton",
             "",
-            "Drawn from `cacheupdater/core/automaton.py` by `make diagram`; a test fails when this page is older.",
+            "Drawn from `cacheupdater/core/automaton.py` by `make diagram`; a test fails when this page is out of date.",
             "",
             *_WORDS,
             "",

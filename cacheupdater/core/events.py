@@ -1,7 +1,7 @@
-"""The kinds of trouble that last, once, each with its subject and what it means.
+"""The kinds of trouble that last, in one place, each with its subject and its meaning.
 
-`pipeline.notices` tells people of them, the gauge `troubles` counts those that stand, and the reference page lists them.
-Whoever adds a kind adds it to the Literal and to `EVENTS`; a test compares.
+`pipeline.notices` logs a trouble, the gauge `troubles` counts those that stand, and the reference page lists all kinds.
+A new kind goes into a Literal and into `EVENTS`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 QueueEvent: TypeAlias = Literal["queue_missing", "fetch_failed", "commit_failed", "batch_skipped"]
-"""What a queue can tell of."""
+"""The kinds that a queue reports."""
 
 OurEvent: TypeAlias = Literal[
     "load_failed",
@@ -35,28 +35,28 @@ OurEvent: TypeAlias = Literal[
 ]
 
 Event: TypeAlias = QueueEvent | OurEvent
-"""In the log each is the field `event`, its subject the field `subject`."""
+"""In the log a kind is the field `event`, and its subject is the field `subject`."""
 
 EVENTS: Mapping[str, str] = {
-    "queue_missing": "no broker, no topic, or no right to see it",
-    "fetch_failed": "packs cannot be read; the subject is the partition, or empty for all",
-    "commit_failed": "what is finished cannot be told to the queue; the subject is the partition",
-    "batch_skipped": "a batch of the topic was passed over: too large, or not to be read; the subject is the partition",
-    "load_failed": "the source named by the subject does not answer, or not in time",
+    "queue_missing": "no broker answers, the topic does not exist, or the updater has no right to see it",
+    "fetch_failed": "packs cannot be read; the subject is the partition, or empty for all partitions",
+    "commit_failed": "finished packs cannot be committed to the queue; the subject is the partition",
+    "batch_skipped": "a batch of the topic was skipped: it was too large or could not be read; the subject is the partition",
+    "load_failed": "the source that the subject names does not answer, or not in time",
     "load_refused": "the statement, the rows or the values of this namespace are at fault",
-    "write_failed": "Redis does not take some values of this namespace",
-    "write_delayed": "the server of some keys of this namespace cannot take them now",
+    "write_failed": "Redis refuses some values of this namespace",
+    "write_delayed": "the Redis server of some keys of this namespace cannot take them now",
     "removal_refused": "changed keys of this namespace could be neither refreshed nor removed",
-    "braked": "too many rows of this namespace vanished at once to be believed; nothing was deleted",
-    "foreign": "values of this namespace are not what we would write, and are left alone",
-    "unexpected": "a fault of ours, or of a loader of this namespace",
+    "braked": "so many rows of this namespace vanished at once that the updater does not believe it; nothing was deleted",
+    "foreign": "some values of this namespace are not what the updater would write; they are left alone",
+    "unexpected": "a bug of cacheupdater, or of a loader of this namespace",
     "redis_down": "Redis does not answer",
-    "fleet_down": "no exchange with the fleet; without one nothing of this source (of this namespace, where it is about a quota) is loaded",
-    "state_not_saved": "the file of what was learned cannot be written",
+    "fleet_down": "no exchange with the fleet; until there is one, nothing of this source is loaded (of this namespace, if the trouble is about a quota)",
+    "state_not_saved": "the state file, which keeps what was learned, cannot be written",
     "worker_down": "this worker has ended and is started again",
     "no_client": "no client has been connected for 30 s",
-    "no_hint": "clients are connected for 30 s, and none has ever sent a hint: their keys begin like no pattern",
-    "nobodys": "more than a hundredth of the hints of a minute are of no namespace",
-    "elsewhere": "most keys that readers find are not in our Redis: another server or database",
-    "clock_off": "a client's clock is more than 5 s off ours, so that the age of its hints is not plain",
+    "no_hint": "clients have been connected for 30 s, and none has ever sent a hint: their keys begin with no declared prefix",
+    "nobodys": "more than a hundredth of a minute's hints are of no namespace",
+    "elsewhere": "most keys that readers find are not in our Redis: the readers use another server or database",
+    "clock_off": "a client's clock is more than 5 s off ours, so the age of its hints is uncertain",
 }

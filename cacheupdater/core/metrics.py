@@ -1,6 +1,6 @@
-"""The names of everything that is counted, once, and the tally in which the pure core counts.
+"""The names of all metrics, in one place, and the tally in which the pure core counts.
 
-The partition hands a tally's totals to the observer now and then; so the core reports without knowing anybody.
+The partition drains a tally now and then and passes its totals to the observer. So the core reports without an observer.
 """
 
 from __future__ import annotations
@@ -9,51 +9,51 @@ from typing import Literal
 
 Metric = Literal[
     "hints",  # counter by kind: hints that reached the engine, repeated ones included
-    "decisions",  # counter by namespace and reason: what the automaton said (accept, merge, hold, block, ...)
+    "decisions",  # counter by namespace and reason: what the automaton decided (accept, merge, hold, block, ...)
     "refreshes",  # counter by namespace and result: how heads ended
     "dropped",  # counter by namespace and reason: hints given up
-    "rows",  # counter by namespace: rows asked from the source
+    "rows",  # counter by namespace: rows asked of the source
     "statements",  # counter by namespace
     "errors",  # counter by namespace and reason: failed loads and writes
-    "unsound",  # counter by reason: of ours in Redis, taken for absent
+    "unsound",  # counter by reason: invalid entries under our names in Redis, treated as absent
     "invalidations",  # counter by namespace: keys removed because a change could not be served
-    "removals_at_once",  # counter by namespace: those of them that could not wait for their rate
-    "removals_waiting",  # gauge by partition: keys that wait for it
+    "removals_at_once",  # counter by namespace: invalidations that could not wait for the rate of removals
+    "removals_waiting",  # gauge by partition: keys that wait for this rate
     "intake_rejected",  # counter by reason: packs and frames refused
     "peers",  # gauge: connected hint senders
     "load_seconds",  # histogram by namespace
     "write_seconds",  # histogram by namespace
     "unit_keys",  # histogram by namespace: keys per unit
-    "turn_seconds",  # histogram: for how long one turn keeps everything else waiting
+    "turn_seconds",  # histogram: how long one turn keeps everything else waiting
     "turn_cpu_seconds",  # histogram: processor time of the same turns
     "hint_to_write_seconds",  # histogram by namespace: from a hint's arrival to its written value
-    "read_age_seconds",  # histogram by namespace: the age of a value when it is read, of a few
+    "read_age_seconds",  # histogram by namespace: the age of a value when it is read, for a sample of reads
     "source_up",  # gauge by source: 1, or 0 while its loads fail
     "source_silence_seconds",  # gauge by source: since its last success
-    "nobodys_share",  # gauge: of the hints of a minute
-    "elsewhere",  # gauge: 1 where readers read another Redis than ours
+    "nobodys_share",  # gauge: share of a minute's hints that are of no namespace
+    "elsewhere",  # gauge: 1 where applications read another Redis than ours
     "price",  # gauge by source: stale reads that a row must prevent
     "budget_used",  # gauge by source: share of the budget
     "budget_unneeded",  # gauge by source: share of the budget that was not worth spending
     "learned",  # gauge by source: keys that the policy knows
     "starved",  # gauge by source: keys that are not worth the price
-    "stale_estimated",  # gauge by namespace: share of reads
-    "stale_measured",  # gauge by namespace: the same, as drawn
-    "stale_measured_low",  # gauge by namespace: between this
-    "stale_measured_high",  # gauge by namespace: and this, with 95 % confidence
+    "stale_estimated",  # gauge by namespace: share of stale reads
+    "stale_measured",  # gauge by namespace: the same, measured on a sample
+    "stale_measured_low",  # gauge by namespace: its lower bound, with 95 % confidence
+    "stale_measured_high",  # gauge by namespace: its upper bound, with 95 % confidence
     "over_age",  # counter by namespace: reads of values older than their max_age
     "pending",  # gauge by partition: live heads, tails and invalidations
     "tracked",  # gauge by partition: keys with a seat
-    "oldest_open_seconds",  # gauge by partition: since the oldest hint was read that is not finished
+    "oldest_open_seconds",  # gauge by partition: time since the oldest unfinished hint was read
     "scan_offset",  # gauge by partition
     "done_offset",  # gauge by partition
     "quarantined",  # gauge by partition
-    "troubles",  # gauge by event: how many of its kind stand
-    "partitions",  # gauge: of the topic
+    "troubles",  # gauge by event: how many troubles of this kind stand
+    "partitions",  # gauge: partitions of the topic
     "lag",  # gauge by partition: packs on the queue that are not finished
     "rebalances",  # counter: how often the group has shared out the partitions
-    "lost_packs",  # counter by reason: gone from the queue before they were read
-    "skipped_batches",  # counter by reason: of the queue, passed over unread
+    "lost_packs",  # counter by reason: packs that left the queue before they were read
+    "skipped_batches",  # counter by reason: batches of the queue that were skipped unread
     "commit_failures",  # counter by reason
 ]
 
@@ -67,12 +67,12 @@ class Tally:
         self._counts: dict[tuple[Metric, str, str], int] = {}
 
     def add(self, metric: Metric, amount: int, label: str = "", *, reason: str = "") -> None:
-        """`label` is the namespace or kind, `reason` the result or cause; both from closed sets."""
+        """`label` is the namespace or kind, `reason` the result or cause; both come from closed sets."""
         if amount:
             key = (metric, label, reason)
             self._counts[key] = self._counts.get(key, 0) + amount
 
     def drain(self) -> dict[tuple[Metric, str, str], int]:
-        """What was counted, and zero again."""
+        """The counts since the last drain. The tally begins again at zero."""
         counts, self._counts = self._counts, {}
         return counts
