@@ -44,7 +44,7 @@ _PLAIN = re.compile(
     rf"(?:\*\*\*|(?:\*\*\*@)?{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?:{_OPTION.pattern})(?:&(?:{_OPTION.pattern}))*)?"
     r"(?=[\s\"',;)\]}>…]|[:.!](?:\s|$)|$)"
 )
-# `password=…` in a text: to the end of the line, for nobody knows where the password ends. Dots are our own texts.
+# `password=…` in a text: to the end of the line, for nobody knows where the password ends. Our own texts write dots.
 _SAID = re.compile(
     r"""(?P<name>\b\w*(?:passw(?:or)?d|pwd|secret|token|username|user)["']?=)(?!\.\.\.|…|\*\*\*|"?\*\*\*).*""",
     re.IGNORECASE,

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
 PART = 8
-"""One peer alone may fill eight ninths of a store. Two that press get eight seventeenths each. A peer that has little always
+"""One peer alone may fill eight ninths of a store. Two such peers get eight seventeenths each. A peer that has little always
 finds room. These are the dynamic thresholds by which switches share their buffers (Choudhury and Hahne, 1998)."""
 
-_LEFT_OVER = 64  # flows that are away and remembered, beside as many as wait
+_LEFT_OVER = 64  # idle flows that are remembered, beyond one per waiting flow
 
 Name = TypeVar("Name", bound="Hashable")
 Item = TypeVar("Item")
@@ -34,14 +34,14 @@ def leaves_room(own: int, total: int, most: int) -> bool:
 
 
 class Flow(Generic[Name, Item]):
-    """The items of one, in their order."""
+    """The items of one flow, in their order."""
 
     __slots__ = ("entered", "items", "name", "start")
 
     def __init__(self, name: Name) -> None:
         self.name = name
         self.items: deque[Item] = deque()
-        self.start = 0.0  # what it has had, on the clock
+        self.start = 0.0  # the service that it has had, on the clock
         self.entered = False  # stands in the heap
 
 
@@ -52,7 +52,7 @@ class Fair(Generic[Name, Item]):
 
     def __init__(self) -> None:
         self._clock = 0.0
-        self._end = 0.0  # of the turn that was served last: there a flow comes in
+        self._end = 0.0  # of the turn that was served last: a new flow begins there
         self._flows: dict[Name, Flow[Name, Item]] = {}
         self._heap: list[
             tuple[float, int, Flow[Name, Item]]
@@ -120,6 +120,6 @@ class Fair(Generic[Name, Item]):
         self._forget()
 
     def _forget(self) -> None:
-        """Nobody waits, so nobody has had more than another."""
+        """No flow waits, so none has had more than another."""
         self._flows.clear()
         self._clock = self._end = 0.0
