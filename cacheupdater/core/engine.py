@@ -129,7 +129,7 @@ class Engine:
         """Packs were read, in the order of their offsets."""
         self._advance(now)
         for pack in batch:
-            self._account_for_drops()  # this pack's strangers may have been found among the drops
+            self._account_for_drops()  # strangers that are found among the drops are known from now on
             origin = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
             self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
             # strangers leave before the policy learns of them, or it would hold them back uncounted

@@ -1,8 +1,8 @@
 """Which reads are reported too late to be worth a row, although each sender has a clock of its own.
 
 One per process. Intake asks it for each pack of touches or misses; `age` is our time less the sender's. A pack does not name
-its sender, so a clock that is off is known by its effect. While nothing more lies on the queue, a pack that comes is as good
-as new: an age that it shows again and again is the fault of a clock. An age that turns up once is a pack that was held up.
+its sender, so a clock that is off is known by its effect. While we have read all that there is, a pack is as good as new.
+Then an age that turns up again and again is the fault of a clock, and an age that turns up once is a pack that was held up.
 `now` is an argument; nothing is remembered for longer than `KNOWN_S`.
 """
 

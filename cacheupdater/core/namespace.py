@@ -46,5 +46,5 @@ class Namespace:
         object.__setattr__(self, "removing", Removing(self.source, self.quota, self.cost))
 
     def quota_open(self, now: float) -> bool:
-        """Whether its quota has not come to its end; one that it does not have never does."""
+        """Whether its quota is open; always, if it has none."""
         return self.quota is None or now < self.quota.until
