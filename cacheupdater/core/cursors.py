@@ -67,7 +67,7 @@ class Cursor:
 
     def here(self, now: float, peer: Peer) -> Origin:
         """For a refresh that no hint asked for: the cursor does not pass hints that merge into it later."""
-        return self._opened(Origin(self.scan, now, peer, leans=True))  # there is no pack to report as finished
+        return self._opened(Origin(self.scan, now, peer, leans=True))  # there is no pack to report
 
     def _opened(self, origin: Origin) -> Origin:
         if len(self._origins) >= self._roomy:

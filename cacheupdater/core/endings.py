@@ -32,7 +32,7 @@ _NOBODYS_FAULT = frozenset({Result.TOO_OLD, Result.UNAVAILABLE})  # tried for ev
 AGES_MAX = 10_000  # between two reports, a second apart: more would not make the histogram truer
 
 
-PIECES_OF_A_SLOW_UNIT = 4  # a try costs a whole deadline: a unit of 200 keys is cut down to one key in four tries
+PIECES_OF_A_SLOW_UNIT = 4  # a try costs a whole deadline; after four tries one key is left of a unit of 200
 
 
 @dataclass(slots=True)

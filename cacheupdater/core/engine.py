@@ -82,7 +82,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
-        self.suspects = self._endings.suspects  # the keys of which `braked` must know whether they have a value
+        self.suspects = self._endings.suspects  # keys of which `braked` must know whether they have a value
         self._pruned = -inf
         self._removed = 0  # keys that this step found to be nobody's
 

@@ -61,7 +61,7 @@ class Schedule:
         self._resting: list[tuple[float, int, Lane]] = []
         self._lines: dict[Source, Line[Lane]] = {}
         self._busy: dict[Source, Line[Lane]] = {}  # those of them in which a lane stands
-        self._shut: dict[Lane, None] = {}  # lanes whose quotas pay nothing until a fleet grants them more time
+        self._shut: dict[Lane, None] = {}  # lanes whose quotas pay nothing until a fleet grants more
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
         self._over = False
