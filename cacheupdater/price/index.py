@@ -7,8 +7,8 @@ now rather than a moment later is worth
     W = mu * (INT_0^tau S(s) ds - tau * S(tau))
 
 which is the Whittle index of the scheduling problem and the Lagrange condition of its optimum (Cho and Garcia-Molina
-2003): refresh whoever has W above one common price. Change rates are not known but learned, as Gamma(a, b); then
-S(s) = (b / (b + s)) ** a. With a <= 1 the index grows without bound, so that nobody is forgotten for ever.
+2003): refresh each key whose W is above one common price. Change rates are not known but learned, as Gamma(a, b); then
+S(s) = (b / (b + s)) ** a. With a <= 1 the index grows without bound, so that no key is forgotten for ever.
 
 Pure functions of arrays; double precision inside, for the differences of nearly equal terms.
 """

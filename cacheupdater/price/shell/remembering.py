@@ -1,8 +1,8 @@
 """What was learned survives a restart: read at the start, saved every minute and at the drained end.
 
-`price.shell.pricing` makes one where the configuration names a file. What the file holds says `price.memory`; here is
-when, and that the event loop does not wait for it: the loop only copies, a thread does the rest. Nothing that goes wrong
-with a file stops anything: without it, everything is learned again.
+`price.shell.pricing` makes one if the configuration names a file. `price.memory` says what the file holds; this module says
+when it is read and written. The event loop does not wait for it: the loop only copies, a thread does the rest. Nothing that
+goes wrong with a file stops anything: without it, everything is learned again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Remembering:
         wall: Callable[[], float],
         notices: Notices,
     ) -> None:
-        """At most `most` keys are kept. `wall` is the time of day, the only clock that goes on while we are down."""
+        """At most `most` keys are kept. `wall` is the time of day, the only clock that runs while we are down."""
         self._state = state
         self._markets = markets
         self._most = most
