@@ -197,4 +197,4 @@ def ambiguity(said: str, *, sql: bool) -> str:
     if not found or not wrong:
         return ""
     codes = " ".join(f"{quote(sign, safe='')} for {sign}" for sign in wrong)
-    return f"cannot be read for certain: what is before its last @ holds {' '.join(wrong)}; a user, a password or an option writes {codes}"
+    return f"cannot be read for certain: {' '.join(wrong)} stands before its last @; in a user, password or option write {codes}"

@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 WRITTEN = Answer(Result.WRITTEN)
 UNCHANGED = Answer(Result.UNCHANGED)
 DUPLICATE = Answer(Result.DUPLICATE)
-UNSOUND = Answer(Result.WRITTEN, why="what stood where its floor belongs was none")
+UNSOUND = Answer(Result.WRITTEN, why="what stood in its floor's place was no floor")
 TOO_OLD = Answer(Result.TOO_OLD)
 FOREIGN = Answer(Result.FOREIGN)
 BRAKED = Answer(Result.BRAKED)

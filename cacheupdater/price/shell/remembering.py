@@ -72,7 +72,7 @@ class Remembering:
             absent = max(0.0, self._absent + now)
             left_out = memory.restore(policy, keyspace, part, moment=memory.Moment(now, absent))
             if left_out:
-                what = "partition %d: %d learned keys belong to no priced namespace of now, or find no room; forgotten"
+                what = "partition %d: %d learned keys are forgotten: they belong to no priced namespace now, or there is no room"
                 log.warning(what, partition, left_out)
 
     async def run(self, policies: Mapping[int, Price]) -> None:
@@ -95,7 +95,7 @@ class Remembering:
         try:
             await asyncio.to_thread(self._write, parts, prices)
         except CacheUpdaterError as e:
-            text = f"what was learned will be saved again in {SAVE_EVERY:g} s: {e}"
+            text = f"what was learned cannot be saved, next try in {SAVE_EVERY:g} s: {e}"
             self._notices.trouble("state_not_saved", "", text)
         else:
             self._notices.over("state_not_saved", "")

@@ -206,5 +206,5 @@ class Sharing:
 
     def _say_trouble(self, error: CacheUpdaterError) -> None:
         within = CLAIM_LIFE - CLAIM_MARGIN
-        text = f"no exchange with the fleet; unless one succeeds within {within:g} s, nothing is loaded until then: {error}"
+        text = f"no exchange with the fleet; after {within:g} s without one, nothing is loaded until one succeeds: {error}"
         self._notices.trouble("fleet_down", self._purse.name, text)
