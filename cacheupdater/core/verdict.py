@@ -91,5 +91,7 @@ def _most_that_tell(theirs: Sequence[Seen]) -> str:
     for whats in told.values():
         foreign = [each for each in whats if each]
         if 2 * len(foreign) > len(whats):
-            return f"{len(foreign)} of the first {len(whats)} values with this field are not ours: {foreign[0]}"
+            return (
+                f"{len(foreign)} of the first {len(whats)} values with this field are not ours: {foreign[0]}"
+            )
     return ""
