@@ -1,8 +1,8 @@
 """The errors of this package: each type says what the caller can do.
 
 Adapters translate the exceptions of their drivers into these at their edge (`raise ... from`), so that nothing above an
-adapter knows a driver's error. After `Unavailable` nobody is at fault, and the work is tried again. After `Faulty` the work
-itself is at fault, and is cut smaller until one key is left. After `TimedOut`, `core.witnesses` decides who is at fault.
+adapter knows a driver's error. `Unavailable`: nobody is at fault, and the work is tried again. `Faulty`: the work itself is
+at fault, and is cut smaller until one key is left. `TimedOut`: `core.witnesses` decides whether the work is at fault.
 The text of an error has been through `masking`, so it may be printed.
 """
 

@@ -25,7 +25,7 @@ _BEGIN = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,40}://|://")
 _OURS = r"(?:redis|rediss|unix|tcp|memory|kafka|https?|[a-z]{2,20}sql|cockroachdb|mariadb|oracle|postgres|sqlite)(?:\+[a-z0-9+]+)?://"
 # the beginning of an address that we or a driver can use; any other may be the end of a password
 _KNOWN = re.compile(rf"""(?:^|.*[\s"'`(\[{{<=,]){_OURS}""", re.DOTALL)
-_MASKED = re.compile(rf"({_OURS})\*\*\*@")  # by us, before
+_MASKED = re.compile(rf"({_OURS})\*\*\*@")  # masked by us before
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(?::[0-9]{1,5})?"
 _HOSTS = rf"(?:{_HOST}(?:,{_HOST})*)?"
 _TAIL = re.compile(rf"(?P<where>{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?P<options>[^#]*))?")
@@ -86,7 +86,7 @@ def text(said: str) -> str:
 
 
 def foreign(said: str) -> str:
-    """A driver's own words: no user either."""
+    """A driver's own words, without the users that were kept."""
     return text(_without(said, _users, whole=True))
 
 

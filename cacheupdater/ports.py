@@ -101,7 +101,8 @@ class Loader(Protocol):
         Calls `leaves` just before the statement leaves, when nothing has to be waited for any more, such as a connection.
         What `leaves` raises is passed on, and no statement is sent.
 
-        Only a complete, successful read may return: a key that it leaves out is deleted. Raises Unavailable or Faulty.
+        Only a complete, successful read may return: the value of a key that it leaves out is deleted in Redis. Raises
+        Unavailable or Faulty.
         Returns `Stamped` if the loader knows a column that tells of changes and there are rows, else a plain mapping.
         """
         ...
@@ -224,7 +225,7 @@ class State(Protocol):
 
 
 class Troubles(Protocol):
-    """Hears of a trouble each time it is met. People read of its beginning and its end only."""
+    """Is notified of a trouble each time it is met. People read of its beginning and its end only."""
 
     def trouble(self, event: QueueEvent, subject: str, text: str) -> None:
         """The trouble has begun, or it lasts."""

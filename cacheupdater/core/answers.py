@@ -1,6 +1,6 @@
 """How the write of one key ended, in the words of the fence.
 
-The writer adapter makes answers, the engine reads them. They live as long as the unit they belong to.
+The writer adapter makes answers, and the engine reads them. They live as long as the unit that they belong to.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BRAKED = Answer(Result.BRAKED)
 
 
 def plain(answers: Sequence[Answer]) -> bool:
-    """Whether each of them is WRITTEN or UNCHANGED, as in almost every unit. Counting in C spares a look at each."""
+    """Whether each answer is WRITTEN or UNCHANGED, as in almost every unit. Counting in C spares a look at each."""
     usual, other = (WRITTEN, UNCHANGED) if answers and answers[0] is WRITTEN else (UNCHANGED, WRITTEN)
     alike = answers.count(usual)
     return alike == len(answers) or alike + answers.count(other) == len(answers)

@@ -1,7 +1,7 @@
 """What a database can afford: rows (or milliseconds of its time) per second, and units at a time.
 
 One `Source` per configured source and one `Cost` per namespace, shared by all engines of this process. A source's bucket says
-when how much may be spent, and its `turns` say which namespace is next.
+how much may be spent at any time, and its `turns` say which namespace is next.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Endings:
         if learned:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
             by_key = dict(zip(learned, answers, strict=True))
-            for claim, keys in wrote:  # apart, for an announced change is no surprise
+            for claim, keys in wrote:  # each claim apart, for an announced change is no surprise
                 changed = [by_key[key].result is Result.WRITTEN for key in keys]
                 mine = [said[key] for key in keys] if said else ()
                 self._policy.on_loaded(Loaded(claim.kind, keys, changed, unit.began, mine, absent), now)

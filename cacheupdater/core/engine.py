@@ -145,7 +145,7 @@ class Engine:
                 self._others(hints, origin, now)
 
     def skip(self, offset: int, now: float) -> None:
-        """A message that is no pack has nothing to wait for."""
+        """Passes over a message that is no pack."""
         self.cursor.read(offset, now, self._peers.of(NOBODY))
 
     def step(self, now: float) -> Work:

@@ -2,9 +2,9 @@
 
 The lanes of the memory queue order packs by it, and the lane of a namespace orders its due units. A flow is a peer. The
 service of each flow is counted on one clock, which follows the flow being served. A flow that was away, or had to wait, has
-therefore saved up nothing. A new flow comes right behind the flow being served. So the clock goes on even where many flows
-come one after the other with one item each. A single flow is a plain queue.
-`leaves_room` is the other half: how much of a bounded store one of many may fill.
+therefore saved up nothing. A new flow comes right behind the flow being served. So the clock advances even if many flows come
+one after the other with one item each. A single flow is a plain queue.
+`leaves_room` is the other half: how much of a bounded store one flow may fill.
 A `Fair` lives as long as the store that it orders. It knows neither packs nor keys. Its caller chooses the unit of service.
 """
 
@@ -83,7 +83,7 @@ class Fair(Generic[Name, Item]):
         return deque() if flow is None else flow.items
 
     def first(self) -> Flow[Name, Item] | None:
-        """Whose turn it is."""
+        """The flow whose turn it is."""
         heap = self._heap
         while heap:
             start, _, flow = heap[0]
@@ -99,7 +99,7 @@ class Fair(Generic[Name, Item]):
         return None
 
     def first_where(self, ready: Callable[[Name], bool]) -> Flow[Name, Item] | None:
-        """Whose turn it is among the flows that are ready. This costs a look at each flow."""
+        """The flow whose turn it is among those that are ready. This costs a look at each flow."""
         waiting = [flow for _, _, flow in self._heap if flow.items and ready(flow.name)]
         return min(waiting, key=lambda flow: flow.start, default=None)
 

@@ -23,7 +23,7 @@ class Kind(IntEnum):
 
 
 READS_MAX = 30_000
-"""Reads of one pack: a process can do so many in the 100 ms that its client collects, at 300,000 a second by long MGETs."""
+"""The most reads of one pack: a client collects for 100 ms, and its process can read 300,000 keys a second by long MGETs."""
 
 
 def believable(counts: Sequence[int]) -> Sequence[int]:

@@ -24,7 +24,7 @@ class _Node(NamedTuple, Generic[T]):
 
     prefix: bytes
     parent: int  # node of the longest proper prefix of this one; 0 is the root, which matches nothing
-    own: Siblings[T]  # their patterns, then the parent's: the first that parses wins
+    own: Siblings[T]  # the patterns of this prefix, then the parent's: the first that parses wins
     closed: bool  # one pattern and no parent: the prefix alone decides
 
 
@@ -113,7 +113,7 @@ class Keyspace(Generic[T]):
 
 
 def _merged(keys: Sequence[bytes], some: list[bytes], others: list[bytes]) -> list[bytes]:
-    """In the order in which they came."""
+    """Both lists as one, in the order in which their keys came."""
     wanted = {*some, *others}
     return [key for key in keys if key in wanted]
 

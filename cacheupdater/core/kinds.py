@@ -44,7 +44,7 @@ class Compared(NamedTuple):
 
     @property
     def within(self) -> bool:
-        """Whether it lacks within a field. Names there may be data, so a lacking one tells little of other values."""
+        """Whether ours lacks a name within a field. Such names may be data, so this one tells little of other values."""
         return self.ours is NOTHING and "." in self.field.removeprefix("[].")
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[ob
 
 def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared]:
     """Field by field, as far as both show their kinds."""
-    # a field of its own beside values that are not empty: few are empty, and each of them tells
+    # empty values count as a field of their own: they are few, and each of them tells
     if theirs in ([], {}) and ours in (None, theirs):
         what = f"{field or 'the value'} is {kind_of(theirs)} and would become NULL where it is empty"
         yield Compared(f"{field} where empty", theirs, ours, what if ours is None else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 PROCESS_BYTES = 96 << 20
-"""What an updater takes before its first hint: 89 MB measured, and a driver more than that one had."""
+"""What an updater takes before its first hint: 89 MB measured, and room for one more driver."""
 
 TABLES_PART = 0.5
 """Part of the memory beyond that, for tables that may forget. The rest is for hints under way, rows and Redis' commands."""

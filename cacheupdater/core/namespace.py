@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """What the policy `price` weighs this namespace's loads by."""
+    """The terms on which the policy `price` weighs this namespace's loads."""
 
     worth: float = 1.0  # a stale read here counts so many times
     max_age: float | None = None  # seconds: no value that is still read gets older, while the budget allows

@@ -1,5 +1,5 @@
-"""Who sent the hints that are open. A peer is one connection of an application,
-and the connections that follow it from the same process: they take over its number.
+"""Which peers sent the hints that are open. A peer is one connection of an application, and the connections that follow it
+from the same process: they take over its number.
 
 An engine has one `Peers`. Every origin points to its `Peer`, which lives as long as one of its hints is open. A peer with
 more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
@@ -66,7 +66,7 @@ class Peers:
         return peer
 
     def held(self, pending: int, removals: int) -> Collection[int]:
-        """The peers whose packs shall not be read, with so much pending of all. Most calls take two comparisons."""
+        """The peers whose packs shall not be read, if all have so much pending together. Most calls take two comparisons."""
         if _roomy(pending, self._pending) and _roomy(removals, self._removals):
             return _NONE
         return frozenset(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # gone; or not ours to remove
 _THROUGH = frozenset({Result.WRITTEN, Result.FOREIGN})
 AGAIN = 0.5  # seconds before Redis is asked again to remove a key
-REFUSALS_MAX = 5  # as many as the errors of its own after which a key is quarantined
+REFUSALS_MAX = 5  # as many as the errors after which a key is quarantined
 REFUSED_FOR = 30.0  # seconds of refusals, as long as a hint may wait; outages between them do not count
 
 

@@ -2,7 +2,7 @@
 
 Each owner has a price of its own: the stale reads that its next row would prevent. Where the price is higher, a row does
 more. So rows move from low prices to high ones until the prices are equal, and equal prices are the optimum of the whole
-fleet. Every owner works out all shares from what all have told, and asks for its own. Owners may see different moments. That
+fleet. Every owner works out all shares from what all report, and asks for its own. Owners may see different moments. That
 costs a little quality and never the budget, for one place decides what is granted (`ports.Fleet`).
 
 `price.shell.sharing` calls it at each exchange. Pure, and without memory: all state is in the owners' entries.
@@ -37,7 +37,7 @@ ASK_NEXT = 0.2
 """Seconds, for an owner that is among the first that wait: what becomes free shall not lie idle."""
 
 NEXT = 3
-"""Owners that count as the first."""
+"""How many of the waiting owners count as the first."""
 
 WAITING = 3.0
 """Seconds without a call after which nothing is kept free any more for an owner that waits: it has died."""
@@ -57,7 +57,7 @@ CLAIM_MARGIN = 1.0
 YOUTH = CLAIM_LIFE
 """For so many seconds after the fleet's record has appeared in Redis, no owner gets more than it holds. The record may have
 been lost while owners live. One of them may be cut off, so that it cannot tell again what it holds: it spends that until its
-claim ends. A new fleet must wait as long, for an owner that finds an empty record cannot tell the two apart."""
+claim ends. A new fleet must wait as long, for an owner cannot tell a record that is new from one that was lost."""
 
 
 class Owner(NamedTuple):

@@ -4,7 +4,7 @@
 one ends where its type says: a text at the colon, a number at its last digit, a uuid after 36 bytes. What follows is looked
 up among all literals that may stand there. The last literal is looked up from the key's end. So a key costs as much among
 thousands of patterns as among three: a look-up per capture and per length of literal.
-Few patterns are left, mostly one or none, and these are parsed. So the tree need not be exact; it must only miss no pattern.
+Few patterns are left, mostly one or none, and these are parsed. So the tree need not be exact, but it must miss no pattern.
 """
 
 from __future__ import annotations

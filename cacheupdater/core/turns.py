@@ -165,7 +165,7 @@ class Line(Generic[L]):
             self._skip()
 
     def first(self) -> L | None:
-        """Whose turn it is."""
+        """The lane whose turn it is."""
         if self._turns.lanes > 2 * self._usual or self._waits_in_vain():
             self._work_out()
         return self._ends[0][2] if self._ends else None

@@ -2,10 +2,10 @@
 
 One `Verdict` per namespace and process, shared by all its engines. The first values that stand in Redis decide. Until then
 nothing is written, for `PATIENCE` at the most, so that an application that fills its cache by itself is seen first. The
-namespace is ours if floors of ours stand beside the values, or if nobody has written any by the time when we would. It is
-foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything about it: a
-price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts with
-another configuration. `now` is an argument; nothing is read here.
+namespace is ours if floors of ours stand beside the values, or if nobody has written a value by the time when we would write
+one. It is foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything
+about it: a price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts
+with another configuration. `now` is an argument; nothing is read here.
 """
 
 from __future__ import annotations

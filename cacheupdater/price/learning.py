@@ -54,8 +54,8 @@ def heard(memory: float, age: float) -> float:
 def count_reads(state: NDArray[np.float32], idle: Doubles, reads: Doubles, *, age: float) -> Doubles:
     """Updates the read counts in `state`. Returns how many more reads than usual will follow each of these.
 
-    Reads come in bursts. By symmetry in time, as many reads follow a read as its fast count has found before it. A band of
-    noise is subtracted, or every hot key would look bursty.
+    Reads come in bursts. By symmetry in time, a read expects as many reads after it as the fast count shows before it. A
+    band of noise is subtracted, or every hot key would look bursty.
     """
     idle = np.maximum(idle, 0.0)
     slow = state[:, SLOW] * np.exp(idle / -SLOW_MEMORY)

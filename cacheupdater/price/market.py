@@ -28,9 +28,9 @@ PRICE_MIN = 1e-3
 PRICE_MAX = 1e9
 
 _PATIENCE = 20.0  # seconds that the price takes at most to follow by a factor of e
-_CALM = 2.0  # times the smoothing of spending, which it takes at least: a quicker price would chase its tail
+_CALM = 2.0  # times the smoothing of spending: so long at least, or the price would chase its own tail
 _LEVEL = 0.5  # of the bucket: room to save, and room to spend
-_PULL = 0.5  # of the bucket's level on the price, beside the rate's
+_PULL = 0.5  # weight of the bucket's level in the price, beside the rate's
 _LOST = 0.25  # the pull of a full bucket: what is missing beyond it and not spent now is never spent
 _HASTE = 5.0  # the price falls so many times as fast for that part: as it falls, less is missing
 _RUSH = 3.0  # times the budget: spending above that is an accident of the moment
@@ -127,7 +127,8 @@ class Market:
         return self._spending
 
     def spent_lately(self, now: float) -> float:
-        """The same by now, for people: while no key is known, there are no looks. More may have come back than was spent."""
+        """The same by now, for people: `advance` is not called while no key is known. More may have been given back than
+        was spent."""
         dt = now - self._at
         return max(0.0, self._spending if dt <= 0.0 else self._smoothed(dt))
 
@@ -179,7 +180,7 @@ class Market:
             self.short = False
         patience = min(max(self.depth / rate, _CALM * smooth), _PATIENCE)
         moved = self._bound * exp(max(-1.0, min(1.0, pressure * dt / patience)))
-        # never far below what is in force
+        # never far below the price in force
         self._bound = min(max(moved, PRICE_MIN, max(self._aim, self.floor) / 2.0), PRICE_MAX)
         left = max(0.0, bucket.rate - spent) if self.price <= self.floor else 0.0
         self._unneeded += -expm1(-dt / MEMORY) * (left - self._unneeded)
@@ -189,7 +190,7 @@ class Market:
             self._follow_target(self.target, now, dt)
 
     def _earned(self, dt: float) -> tuple[float, float]:
-        """The rate at which readers earn rows, and the part of the most that they may save up."""
+        """The rate at which readers earn rows, and how full their credit is."""
         total = float(self.meter.total[READS].sum())
         read, self._read = total - self._read, total
         self._reading += min(1.0, dt / _EARNED_OVER) * (read / dt - self._reading)

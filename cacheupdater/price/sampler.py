@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cacheupdater.price.index import Doubles
 
 SHARE = 0.015
-"""Part of the budget. At 200 rows a second these are three draws, which measure 5 % to +-1.2 within seven minutes."""
+"""Part of the budget. At 200 rows a second it pays three draws a second. They measure 5 % to +-1.2 within seven minutes."""
 
 _KEPT = 20_000  # results: an hour at 5 a second; beyond, the oldest go
 _UNDER_WAY = 1_000  # draws whose load has not ended; those of failed loads are forgotten here
@@ -108,7 +108,7 @@ class Sampler:
         return bool(self._under_way)
 
     def measured(self, since: float, *, space: int | None = None) -> Measured | None:
-        """The share of stale reads from then on; None without a draw. Wilson's interval, on the effective draws."""
+        """The share of stale reads from `since` on; None without a draw. Wilson's interval, on the effective draws."""
         return _measured(each for each in self._since(since) if space is None or each.space == space)
 
     def measured_by_space(self, since: float) -> dict[int, Measured]:

@@ -29,7 +29,7 @@ _BITS = 11
 _SIZE = 1 << _BITS  # places of a segment: to make two of it takes 0.2 ms
 _WITHIN = _SIZE - 1
 _ROOM = int(0.6 * _SIZE)  # tags of a segment at the most; beyond, keys would lie far behind their own places
-_LESS = 1 / 3  # of that, by which some have less at most: hashes are so even that all would be full at once
+_LESS = 1 / 3  # of that, by which segments have less at most: with equal rooms all would be full at once
 _GOLDEN = 0.6180339887498949  # its multiples lie evenly between two whole numbers
 _WORTH = 0.75  # of its room: a full segment with more keys becomes two, one with fewer loses its GONE tags
 _COPIED = 64  # segments of the largest table that is copied to be twice as large: 1.5 MB
@@ -47,7 +47,7 @@ def tags_of(keys: Sequence[bytes]) -> Tags:
 
 
 class Slots:
-    """Rows by tag. A row is in here once."""
+    """Rows by tag. Each row is in here once."""
 
     def __init__(self, most: int) -> None:
         """For some `most` keys: a hint, and no bound."""

@@ -27,7 +27,7 @@ A, B, SLOW, FAST, PALM, SEEN, SPACE, STATUS = range(8)
 how many observations that is made of, the number of the namespace, and one of the four below."""
 
 TOUCHED, LOADED = range(2)
-"""Columns of `times`: last read; begin of the last load."""
+"""Columns of `times`: last read; beginning of the last load."""
 
 IDLE, ASKED, STALE, WAITS = 0.0, 1.0, 2.0, 3.0
 """STATUS: nothing under way; a load was asked for; a change was announced, so the value is known to be stale;
@@ -36,7 +36,7 @@ the same, and the change waits for a quiet moment."""
 _WHOLE = "V32"  # a row of `state`
 _FIRST = 1024  # rows of an empty table: 60 KB
 _GROWTH = 1.5  # doubling would leave half of a large table unused
-_COPIED = 65_536  # rows of the largest table that is copied as a whole, 4 MB in 2 ms; what grows beyond is as large as it may be
+_COPIED = 65_536  # rows of the largest table that is copied, 4 MB in 2 ms; a larger one gets its full size
 
 
 class Table:

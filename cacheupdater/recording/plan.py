@@ -1,9 +1,9 @@
 """What any budget would give, computed from a recording alone.
 
-`cacheupdater plan` calls it. The recording knows how often each key was read. How often keys change, it knows only of a
-sample. So each key gets the change rate of some sampled key that is about as popular, drawn from what the sample says about
-that one. `outlook` does the rest. All of it is repeated with the sample drawn anew from itself: the scatter of the answers
-shows how much the sample can tell.
+`cacheupdater plan` calls it. The recording says how often each key was read. It says only of a sample how often keys change.
+So each key gets the change rate of some sampled key that is about as popular, drawn from what the sample says about that
+one. `outlook` does the rest. All of it is repeated with the sample drawn anew from itself: the scatter of the answers shows
+how much the sample can tell.
 
 Pure: randomness is an argument.
 """

@@ -164,7 +164,7 @@ def _look(key: _Key, digest: bytes, stamp: float | None, *, now: float, dated: b
 
 
 def _units(keys: Sequence[_Key]) -> list[list[_Key]]:
-    """A first unit of each namespace, then a second: if the budget does not suffice, all namespaces lack alike."""
+    """A first unit of each namespace, then a second: if the budget does not suffice, all namespaces go short alike."""
     by_space: dict[Namespace, list[_Key]] = {}
     for key in keys:
         by_space.setdefault(key.namespace, []).append(key)

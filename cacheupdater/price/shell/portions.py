@@ -7,10 +7,10 @@ owners never exceed the whole. An owner that was thought dead and wakes up finds
 
 An updater that owns nothing has closed buckets, and a bucket opens empty: moving to and fro never saves up a burst.
 
-A part of a burst that is less than one row cannot be saved up. If a partition's part is, each partition has beats on the wall
-clock (`core.beats`), whichever updater owns it, and however many others that one owns: an owner that saved up and others that
-had beats would exceed the whole together. Only an owner of all partitions has a bucket, less the beat that others might have
-at the same time.
+If a partition's part of a burst is less than one row, it cannot be saved up. Then each partition has beats on the wall clock
+(`core.beats`), whichever updater owns it, and however many others that updater owns. If one owner saved up and others had
+beats, they would exceed the whole together. Only an owner of all partitions has a bucket, less the beat that others might
+have at the same time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Whole(NamedTuple):
 
 
 class Portions:
-    """One process's."""
+    """The portions of one process."""
 
     def __init__(self, namespaces: Sequence[Namespace]) -> None:
         """The buckets hold the whole rates."""
@@ -56,7 +56,7 @@ class Portions:
         self._wall.ahead = ahead
 
     def own(self, partitions: Collection[int], now: float, *, of: int, sources: bool) -> None:
-        """These of so many are ours. `sources` is False if a fleet decides about the rates of the sources."""
+        """These partitions, out of so many, are ours. `sources` is False if a fleet decides about the rates of the sources."""
         whole = len(self._since) == self._of  # then no other owner has used the beats so far
         self._since = {each: now if whole else self._since.get(each, now) for each in partitions}
         self._of, self._with_sources = max(of, 1), sources

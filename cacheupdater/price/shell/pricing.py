@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Fleet, Observer, State
 
 
-KEPT_S = 60.0  # what was learned of a partition that comes back within this is still true enough: a rebalance, no more
+KEPT_S = 60.0  # seconds: what was learned of a partition is true enough for a rebalance, and no longer
 
 
 CLOCK_EVERY = (
@@ -118,8 +118,8 @@ class Pricing:
         self._set_clock()
 
     def own(self, partitions: Collection[int], *, of: int) -> None:
-        """These of so many are ours from now on. A rebalance takes all partitions and gives most of them back in a moment. It
-        is clear only then what can be forgotten."""
+        """These partitions, out of so many, are ours from now on. A rebalance takes all and gives most of them back in a
+        moment. Only then is it clear what can be forgotten."""
         now = asyncio.get_running_loop().time()
         if self._quotas is None:
             self._portions.own(partitions, now, of=of, sources=not self._sharings)

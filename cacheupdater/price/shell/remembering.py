@@ -30,7 +30,7 @@ SAVE_EVERY = 60.0  # seconds: what a crash can lose; a million keys are 60 MB of
 
 
 class Remembering:
-    """One process's."""
+    """The memory of one process."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Remembering:
         self._notices = notices
 
     async def begin(self, partitions: int) -> None:
-        """Before the first partition is gained."""
+        """Reads the file. Called before the first partition is gained."""
         clock = asyncio.get_running_loop().time
         try:
             found = await asyncio.to_thread(self._read, partitions)

@@ -4,15 +4,15 @@
 If no partitions divide the quotas of namespaces, it makes one per quota too: a quota is a budget without a price.
 `core.shares` says which share an owner wants. The fleet, where all owners meet, decides which it gets (`ports.Fleet`).
 
-Why the budget B holds. A bucket's rate is never above its owner's claim: it is lowered before a lower claim is told,
-and raised after a higher one is granted; and nothing is granted beyond B less all other claims. A claim holds in the
-record for longer than its owner believes: the owner counts from before its call and stops earlier, and the bucket ends
-by itself at that moment, even if the whole process slept. So at any time the rates of all owners are at most B.
+Why the budget B holds: a bucket's rate is never above its owner's claim. It is lowered before a lower claim is told, and
+raised after a higher one is granted. Nothing is granted beyond B less all other claims. A claim holds in the record for
+longer than its owner believes: the owner counts from before its call and stops earlier. The bucket closes by itself at that
+moment, even if the whole process slept. So at any time the rates of all owners are at most B together.
 
-Why bursts hold: a bucket saves T seconds of its rate, so at any time all levels together are at most T * B. A bucket
-that is lowered gives up what it saved beyond its new burst, one that is raised begins with what it had, one whose
-claim has run out is empty, and a new owner's is empty. What is spent in a window is at most what all had at its
-beginning and what flows in, so B * t + T * B.
+Why bursts hold: a bucket saves T seconds of its rate, so at any time all levels together are at most T * B. A bucket that is
+lowered gives up what it saved beyond its new burst. One that is raised begins with what it had. One whose claim has run out
+is empty, and so is a new owner's. What is spent in a window is at most what all had at its beginning and what flows in, so
+B * t + T * B.
 
 A share that could not save up one row is of no use, so no owner has a smaller one. If there are more owners than the burst
 has rows, they take turns. An owner that has had its share for a turn gives it back as if it left, and waits behind those that
