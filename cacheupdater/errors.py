@@ -1,9 +1,9 @@
-"""What can go wrong, told by what the caller can do about it.
+"""The errors of this package: each type says what the caller can do.
 
-Adapters translate the exceptions of their drivers into these at their edge (`raise ... from`), so that
-nothing above an adapter knows a driver's error. The kind of retry is the type: `Unavailable` is nobody's
-fault and is tried again, `Faulty` is the fault of the work itself and is cut smaller until one key is left. Of `TimedOut`
-it is found out whose fault it is. What they say has been through `masking`: whoever prints one may do so.
+Adapters translate the exceptions of their drivers into these at their edge (`raise ... from`), so that nothing above an
+adapter knows a driver's error. `Unavailable`: nobody is at fault, and the work is tried again. `Faulty`: the work itself is
+at fault, and is cut smaller until one key is left. `TimedOut`: `core.witnesses` decides whether the work is at fault.
+The text of an error has been through `masking`, so it may be printed.
 """
 
 from cacheupdater import masking
@@ -25,19 +25,19 @@ class Unavailable(CacheUpdaterError):
 
 
 class TimedOut(Unavailable):
-    """The work was begun and not answered in time. If that goes on while others are answered, it is its own fault."""
+    """The work was begun and not answered in time. If that repeats while other work is answered, the work is at fault."""
 
 
 class Unreached(Unavailable):
-    """Nobody was asked anything: no connection, no thread."""
+    """The server has received nothing: there was no connection, or no thread."""
 
 
 class Forbidden(Unavailable):
-    """The user has no right to what all such work needs, until a person grants it; nothing must wait for that without end."""
+    """The user lacks a right that all such work needs, until a person grants it. Nothing must wait for that without end."""
 
 
 class Unpaid(Unreached):
-    """What was paid for it does not count any more: the budget has gone to another updater meanwhile."""
+    """The payment for this work does not count any more: the budget has gone to another updater meanwhile."""
 
 
 class Faulty(CacheUpdaterError):

@@ -1,12 +1,12 @@
-"""What may be printed of an address, and of texts by others that may hold one. Everything that speaks comes through here.
+"""What may be printed of an address, and of texts by others that may hold one. Every output passes through this module.
 
-Of a URL of ours we know the structure, so only what cannot be a user or a password is shown: scheme, hosts, path, and the
-options that are known to be harmless (`url`). Of a text that somebody else made (a driver's error, a line of a file, a
-traceback) nothing is known: whatever might be an address, and is not plainly one without a user, is cut to the end of its
-line (`text`, `line`), and what was kept as a password is taken out wherever it stands. `foreign` takes out users too, as
-whole words: a user is often a word like `shop`, which our own sentences need.
+We know the structure of our own URLs. So `url` shows only what cannot be a user or a password: scheme, hosts, path, and
+options that are known to be harmless. We know nothing of texts by others: a driver's error, a line of a file, a traceback.
+So `text` and `line` cut whatever might be an address, up to the end of its line, unless it plainly has no user. They also
+remove the passwords that were kept, wherever these stand. `foreign` removes users too, but only as whole words: a user is
+often a word like `shop`, which our own sentences need.
 
-Knows no driver and reads nothing. One list of secrets per process, filled where URLs are read.
+This module knows no driver and reads nothing. Each process has one list of secrets, filled where URLs are read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from urllib.parse import quote, unquote, unquote_plus
 
 MASK = "***"
 KEPT_MAX = 1000  # secrets of one process: each reload of a file may bring new ones
-SHORTEST = 4  # characters: a shorter password is a part of ordinary words, and would wipe every text out
+SHORTEST = 4  # characters: a shorter password is a part of ordinary words, and every text would be wiped out
 TEXT_MAX = 1 << 18  # characters that are looked at
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}")
 _BEGIN = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,40}://|://")
 _OURS = r"(?:redis|rediss|unix|tcp|memory|kafka|https?|[a-z]{2,20}sql|cockroachdb|mariadb|oracle|postgres|sqlite)(?:\+[a-z0-9+]+)?://"
-# the begin of an address that we or a driver can use; any other may be the end of a password
+# the beginning of an address that we or a driver can use; any other may be the end of a password
 _KNOWN = re.compile(rf"""(?:^|.*[\s"'`(\[{{<=,]){_OURS}""", re.DOTALL)
-_MASKED = re.compile(rf"({_OURS})\*\*\*@")  # by us, before
+_MASKED = re.compile(rf"({_OURS})\*\*\*@")  # masked by us before
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(?::[0-9]{1,5})?"
 _HOSTS = rf"(?:{_HOST}(?:,{_HOST})*)?"
 _TAIL = re.compile(rf"(?P<where>{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?P<options>[^#]*))?")
@@ -34,17 +34,17 @@ _HARMLESS = (
     "|prepared_statement_cache_size|protocol|retry_on_timeout|sasl|session_timeout|socket_connect_timeout|socket_keepalive"
     "|socket_timeout|ssl|ssl_ca_certs|ssl_cert_reqs|ssl_certfile|ssl_check_hostname|ssl_keyfile|sslmode|stream|tls|token_file|uri"
 )
-"""Options whose values are told: files, times, numbers and switches."""
+"""Options whose values are shown: files, times, numbers and switches."""
 _NAMES = rf"(?:{_HARMLESS}|application_name|charset|command_timeout|timeout|(?:sentinel_)?(?:user|username|passwd|password|pwd)|secret|token)"
-"""Options whose names are told. Any other may be a piece of a password that holds an `&`."""
+"""Options whose names are shown. Any other name may be a piece of a password that holds an `&`."""
 _OPTION = re.compile(rf"(?:{_HARMLESS})=[\w.:/,~-]*|{_NAMES}=\*\*\*|\*\*\*")
 _NAME = re.compile(rf"{_NAMES}(?==)")
-# An address in a text that plainly has no user, up to where it ends: a colon ends it only before a blank
+# An address in a text, plainly without a user, up to its end. A colon ends it only before a blank.
 _PLAIN = re.compile(
     rf"(?:\*\*\*|(?:\*\*\*@)?{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?:{_OPTION.pattern})(?:&(?:{_OPTION.pattern}))*)?"
     r"(?=[\s\"',;)\]}>…]|[:.!](?:\s|$)|$)"
 )
-# `password=…` of a text: to the end of its line, for nobody knows where it ends. Dots are what we write ourselves.
+# `password=…` in a text: to the end of the line, for nobody knows where the password ends. Our own texts write dots.
 _SAID = re.compile(
     r"""(?P<name>\b\w*(?:passw(?:or)?d|pwd|secret|token|username|user)["']?=)(?!\.\.\.|…|\*\*\*|"?\*\*\*).*""",
     re.IGNORECASE,
@@ -86,19 +86,19 @@ def text(said: str) -> str:
 
 
 def foreign(said: str) -> str:
-    """A driver's own words: no user either."""
+    """A driver's own words, without the users that were kept."""
     return text(_without(said, _users, whole=True))
 
 
 def trace(said: str) -> str:
-    """A traceback. What no frame begins are an error's own words, and any library's."""
+    """A traceback. A line that belongs to no frame is an error's own text, and may be any library's."""
     return "\n".join(
         text(each) if each.startswith(("  File ", "    ")) else foreign(each) for each in said.split("\n")
     )
 
 
 def line(said: str) -> str:
-    """A line of a configuration file, well formed or not. A URL may go over several, so what stands before an @ is cut too."""
+    """A line of a configuration file, well formed or not. A URL may span several lines, so text before an @ is cut too."""
     shown = _IN_YAML.sub(rf"\g<name>{MASK}", _line(_without(said, _passwords)))
     if shown != MASK and "@" not in _MASKED.sub(r"\1", shown):
         return shown
@@ -107,14 +107,14 @@ def line(said: str) -> str:
 
 
 def value(said: str) -> str:
-    """A value of the file that is no URL where it stands, and may be one by mistake."""
+    """A value of the file that should not be a URL, but may be one by mistake."""
     return url(said) if "://" in said or "@" in said else text(said)
 
 
 def _line(said: str) -> str:
-    """With an @ behind a `://` all between may be a user and a password, which may hold a `://` too: it is cut. If no scheme
-    that we know stands before the `://`, the password may have begun earlier, and the whole line is cut. Without an @ each
-    stretch from a `://` to the next is kept where it is plainly harmless."""
+    """If an @ follows a `://`, all between them is cut: it may be a user and a password, and a password may hold a `://`. If
+    no scheme that we know stands before the `://`, the password may have begun earlier, and the whole line is cut. Without
+    an @, each stretch from one `://` to the next is kept if it is plainly harmless."""
     begins = [match.span() for match in _BEGIN.finditer(said)]
     if not begins:
         return _SAID.sub(rf"\g<name>{MASK}", said)
@@ -127,7 +127,7 @@ def _line(said: str) -> str:
         last = following == len(said)
         plain = _PLAIN.match(
             said[end:following] + ("" if last else "\0")
-        )  # what goes on in the next has not ended
+        )  # an address that continues in the next stretch has not ended
         if plain:
             rest = _SAID.sub(rf"\g<name>{MASK}", said[end + plain.end() : following])
             parts += [said[start:end], plain[0], rest]
@@ -138,7 +138,7 @@ def _line(said: str) -> str:
 
 
 def keep(said: str) -> None:
-    """Remembers what must not be printed of a URL: its user and its password, as they stand there and as they are read."""
+    """Remembers the parts of a URL that must not be printed: its user and password, as spelled there and as decoded."""
     rest = said.partition("://")[2]
     user, _, password = rest.rpartition("@")[0].partition(":")
     keep_user(user)
@@ -160,7 +160,7 @@ def keep_password(said: str) -> None:
 
 
 def _remember(secrets: dict[str, None], said: str) -> None:
-    """In every spelling that a text may have it in. The oldest is forgotten first."""
+    """Remembers every spelling that a text may use. The oldest is forgotten first."""
     for each in (said, unquote(said), unquote_plus(said)):
         for spelled in (each, quote(each, safe=""), repr(each)[1:-1], json.dumps(each)[1:-1]):
             if len(spelled) >= (1 if secrets is _users else SHORTEST):
@@ -184,7 +184,7 @@ def _without(said: str, secrets: dict[str, None], *, whole: bool = False) -> str
 def ambiguity(said: str, *, sql: bool) -> str:
     """Why a driver might take a part of the user or the password for the host, or the other way round; else an empty text.
 
-    SQLAlchemy reads a password up to the first `@`; redis-py, as URLs have it, a host up to the first `/`, `?` or `#`.
+    SQLAlchemy ends a password at the first `@`. redis-py ends a host at the first `/`, `?` or `#`, as the standard says.
     """
     rest = said.partition("://")[2]
     before, found, _ = rest.rpartition("@")
@@ -197,4 +197,4 @@ def ambiguity(said: str, *, sql: bool) -> str:
     if not found or not wrong:
         return ""
     codes = " ".join(f"{quote(sign, safe='')} for {sign}" for sign in wrong)
-    return f"cannot be read for certain: what is before its last @ holds {' '.join(wrong)}; a user, a password or an option writes {codes}"
+    return f"cannot be read for certain: {' '.join(wrong)} stands before its last @; in a user, password or option write {codes}"

@@ -1,8 +1,8 @@
-"""The ports of the service, in the order in which a hint flows: queue, loader, writer; and the observer of all.
+"""The ports of the service, in the order in which a hint flows: queue, loader, writer; then fleet, state, troubles, observer.
 
-Each is a Protocol of two to five methods. `pipeline` calls them, `adapters` implement them (one file per port
-and technology), `testing` holds the fakes; one contract suite in `tests/contract` runs against every adapter
-and its fake. A port raises `errors.Unavailable` or `errors.Faulty` and nothing else on purpose.
+Each is a Protocol of two to five methods. `pipeline` calls them. `adapters` implement them, one file per port and
+technology. `testing` holds the fakes. One contract suite in `tests/contract` runs against every adapter and its fake.
+The only errors that a port raises on purpose are `errors.Unavailable` and `errors.Faulty`.
 """
 
 from __future__ import annotations
@@ -57,14 +57,15 @@ class Queue(Protocol):
     async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:
         """The next 1 to `limit` messages in offset order; waits for the first. Cancellation loses none.
 
-        Those of the peers `held` stay where they are.
+        Messages of the peers in `held` stay on the queue.
         """
         ...
 
     async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:
-        """Everything before `done` is finished; a restart reads from `done`. Ignored in another epoch.
+        """Everything before `done` is finished; a restart reads from `done`. A commit of another epoch is ignored.
 
-        So are packs at the offsets `finished`, from `done` on, each told once: they need not come again, but may.
+        The packs at the offsets `finished`, none before `done`, are finished too. Each offset is reported once. The queue
+        need not deliver such a pack again, but may.
         """
         ...
 
@@ -79,29 +80,30 @@ class Stamped(dict[Captures, object]):
     def __init__(self, values: Mapping[Captures, object], stamps: Mapping[Captures, float]) -> None:
         super().__init__(values)
         self.stamps = stamps
-        """By key: its version, or the seconds from its last change to this load, never negative. Which of the two the
-        configuration says. A key whose row says neither is missing."""
+        """By key: its row's version, or the seconds from its row's last change to this load, never negative. The
+        configuration says which of the two. A key whose row says neither is missing."""
 
 
 Leaves: TypeAlias = Callable[[], None]
-"""Told when a statement leaves: the budget counts from there. It raises where it must not leave any more."""
+"""Called when a statement leaves: the budget counts from this moment. Raises if the statement must not leave any more."""
 
 
 def at_once() -> None:
-    """For who needs not be told."""
+    """Does nothing: for callers that need not know when a statement leaves."""
 
 
 class Loader(Protocol):
-    """The rows of one namespace, by key. One loader per namespace; its statement deadline is its own affair."""
+    """The rows of one namespace, by key. One loader per namespace. A loader sets the deadline of its statements itself."""
 
     async def load(self, keys: Sequence[Captures], leaves: Leaves = at_once) -> Mapping[Captures, object]:
         """The value of each key that exists, in plain Python; a key left out has no row.
 
-        Calls `leaves` when nothing keeps the statement from leaving any more, such as a connection that must be made;
-        what that raises goes up, and nothing is asked.
+        Calls `leaves` just before the statement leaves, when nothing has to be waited for any more, such as a connection.
+        What `leaves` raises is passed on, and no statement is sent.
 
-        Only a complete, successful read may return: absence deletes. Raises Unavailable or Faulty.
-        `Stamped` where the loader was told which column tells of changes and there are rows, else a plain mapping.
+        Only a complete, successful read may return: the value of a key that it leaves out is deleted in Redis. Raises
+        Unavailable or Faulty.
+        Returns `Stamped` if the loader knows a column that tells of changes and there are rows, else a plain mapping.
         """
         ...
 
@@ -125,8 +127,8 @@ class Found(NamedTuple):
 
     here: bool
     age: float | None  # seconds since the load that wrote it began, by its floor; None without one
-    wrote: Form | None = None  # the form in which a load of ours has written here, by the floor
-    value: Value = None  # where it was asked for; None for a type that nobody writes through the fence
+    wrote: Form | None = None  # the form in which a load of ours has written here, as the floor says
+    value: Value = None  # if it was asked for; None for a type that is never written through the fence
 
 
 class Writer(Protocol):
@@ -135,8 +137,8 @@ class Writer(Protocol):
     async def token(self, keys: Sequence[bytes] = ()) -> int:
         """Redis' time now, as a fence token. Taken before the database read begins.
 
-        Good for these keys; without any, for all. Where keys live on several servers, each that has some of them is
-        asked, and the token stands for all of their times.
+        The token is good for these keys; without keys, for all. If the keys live on several servers, each of these servers
+        is asked, and the token stands for all of their times.
         """
         ...
 
@@ -145,7 +147,7 @@ class Writer(Protocol):
     ) -> Sequence[Answer]:
         """One answer per entry, in order; a key's own failure is an answer and never stops its neighbours.
 
-        What is there, does not read in this form and is not what we last wrote is foreign: it stays, unless `replace`.
+        A value that does not read in this form and is not what we last wrote is foreign: it stays, unless `replace`.
         """
         ...
 
@@ -154,8 +156,9 @@ class Writer(Protocol):
     ) -> Sequence[Answer]:
         """Remove the values and raise their floors, so that no load begun before now can land.
 
-        One answer per key, in order: written (it is gone), failed (Redis refuses this key), unavailable (its server
-        cannot do it now), foreign (it does not read in the key's form and stays). Without a form whatever is there goes. Raises Unavailable where nothing is known of any: some may be gone, ask for all again.
+        One answer per key, in order: written (the value is gone), failed (Redis refuses this key), unavailable (its server
+        cannot do it now), foreign (the value does not read in the key's form and stays). Without a form any value is
+        removed. Raises Unavailable if nothing is known of any key: some values may be gone, so ask for all again.
         """
         ...
 
@@ -173,25 +176,25 @@ class Offer(NamedTuple):
     wanted: float
     held: float  # what it may spend while this call is under way; its claim is never less
     owner: Owner  # what the others shall know
-    least: float = 0.0  # less is of no use, and is not granted
+    least: float = 0.0  # a smaller rate is of no use, and is not granted
 
 
 class Grant(NamedTuple):
-    """What it gets."""
+    """What the owner gets."""
 
-    rate: float  # at most what was wanted; with the claims of all others at most the budget
+    rate: float  # at most what was wanted; together with the claims of all others at most the budget
     others: tuple[Owner, ...]
     ahead: int = 0  # owners that have nothing and have waited for longer
-    unsound: int = 0  # what was found in the record that no owner writes, and was taken for absent
+    unsound: int = 0  # entries of the record that no owner writes: they were taken for absent
 
 
 class Fleet(Protocol):
     """Updaters that share what their sources can afford. One object is one owner; nobody else has its claims.
 
-    Who wants something and gets nothing waits, and keeps its place by asking every second: what the first of those need is
-    kept free for them. A claim holds for `shares.CLAIM_LIFE` from the call at least, and ends by itself. In a record
-    that has just appeared nobody gets more than it holds, for `shares.YOUTH`: claims that it has lost end meanwhile.
-    A call that is carried out late, after a newer one, changes nothing.
+    An owner that wants something and gets nothing waits. It keeps its place by asking every second. The fleet keeps free
+    what the first ones in line need. A claim holds for at least `shares.CLAIM_LIFE` from the call, and ends by itself.
+    For `shares.YOUTH` after a record has appeared, no owner gets more than it holds: claims that the record may have lost
+    end meanwhile. A call that is carried out late, after a newer one, changes nothing.
     """
 
     async def exchange(self, source: str, offer: Offer) -> Grant:
@@ -209,7 +212,7 @@ class State(Protocol):
     """One file that outlives the process. Its methods block: the pipeline calls them in a thread."""
 
     def read(self) -> bytes | None:
-        """What was written last, whole; None when nothing ever was. Raises Faulty when it cannot be ours."""
+        """All that was written last; None if nothing ever was. Raises Faulty if the file cannot be ours."""
         ...
 
     def write(self, pieces: Sequence[bytes]) -> None:
@@ -217,24 +220,24 @@ class State(Protocol):
         ...
 
     def set_aside(self) -> str:
-        """Keep what cannot be read from being written over; says where it is now. Raises Unavailable."""
+        """Save a file that cannot be read from being overwritten. Returns its new place. Raises Unavailable."""
         ...
 
 
 class Troubles(Protocol):
-    """Told of what lasts, as often as it is met; people read of its beginning and its end."""
+    """Is notified of a trouble each time it is met. People read of its beginning and its end only."""
 
     def trouble(self, event: QueueEvent, subject: str, text: str) -> None:
-        """It has begun, or it goes on."""
+        """The trouble has begun, or it lasts."""
         ...
 
     def over(self, event: QueueEvent, subject: str) -> None:
-        """It has ended, if it ever began."""
+        """The trouble has ended, if it ever began."""
         ...
 
 
 class Observer(Protocol):
-    """Told by every stage what it did. Labels come from closed sets only: never a key."""
+    """Every stage reports here what it did. Labels come from closed sets only: never a key."""
 
     def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:
         """`label` is the namespace (or partition), `reason` the result or cause."""

@@ -1,10 +1,10 @@
 """Rows known to be absent: for a while their misses cost the database nothing.
 
-A mark is set only by an accepted absent write and ends at any change or touch, or after `missing.ttl`. Marks are bounded
-in time and number; beyond the number those that end first go. Whether a key is marked is exact at any moment. Marks that
-are over are forgotten some at a time, for a crawl's marks end as close together as they were set. Marks of one ttl end in
-the order in which they were set, so each ttl has a queue, and a heap says which queue is next: a mark costs no entry
-that outlives it. Pure: `now` is the engine's. Lives as long as its engine.
+Only an accepted absent write sets a mark. A mark ends at any change or touch, or after `missing.ttl`. Marks are bounded in
+time and number; beyond the number, the marks that end first are dropped. Whether a key is marked is exact at any moment.
+Marks that are over are forgotten a few at a time, for the marks of a crawl end as close together as they were set. Marks of
+one ttl end in the order in which they were set. So each ttl has a queue, and a heap says which queue is next: no entry
+outlives its mark. Pure: the engine passes the time. Lives as long as its engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class AbsentMarks:
     """Which keys have no row, as far as we know."""
 
     def __init__(self, most: int, *, turn: int) -> None:
-        """`most` marks at any time; `turn` of those that are over are forgotten in one call."""
+        """At most `most` marks at any time. One call forgets at most `turn` of those that are over."""
         self.now = 0.0
         self._most, self._turn = most, turn
         self._queue_of: dict[bytes, _Queue] = {}
@@ -42,7 +42,7 @@ class AbsentMarks:
 
     @property
     def keys(self) -> set[bytes]:
-        """Those that take memory."""
+        """The keys that take memory."""
         return set(self._queue_of)
 
     def mark(self, keys: Iterable[bytes], ttl: float) -> None:
@@ -59,12 +59,12 @@ class AbsentMarks:
             self._queue_of[key] = queue
 
     def end(self, keys: Iterable[bytes]) -> None:
-        """These keys were read or changed: the marks mean nothing any more."""
+        """These keys were read or changed: their marks mean nothing any more."""
         if self._queue_of:
             self._drop([*filter(self._queue_of.__contains__, keys)])
 
     def expire(self, now: float) -> None:
-        """Forget what is over, a turn's worth of it."""
+        """Forget marks that are over, at most as many as one turn may."""
         self.now = max(self.now, now)
         for _ in range(self._turn):
             if not self._order or self._order[0][0] > self.now or (queue := self._first()) is None:
@@ -86,7 +86,7 @@ class AbsentMarks:
         return queue
 
     def _first(self) -> _Queue | None:
-        """The queue whose first mark is over first. Marks have ended since the heap was put in order: it is mended here."""
+        """The queue whose first mark ends first. Marks have left since the heap was ordered, so it is repaired here."""
         while self._order:
             end, ttl = self._order[0]
             queue = self._queues[ttl]

@@ -1,6 +1,6 @@
 """How the write of one key ended, in the words of the fence.
 
-The writer adapter makes answers, the engine reads them. They live as long as the unit they belong to.
+The writer adapter makes answers, and the engine reads them. They live as long as the unit that they belong to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Result(Enum):
-    """The outcome of one fenced write. Those of `ENDING` finish a head; the others make its key due again."""
+    """The outcome of one fenced write. The results in `ENDING` finish a head; the others make its key due again."""
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"  # the same bytes were there: ttl and floor moved
@@ -21,9 +21,9 @@ class Result(Enum):
     REFUSED = "refused"  # something newer happened since the token was taken
     TOO_OLD = "too_old"  # the load took longer than load_age, or the token is ahead of Redis' clock
     FOREIGN = (
-        "foreign"  # the key holds what we did not write and what does not read as the namespace's values
+        "foreign"  # the key holds a value that we did not write and that does not read as the namespace's
     )
-    UNDECIDED = "undecided"  # whose values its namespace holds is not known yet: again after `wait`
+    UNDECIDED = "undecided"  # not known yet whose values the namespace holds: tried again after `wait`
     FAILED = "failed"  # Redis refused this one key, or its value could not be encoded
     UNAVAILABLE = "unavailable"  # the server of this one key cannot take it now; others could take theirs
     BRAKED = "braked"  # a suspicious mass deletion: nothing was written
@@ -37,7 +37,7 @@ ENDING = FINISHING | {Result.BRAKED, Result.FOREIGN}
 
 
 class Answer(NamedTuple):
-    """`wait` is for refused: seconds after the token was taken at which the floor will have passed; for undecided: from now."""
+    """`wait` of a refused write: seconds from its token until the floor will have passed. Of an undecided one: from now."""
 
     result: Result
     wait: float = 0.0
@@ -47,14 +47,14 @@ class Answer(NamedTuple):
 WRITTEN = Answer(Result.WRITTEN)
 UNCHANGED = Answer(Result.UNCHANGED)
 DUPLICATE = Answer(Result.DUPLICATE)
-UNSOUND = Answer(Result.WRITTEN, why="what stood where its floor belongs was none")
+UNSOUND = Answer(Result.WRITTEN, why="what stood in its floor's place was no floor")
 TOO_OLD = Answer(Result.TOO_OLD)
 FOREIGN = Answer(Result.FOREIGN)
 BRAKED = Answer(Result.BRAKED)
 
 
 def plain(answers: Sequence[Answer]) -> bool:
-    """Whether each of them is WRITTEN or UNCHANGED, as in almost every unit. Counting in C spares a look at each."""
+    """Whether each answer is WRITTEN or UNCHANGED, as in almost every unit. Counting in C spares a look at each."""
     usual, other = (WRITTEN, UNCHANGED) if answers and answers[0] is WRITTEN else (UNCHANGED, WRITTEN)
     alike = answers.count(usual)
     return alike == len(answers) or alike + answers.count(other) == len(answers)

@@ -1,19 +1,20 @@
-"""When an owner may spend whose part of a burst is less than one row: each partition has moments of its own.
+"""When an owner may spend if its part of a burst is less than one row: each partition has moments of its own.
 
-A row cannot be divided. Where 48 partitions share a burst of 10 rows, an owner of one would have to save up a fifth of
-a row; if each saved a whole one, 48 would be spent at once. So nobody saves anything. The wall clock is cut into turns,
-turn i belongs to partition i modulo their number, and its owner may spend the few rows of a *beat* in it, or loses them.
+A row cannot be divided. If 48 partitions share a burst of 10 rows, an owner of one would have to save up a fifth of a row.
+If each owner saved a whole row, 48 would be spent at once. So nobody saves anything. The wall clock is cut into turns. Turn
+i belongs to partition i modulo their number. In this turn the partition's owner may spend the few rows of a *beat*; rows
+that it does not spend are lost.
 
-Why the budget R * t + B holds over all owners: the beats of all partitions lie behind one another, `length` apart, each
-open for `open` seconds and worth `amount` rows. A window of t seconds meets at most (t + open) / length + 1 of them. Where
-B is two beats or more, that is within R * t + B already for length = amount / R. Else they lie further apart, so that the
-end of one and the begin of the next do not come to more than B: length = open + (2 * amount - B) / R.
-A partition that has moved is served from the next turn on that begins with its new owner.
+Why the budget R * t + B holds over all owners: the beats of all partitions follow one another, `length` apart. Each is open
+for `open` seconds and worth `amount` rows. A window of t seconds meets at most (t + open) / length + 1 of them. If B is two
+beats or more, that is within R * t + B already for length = amount / R. Else they lie further apart, so that the end of one
+beat and the beginning of the next are at most B together: length = open + (2 * amount - B) / R.
+A partition that has moved is served from the first turn that begins under its new owner.
 
-All owners must go by the same rule, so it depends only on what all know: the budget and the number of partitions. And
-by the same clock: where two clocks differ by s seconds, R * s rows more may come at the most.
+All owners must follow the same rule. So it depends only on what all know: the budget and the number of partitions. They
+must also follow the same clock: if two clocks differ by s seconds, at most R * s more rows are spent.
 
-`price.shell.portions` makes these and hands them to `budget.Bucket`. Pure: the clock's difference is given.
+`price.shell.portions` makes beats and hands them to `bucket.Bucket`. Pure: the difference of the clocks is an argument.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OPEN_LEAST = 0.05
-"""Seconds that a beat is open at least: a fence token, and a row's way to its statement, take some milliseconds."""
+"""Seconds for which a beat is open at least: a fence token, and a row's way to its statement, take some milliseconds."""
 
 _ROUNDING = 1e-9
 
 
 class Wall:
-    """How far the wall clock is ahead of the clock that `now` is read from; whoever reads both corrects it."""
+    """How far the wall clock is ahead of the clock of `now`. `portions` keeps it correct."""
 
     __slots__ = ("ahead",)
 
@@ -42,7 +43,7 @@ class Wall:
 class Grid(NamedTuple):
     """The beats of one budget; every owner works out the same."""
 
-    length: float  # seconds from the begin of one turn to the next
+    length: float  # seconds from the beginning of one turn to the next
     open: float  # seconds of it in which something may be spent
     amount: int  # rows (or milliseconds) of a beat
     every: int = 1  # turns from one beat to the next
@@ -54,7 +55,7 @@ class Grid(NamedTuple):
 
 
 def grid(rate: float, burst: float) -> Grid:
-    """For a budget of its own: as short as can be met."""
+    """For a budget that depends on no other: turns as short as possible."""
     amount = max(1, min(ceil(rate * OPEN_LEAST - _ROUNDING), floor(burst / 2.0)))
     even = amount / rate
     apart = max(0.0, 2.0 * amount - burst) / rate
@@ -71,7 +72,7 @@ def within(base: Grid, rate: float, burst: float) -> Grid:
 
 
 class Beats:
-    """Those of one owner's partitions, in one grid."""
+    """The beats of one owner's partitions, in one grid."""
 
     __slots__ = ("_every", "_many", "_of", "_period", "_since", "_wall", "amount", "grid")
 
@@ -88,7 +89,7 @@ class Beats:
         self._period = self._many * grid.every + (self._many < of)
 
     def at(self, now: float) -> int | None:
-        """The beat of ours that is open now, by its turn."""
+        """The turn of our beat that is open now; None if none is."""
         wall = now + self._wall.ahead
         turn = floor(wall / self.grid.length)
         after = turn % self._period
@@ -100,17 +101,17 @@ class Beats:
         return turn if self._begin(turn) >= since - _ROUNDING else None
 
     def follows(self, turn: int, last: int | None) -> bool:
-        """Whether it is another beat than the last one. A clock that was set back a little brings none twice, and one
-        that was set back by more than a round must not hold us up for so long."""
+        """Whether this is another beat than the last one. A clock that was set back a little brings no beat twice. One
+        that was set back by more than a round must not hold us up for that long."""
         return last is None or turn > last or turn < last - self._of * self._every
 
     def missed(self, turn: int, last: int | None) -> float:
-        """What the beats between these have brought at the least, while nobody looked."""
+        """The least that the beats between these two have brought while nobody looked."""
         rounds = 0 if last is None else (turn - last) // (self._of * self._every)
         return max(0, rounds - 1) * self.amount
 
     def began(self, turn: int, at: float) -> bool:
-        """Whether it had begun then."""
+        """Whether this turn had begun at that time."""
         return at >= self._begin(turn) - _ROUNDING
 
     def after(self, now: float) -> float:

@@ -1,9 +1,10 @@
 """The mass-deletion brake: rows that suddenly vanish by the hundred are more likely a mistake than a fact.
 
-A wrong schema, an empty replica or a truncated table answers "absent" for keys that readers still find. Told of
-every unit before its write: while far more of the touched keys are absent than ever before, none of them is deleted;
-their values stay until their ttl. Misses and changes do not count and are believed (the one has no value to lose, the
-other was announced). Nor do touches of keys that have no value in Redis: whoever invents such keys must not hold the brake. One per namespace and engine.
+A wrong schema, an empty replica or a truncated table answers "absent" for keys that readers still find. The brake sees
+every unit before its write. While far more of the touched keys are absent than ever before, none of them is deleted; their
+values stay until their ttl. Misses and changes do not count and are believed: a missed key has no value to lose, and a
+change was announced. Touches of keys that have no value in Redis do not count either: a sender that invents keys must not
+pull the brake. One per namespace and engine.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Brake:
     _turned: float = 0.0
 
     def trips(self, asked: int, absent: int, now: float) -> bool:
-        """Whether absent rows are not to be believed now; `asked` and `absent` are touched keys that were not counted before."""
+        """Whether absent rows must not be believed now. `asked` and `absent` are touched keys that were not counted before."""
         if now - self._turned >= WINDOW:
             self._turn(now)
         self._asked += asked

@@ -1,12 +1,12 @@
 """What may be spent: so much a second, and a burst that a quiet moment may save up.
 
-One per source and quota, shared by all engines of the process (they run in one event loop, so there is no lock). Pure: `now` is
-an argument. A bucket of our own because it must answer "when could n rows be paid?" and starts empty, so that a restart loop
-cannot spend bursts.
+One per source and quota, shared by all engines of the process (they run in one event loop, so there is no lock). Pure: `now`
+is an argument. The bucket is our own because it must answer "when could n rows be paid?", and must start empty, so that a
+restart loop cannot spend bursts.
 
 The promise is about what the database sees. A statement is paid when its unit starts, and may leave much later: Redis is
-slow, or a connection must be made first. So what is paid is only set apart, and stays in the bucket until the statement
-leaves (`payment`). A bucket that is full of it fills up no further.
+slow, or a connection must be made first. So the payment is only set apart at first. It stays in the bucket until the
+statement leaves (`payment`). A bucket that is full of such payments fills up no further.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Bucket:
         self.spent = 0.0
         """All that was ever taken."""
         self.until = inf
-        """From then on it is empty and stays so, until somebody gives it more time. A fleet's buckets have an end; who
-        slept past it finds nothing, for the bucket itself looks at the clock."""
+        """When the bucket closes: from then on it is empty, until it gets more time. A fleet's buckets have such an end. An
+        owner that slept past it finds nothing, for the bucket itself looks at the clock."""
         self._level = 0.0
-        self._apart = 0.0  # what is paid for and has not left: it fills the bucket until it does
+        self._apart = 0.0  # payments whose statements have not left: they fill the bucket until then
         self._at = now
-        self._beats: Beats | None = None  # its owner's part of the burst is below one row
+        self._beats: Beats | None = None  # if its owner's part of the burst is below one row
         self._beat: int | None = None  # the last one that was seen
 
     def level(self, now: float) -> float:
@@ -69,42 +69,42 @@ class Bucket:
         return level if self._beats is None else max(level, min(level, 0.0) + self.burst)
 
     def rows(self, now: float, cost: float = 1.0) -> int:
-        """Whole rows that can be paid now. What costs more than a full bucket is paid by a full one, in advance."""
+        """Whole rows that can be paid now. A full bucket pays for a row that costs more than it holds, in advance."""
         level = self.level(now)
         rows = int(level / cost + 1e-9)
         return 1 if not rows and level >= self.burst else rows
 
     def take(self, amount: float) -> None:
-        """It is spent at once."""
+        """Spend this at once."""
         self._level -= amount
         self.spent += amount
 
     def set_apart(self, amount: float) -> None:
-        """Pay for what leaves later; the caller has asked `rows` first. `let_go` or `put_back` must follow."""
+        """Pay for a statement that leaves later. The caller has asked `rows` first. `let_go` or `put_back` must follow."""
         self._level -= amount
         self._apart += amount
         self.spent += amount
 
     def covers(self, amount: float, since: float, now: float) -> bool:
-        """Whether what was set apart then is still there: the bucket may have been closed or made smaller meanwhile."""
+        """Whether what was set apart at `since` is still there: the bucket may have been closed or made smaller meanwhile."""
         there = self.level(now) + self._apart
         if self._beats is not None:
             return now < self.until and self._same_beat(self._beats, since, now)
         return now < self.until and there >= amount - _ROUNDING
 
     def let_go(self, amount: float, now: float) -> None:
-        """What was set apart leaves now; only from now on the bucket fills up again in its place."""
+        """The statement leaves now. Only from now on the bucket refills what was set apart for it."""
         self.level(now)
         self._apart -= amount
 
     def put_back(self, amount: float, since: float, now: float) -> None:
-        """What was set apart then never left."""
+        """The statement for which this was set apart at `since` never left."""
         self.level(now)  # it has filled the bucket so far
         self._apart -= amount
         self.give_back(amount, since, now)
 
     def give_back(self, amount: float, since: float, now: float) -> None:
-        """What was spent then has cost nothing. A beat that is over does not come again, but a debt is less."""
+        """What was spent at `since` has cost nothing. A beat that is over does not come again, but a debt shrinks."""
         self.spent -= amount
         level = self.level(now)
         if self._beats is None or self._same_beat(self._beats, since, now):
@@ -117,7 +117,7 @@ class Bucket:
         return beat is not None and beats.began(beat, since)
 
     def when(self, amount: float) -> float:
-        """The time at which so much (at most `burst`) can be paid, if nobody else takes any; inf: not before its end."""
+        """When this amount (at most `burst`) can be paid, if nobody else takes any; inf: not before the bucket closes."""
         short = min(amount, self.burst) - self._level
         if self._beats is not None and short > 0.0:
             at = self._beats.after(self._at)
@@ -126,7 +126,7 @@ class Bucket:
         return at if at < self.until else inf
 
     def share(self, seconds: float, cost: float = 1.0) -> int:
-        """The rows that a few moments of the rate amount to: at least one, at most the burst."""
+        """The rows that the rate brings in so many seconds: at least one, at most the burst."""
         return max(1, int(min(self.burst, self.rate * seconds) / cost))
 
     def change(self, rate: float, burst: float, *, now: float) -> None:
@@ -138,7 +138,7 @@ class Bucket:
         self._level = min(self._level, self.burst - self._apart)
 
     def follow(self, beats: Beats, rate: float, *, now: float) -> None:
-        """From now on there are beats instead of a burst. `rate` is what they come to."""
+        """From now on there are beats instead of a burst. `rate` is what the beats bring per second."""
         level = self.level(now)
         if self._beats is None:
             level += self._apart

@@ -1,7 +1,7 @@
 """What a database can afford: rows (or milliseconds of its time) per second, and units at a time.
 
-One `Source` per configured source and one `Cost` per namespace, shared by all engines of this process. How much may be
-spent when is its bucket's to say, and whose turn it is `turns`'.
+One `Source` per configured source and one `Cost` per namespace, shared by all engines of this process. A source's bucket says
+how much may be spent at any time, and its `turns` say which namespace is next.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Source:
         self.timed = timed
         """Whether the bucket holds milliseconds of database time; else rows."""
         self.free = concurrency
-        """Units that may start. One is taken by a start and given back when its load and write are through, so
-        a Redis that hangs stops the loads too."""
+        """Slots: units that may start. A unit takes one at its start and gives it back when its load and write have ended,
+        so a Redis that hangs stops the loads too."""
         self.due = 0.0
         """What the keys that are due in all engines will take from the bucket, once it is their turn."""
         self.turns = Turns()
@@ -45,17 +45,17 @@ class Cost:
     __slots__ = ("_due", "_source", "per_row")
 
     def __init__(self, source: Source) -> None:
-        self.per_row = 1.0  # a row; or a millisecond, until the first load has told
+        self.per_row = 1.0  # a row; or a millisecond, until the first load has been measured
         self._source = source
         self._due = 0
 
     def wait(self, rows: int) -> None:
-        """So many more are due (fewer, if negative)."""
+        """So many more rows are due (fewer, if negative)."""
         self._due += rows
         self._source.due += rows * self.per_row
 
     def settle(self, rows: int, paid: float, milliseconds: float) -> None:
-        """A load has ended: where time is the budget, what it took is paid, and the next one is guessed better."""
+        """A load has ended. If the budget is time, the load pays for its time, and the cost of a row is estimated anew."""
         if not self._source.timed:
             return
         self._source.bucket.take(milliseconds - paid)

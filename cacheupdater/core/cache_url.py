@@ -1,11 +1,11 @@
-"""Where a cache is: one Redis, a Redis Cluster, or whatever primary the Sentinels name. One grammar for all who ask.
+"""Where a cache is: one Redis, a Redis Cluster, or the primary that the Sentinels name. One grammar for all callers.
 
     redis://user:password@host:6379/0?option=value                (rediss:// with TLS; unix:// for a socket)
     redis+cluster://user:password@host:6379,host:6379?option=value
     redis+sentinel://user:password@host:26379,host:26379/name/0?sentinel_password=secret&option=value
 
-Configuration checks a URL with it, the writer and the fleet connect by it. What is said of one server is what redis-py
-reads, so all options are redis-py's; only `sentinel_username` and `sentinel_password` are ours. Pure text: nothing is
+The configuration checks a URL with this module; the writer and the fleet connect by it. redis-py reads the URL of each single
+server, so all options are redis-py's; only `sentinel_username` and `sentinel_password` are ours. Pure text: nothing is
 looked up. No message repeats the URL, for it may hold a password.
 """
 
@@ -31,7 +31,7 @@ class One:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Any of `seeds` can tell who the others are."""
+    """Any of `seeds` can name the other nodes."""
 
     seeds: tuple[tuple[str, int], ...]
     _tls: bool
@@ -45,7 +45,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Sentinels:
-    """They know where the primary called `name` is. User and password are the primary's, or theirs."""
+    """The Sentinels know where the primary called `name` is. The primary and the Sentinels may have different users."""
 
     seeds: tuple[tuple[str, int], ...]
     name: str
@@ -65,7 +65,7 @@ class Sentinels:
 
 
 def parse(text: str) -> One | Cluster | Sentinels:
-    """Raises Misconfigured. Of a single server's URL only the scheme is judged here, the rest by redis-py."""
+    """Raises Misconfigured. Of a single server's URL only the scheme is checked here; redis-py checks the rest."""
     scheme, found, rest = text.partition("://")
     if not found or scheme not in SCHEMES:
         raise Misconfigured(
@@ -92,7 +92,7 @@ def parse(text: str) -> One | Cluster | Sentinels:
 
 
 def unusable(error: Exception) -> str:
-    """What redis-py says of a URL that it cannot read, as far as its words are of the options: it quotes hosts and ports."""
+    """Why redis-py cannot read a URL. Its own words are repeated only if they are about options: others quote hosts."""
     said = str(error)
     option = re.search(r"unexpected keyword argument '([a-z_]{1,60})'", said)
     if option:
@@ -121,7 +121,7 @@ def _hosts(text: str, port: int, kind: str) -> tuple[tuple[str, int], ...]:
 
 
 def _sentinel_user(options: str) -> tuple[str, str]:
-    """What the sentinels are told, and the options without it."""
+    """The user and password for the Sentinels, and all other options."""
     mine = {"sentinel_username": "", "sentinel_password": ""}
     others = []
     for each in options.split("&"):

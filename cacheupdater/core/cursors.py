@@ -1,10 +1,10 @@
 """How far a partition has been read, and up to where everything is finished.
 
-`scan` is read up to here, `done` is what may be committed: every pack before it has only finished, declined or
-dropped hints. Packs are done out of order and committed in order. A head or tail keeps the origin of its oldest
-hint open; what merges into it later needs no mark of its own, for the cursor cannot pass the oldest. Only a hint that is
-stronger than what it merges into marks its pack, which then *leans* on the older one: read again without it, the older
-one would stand for less.
+Everything before `scan` has been read. Everything before `done` may be committed: these packs have only finished, declined or
+dropped hints. Packs finish out of order and are committed in order. A head or tail keeps the origin of its oldest hint open.
+A hint that merges into it later needs no mark of its own, for the cursor cannot pass the oldest one. The exception is a hint
+that is stronger than what it merges into: its pack then *leans* on the older one, and both are read again together. The
+older pack alone would stand for less.
 Lives as long as the engine of one epoch; replay after a crash is cheap, so nothing else is remembered.
 """
 
@@ -30,8 +30,8 @@ class Origin:
         self.leans = leans  # finished only when everything before it is
 
     def hold(self, keys: int) -> None:
-        """So many heads, tails and removals stand for its hints from now on. Each releases its hold once. What becomes due
-        again, is promoted or becomes a removal keeps its hold."""
+        """So many heads, tails and removals stand for its hints from now on. Each releases its hold once. A key that becomes
+        due again, is promoted or becomes a removal keeps its hold."""
         self.open += keys
         self.peer.open += keys
 
@@ -45,7 +45,7 @@ class Origin:
         self.leans |= stronger
 
 
-_ROOM = 1024  # origins that may lie about finished before somebody tidies up
+_ROOM = 1024  # origins that are kept although they are finished, before they are tidied up
 
 
 class Cursor:
@@ -61,13 +61,13 @@ class Cursor:
         self._roomy = _ROOM
 
     def read(self, offset: int, now: float, peer: Peer) -> Origin:
-        """A pack of this peer has been read: everything up to and with it has been scanned."""
+        """A pack of this peer has been read: everything up to and including it has been scanned."""
         self.scan = offset + 1
         return self._opened(Origin(offset, now, peer))
 
     def here(self, now: float, peer: Peer) -> Origin:
-        """For a refresh that no hint asked for: hints that merge into it later are not passed either."""
-        return self._opened(Origin(self.scan, now, peer, leans=True))  # there is no pack to be told of
+        """For a refresh that no hint asked for: the cursor does not pass hints that merge into it later."""
+        return self._opened(Origin(self.scan, now, peer, leans=True))  # there is no pack to report
 
     def _opened(self, origin: Origin) -> Origin:
         if len(self._origins) >= self._roomy:
@@ -76,7 +76,7 @@ class Cursor:
         return origin
 
     def advance(self) -> int:
-        """Move `done` over what is finished, and say where it stands."""
+        """Move `done` past all that is finished, and return it."""
         origins = self._origins
         while origins and not origins[0].open:
             origins.popleft()
@@ -98,7 +98,7 @@ class Cursor:
         return now - oldest.since if oldest else 0.0
 
     def _tidy(self) -> None:
-        """The finished behind one that is not: memory follows what is open."""
+        """Drop the finished origins behind an open one: memory follows what is open."""
         self._finished += [each.offset for each in self._origins if not (each.open or each.leans)]
         self._origins = deque(each for each in self._origins if each.open)
         self._roomy = 2 * len(self._origins) + _ROOM

@@ -1,7 +1,8 @@
 """What a source's URL says, read as SQLAlchemy reads it: the database, its hosts, whether it holds a password.
 
-Configuration checks a URL with it, and knows by it what leaves the machine. Of PostgreSQL the options are known, so that a
-word of libpq is refused with what to write instead. Pure text: nothing is looked up, and no message repeats the URL.
+The configuration checks a URL with this module, and learns from it what leaves the machine. The options of PostgreSQL are
+known, so that an option of libpq is refused with what to write instead. Pure text: nothing is looked up, and no message
+repeats the URL.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ class Parts(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether all of it is on this machine, for certain."""
+        """Whether all hosts are this machine, for certain."""
         return self.database == "sqlite" or (bool(self.hosts) and all(map(is_local, self.hosts)))
 
 
 def parts(url: str) -> Parts:
-    """Of a URL that `masking.ambiguity` has nothing against."""
+    """The parts of a URL that `masking.ambiguity` accepts."""
     scheme, _, rest = url.partition("://")
     before, _, tail = rest.rpartition("@")
     where, _, query = tail.partition("?")
@@ -82,7 +83,7 @@ def _without_port(said: str) -> str:
 
 
 def wrong_option(of: Parts) -> str:
-    """What is wrong with the options, or an empty text. Those of other databases are SQLAlchemy's affair."""
+    """What is wrong with the options, or an empty text. SQLAlchemy judges the options of other databases."""
     if of.database != "postgresql":
         return ""
     for name in of.options:

@@ -1,10 +1,10 @@
-"""The automaton of `automaton.TABLE`, carried out for whole batches: who has a seat, and what its hints become.
+"""The automaton of `automaton.TABLE`, carried out for whole batches: which keys have a seat, and what their hints become.
 
-One dict holds a key's seat, the unit that it waits, runs or is held in; so starting, ending and expiring a unit
-touch one object, and the path of a touch whose key has a seat is one membership test (a dict of floats with side
-tables was measured twice as slow and larger). Tails stand in a dict of live ones only. A heap of units, not of
-keys, tells when holds are over; units that run are kept in the order of their starts, for eviction. A key leaves its seat with
-the hold, for most touches come just then; that a miss may still come too soon after its end is remembered in `ends`.
+One dict holds each key's seat: the unit in which the key waits, runs or is held. So starting, ending or expiring a unit
+touches one object, and a touch of a seated key costs one membership test. (A dict of floats with side tables was measured:
+it was twice as slow, and larger.) Tails stand in a dict of live ones only. A heap of units, not of keys, says when holds are
+over. Running units are kept in the order of their starts, for eviction. A key leaves its seat when its hold is over, for
+most touches come just then. A miss may still come too soon after the key's last end, so `ends` remembers that end.
 
 One per engine. Nothing here awaits, so promotion, decline, ending and eviction are atomic in their event loop.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
 
-_ROOM = 1024  # timers of units that are over which may lie about before somebody tidies up
+_ROOM = 1024  # timers of units that are over, before they are tidied up
 
 
 class Dedup:
@@ -47,7 +47,7 @@ class Dedup:
         self._ends = Ends(limits.gap)
         self._running: dict[Unit, None] = {}
         self._late = 0  # units with seats whose hold is over: their touches need a look
-        self._behind = -inf  # units whose hold was over then may not be marked yet
+        self._behind = -inf  # units whose hold was over at this time may not be marked late yet
         self._timers: list[tuple[float, int, Unit]] = []  # (end of hold or seat, order, unit)
         self._order = count()
         self._roomy = _ROOM
@@ -55,10 +55,10 @@ class Dedup:
     # --- hints ------------------------------------------------------------------------------------------
 
     def touches(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Of these touched keys, those that need a seat, and those that have one and need a look: their hold is over.
+        """Of these touched keys, those that need a seat, and those that have a seat and need a look.
 
-        So do those whose change waits for a quiet moment: somebody reads the old value. All others are merged into a due
-        head or held: nothing is left to do for them.
+        A key needs a look if its hold is over. It also needs one if its change waits for a quiet moment, for now somebody
+        reads the old value. All other touches are merged into a due head or held: nothing is left to do for them.
         """
         seats, patient = self.seats, self.schedule.patient
         if not self._late and self._behind == -inf and not patient:
@@ -76,7 +76,7 @@ class Dedup:
         return fresh, over
 
     def hint(self, key: bytes, kind: Kind, origin: Origin, now: float, *, urgency: int) -> Action | None:
-        """What was done about one hint; None for a key that needs a seat and is left to `accept`, with others."""
+        """What was done about one hint. None: the key needs a seat, and `accept` shall give it one, with others."""
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
         action = TABLE[self._state(key, unit), event][1]
@@ -104,12 +104,12 @@ class Dedup:
             origin.lean(kind > tail.kind)
             self.tails[key] = tail.covering(kind, urgency, origin.peer)
         elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
-            # should that fail, the miss is served by the same head
+            # if the head fails, it is due again and serves this miss too
             origin.lean(any(kind > claim.kind for claim, _ in unit.parts))
         return action
 
     def accept(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
-        """New heads for keys that have no seat; cut so that each part can run as a unit as it came."""
+        """New heads for keys that have no seat, cut so that each part can run as a unit without change."""
         size = self._limits.unit_keys
         units: list[Unit] = []
         for at in range(0, len(keys), size):
@@ -130,7 +130,7 @@ class Dedup:
         narrow(unit, [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit])
 
     def _seat(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
-        """What a claim holds already sits in a unit of its own."""
+        """Seats keys in a unit of their own. The claim holds its origin for them already."""
         unit = Unit(namespace, keys, claim)
         self.seats.give(unit)
         self.schedule.add(unit, now)
@@ -165,7 +165,7 @@ class Dedup:
     # --- units ------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Unit]:
-        """Units whose tokens were just taken: still DUE until `run`, so that bad keys can leave first."""
+        """Units that were just paid for. They stay DUE until `run`, so that bad keys can leave first."""
         return self.schedule.start(now)
 
     def strip(self, unit: Unit, bad: Collection[bytes]) -> None:
@@ -213,7 +213,7 @@ class Dedup:
         self._seat(unit.namespace, [key], self._spaced(tail, unit, key), now)
 
     def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:
-        """Not before a gap after the unit's start; a change waits only for a start that a change had caused."""
+        """The claim, due no earlier than a gap after the unit's start. A change waits only if a change had caused that start."""
         spaced = max(claim.not_before, unit.began + self._limits.gap)
         if unit.announced and any(key in keys for keys in unit.announced):
             return claim._replace(not_before=spaced)
@@ -224,7 +224,7 @@ class Dedup:
         )
 
     def again(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
-        """These heads did not write: what they stood for is due again, together with what waited behind them."""
+        """These heads did not write: what they stood for is due again, together with their tails."""
         claim = self._spaced(claim, unit, keys[0])._replace(judged=claim.judged or unit.judged)
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
@@ -287,7 +287,7 @@ class Dedup:
             self._remind(spaced, unit)
 
     def _remind(self, at: float, unit: Unit) -> None:
-        """Long holds must not keep what has ended: the heap follows the units that are left."""
+        """Sets a timer. Timers of units that are over are removed, or long holds would keep these units in memory."""
         timers = self._timers
         if len(timers) >= self._roomy:
             timers[:] = [timer for timer in timers if timer[2].phase is not Phase.OVER]

@@ -1,8 +1,8 @@
 """What becomes of a unit that has run: finished, due again, cut smaller, or never again.
 
-Called by the engine with the answers to a unit's writes, or with its failure; only its ticket's holder gets here.
-Keys leave the unit one by one, each by its own rule; whoever is left has written, or its
-value was left alone. Lives as long as its engine.
+The engine calls it with the answers to a unit's writes, or with its failure. Only the holder of the unit's ticket gets here.
+Keys leave the unit one by one, each by its own rule. The keys that remain have written, or their values were left alone.
+Lives as long as its engine.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _NOBODYS_FAULT = frozenset({Result.TOO_OLD, Result.UNAVAILABLE})  # tried for ev
 AGES_MAX = 10_000  # between two reports, a second apart: more would not make the histogram truer
 
 
-PIECES_OF_A_SLOW_UNIT = 4  # a try costs a whole deadline, so a unit of 200 keys is down to one in four
+PIECES_OF_A_SLOW_UNIT = 4  # a try costs a whole deadline; after four tries one key is left of a unit of 200
 
 
 @dataclass(slots=True)
 class Load:
-    """What a unit's load showed beside its values. The shell fills it in as it goes: one that failed took its time too."""
+    """What a unit's load showed beside its values. The shell fills it in step by step: a load that fails takes time too."""
 
     seconds: float = 0.0  # of the source's time
     stamps: Sequence[float | None] = ()  # what each key's row says about its last change; empty: nothing
     stage: Literal["token", "load", "write"] = "token"  # which step is under way, or has failed
-    asked: bool = True  # else the source has heard nothing of it
+    asked: bool = True  # False: the source has received nothing
 
 
 class Failure(NamedTuple):
-    """Why a unit came to nothing. `own` means the fault of its keys or statement: cut it smaller and count it. Of one that
-    was `slow` it is found out whose fault it is."""
+    """Why a unit failed. `own`: its keys or its statement are at fault, so it is cut smaller and the failure counts. `slow`:
+    the witnesses decide whether it is at fault."""
 
     error: str
     own: bool
@@ -77,7 +77,7 @@ class Endings:
         self._brakes: dict[Namespace, Brake] = {}
 
     def suspects(self, unit: Unit, absent: Collection[bytes]) -> list[bytes]:
-        """Of these keys without a row, those that somebody says to have read: the brake is told whether they have a value."""
+        """Of these keys without a row, those that were touched: the brake must know whether they have a value."""
         if unit.phase is not Phase.RUNNING or not absent:
             return []
         rowless = set(absent)
@@ -89,8 +89,8 @@ class Endings:
     ) -> Collection[bytes] | None:
         """Of these keys without a row, those whose values stay; None unless so many are suddenly absent.
 
-        Of a late unit nobody knows any more which keys were touched: its successor will tell. The `valueless` have nothing
-        to lose and do not count: touches of them are a stranger's, or came late.
+        Nobody knows any more which keys of a late unit were touched, so all their values stay: the next unit decides. The
+        `valueless` have nothing to lose and do not count: touches of them are a stranger's, or came late.
         """
         if unit.phase is not Phase.RUNNING:
             return absent
@@ -127,20 +127,20 @@ class Endings:
                 if answer.result not in FINISHING
             }
             self._settle(unit, bad, now)
-            absent = [key for key in absent if key not in bad]  # not what was left alone
+            absent = [key for key in absent if key not in bad]  # a key that was left alone is not marked
         wrote = [(claim, keys) for claim, keys in self._live_parts(unit, bad) if keys]
         self._report_ages(unit.namespace, wrote, now)
         if learned:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
             by_key = dict(zip(learned, answers, strict=True))
-            for claim, keys in wrote:  # apart, for an announced change is no surprise
+            for claim, keys in wrote:  # each claim apart, for an announced change is no surprise
                 changed = [by_key[key].result is Result.WRITTEN for key in keys]
                 mine = [said[key] for key in keys] if said else ()
                 self._policy.on_loaded(Loaded(claim.kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
-        """The whole unit leaves: cut smaller when the fault is its own, as it was when it is not."""
+        """The whole unit leaves. If it is at fault itself, it is due again in smaller pieces; if not, as it was."""
         at_fault, pieces = set(unit.keys) if failure.own else set(), 2
         if failure.slow:
             at_fault, pieces = self._slow(unit, now), PIECES_OF_A_SLOW_UNIT
@@ -155,7 +155,7 @@ class Endings:
         self._dedup.close(unit)
 
     def _slow(self, unit: Unit, now: float) -> set[bytes]:
-        """Which keys a timeout may be due to: a first one is nobody's fault."""
+        """Which keys may have caused a timeout. A key's first timeout is nobody's fault."""
         witnesses = unit.namespace.source.witnesses
         suspects = self.troubles.timed_out(unit.keys)
         at_fault = suspects if witnesses.blame(unit, now) else set()
@@ -163,7 +163,7 @@ class Endings:
         return at_fault
 
     def _put_off(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
-        """Nobody's fault: these are due again together, later."""
+        """Nobody is at fault: these keys are due again together, later."""
         if keys:
             for key in keys:
                 self.troubles.failed(key, own=False)
@@ -171,7 +171,7 @@ class Endings:
             self._dedup.again(unit, keys, delayed, now)
 
     def _finish(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
-        """Whoever is still in the unit is through."""
+        """The keys that are still in the unit are finished."""
         seats = self._dedup.seats
         gone = unit.gone
         keys = seats.live(unit)
@@ -187,7 +187,7 @@ class Endings:
             self._dedup.finish(unit, now)
 
     def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
-        """Keys whose write was not accepted leave the unit, each by its own rule; what was braked or is foreign stays."""
+        """Keys whose write was not accepted leave the unit, each by its own rule. Braked and foreign keys stay."""
         for claim, keys in unit.parts:
             together: dict[float, list[bytes]] = {}  # by their wait
             for key in keys:
@@ -206,7 +206,7 @@ class Endings:
                 self._dedup.again(unit, undecided, claim._replace(not_before=now + wait), now)
 
     def _retry(self, unit: Unit, key: bytes, claim: Claim, *, failure: Failure, now: float) -> None:
-        """One key failed: later again; or never again, if it was its own fault too often."""
+        """One key failed: it is tried again later, or never, if it was at fault itself too often."""
         if not self.troubles.failed(key, own=failure.own):
             self._dedup.again(unit, [key], claim._replace(not_before=now + self.troubles.delay(key)), now)
             return
@@ -223,7 +223,7 @@ class Endings:
             claim.origin.release(1)
 
     def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
-        """How many are plain successes: for almost every unit all of them, told without a look at each."""
+        """How many are plain successes. In almost every unit all are, and that is found without a look at each."""
         name, plain = unit.namespace.name, 0
         for usual in (WRITTEN, UNCHANGED) if answers[0] is WRITTEN else (UNCHANGED, WRITTEN):
             if plain < len(answers):
@@ -237,14 +237,14 @@ class Endings:
         return plain
 
     def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Claim, list[bytes]]]:
-        """Of each claim the keys that have written."""
+        """Each claim with its keys that have written."""
         for claim, keys in self._dedup.seats.live_parts(unit):
             yield claim, [key for key in keys if key not in bad] if bad else keys
 
     def _report_ages(
         self, namespace: Namespace, parts: Sequence[tuple[Claim, list[bytes]]], now: float
     ) -> None:
-        """One age per claim: its keys came together. Bounded, for nobody may come to take them."""
+        """One age per claim: its keys came together. Bounded, for it may be that nobody takes the ages."""
         for claim, _ in parts[: AGES_MAX - len(self.ages)]:
             self.ages.append((namespace.name, now - claim.since))
 

@@ -1,8 +1,8 @@
-"""When keys that have no seat any more were refreshed last: a miss within `gap` of that has been served by it.
+"""When keys that have no seat any more were last refreshed: that refresh has served a miss within `gap` after it.
 
-One per `dedup`, which tells it of seats that are given up so early, by the unit; only a miss asks about keys. So that this costs
-next to nothing where nothing is missed, keys are looked at when somebody asks. Two tables take turns, and nobody looks at a key
-twice to forget it: none is kept for longer than two gaps. `now` is an argument.
+One per `dedup`, which reports the seats that are given up within the gap, unit by unit. Only a miss asks about keys, and only
+then are they looked at: where nothing is missed, this costs next to nothing. Two tables take turns. So forgetting costs no
+look at each key, and no key is kept for longer than two gaps. `now` is an argument.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Ends:
-    """One partition's."""
+    """The last ends of one partition's keys."""
 
     def __init__(self, gap: float) -> None:
         self.wake = inf  # when the next turn is due; never while there is nothing to forget
@@ -28,14 +28,14 @@ class Ends:
         return sum(len(keys) for _, keys in self._told) + len(self._young) + len(self._old)
 
     def put(self, keys: Sequence[bytes], ended: float, now: float) -> None:
-        """Their refresh has ended then, and they leave their seats now."""
+        """The refresh of these keys ended at `ended`, and they leave their seats now."""
         if ended + self._gap > now:
             self._told.append((ended + self._gap, keys))
             if self.wake == inf:
                 self.wake = now + self._gap
 
     def soon(self, key: bytes, now: float) -> bool:
-        """Whether this is within a gap of the key's last end."""
+        """Whether `now` is within a gap of the key's last end."""
         if self._told:
             for until, keys in self._told:
                 if until > now:
@@ -44,7 +44,7 @@ class Ends:
         return now < self._young.get(key, self._old.get(key, -inf))
 
     def turn(self, now: float) -> None:
-        """Forget what was told before the last turn, if it is time for one: its gap is over."""
+        """If a turn is due, forget what was reported before the last one: its gap is over."""
         if now >= self.wake:
             self._told = [told for told in self._told if told[0] > now]
             self._old, self._young = self._young, {}

@@ -1,12 +1,12 @@
-"""One partition's brain: it is told what happened and answers what to do.
+"""One partition's decisions: the shell reports what happened, and the engine answers what to do.
 
-The partition's shell calls it with `now` on every occasion: hints were read, a unit's writes were answered, a unit
-failed, an invalidation was acknowledged; and `step` whenever something may be due. It never awaits, so each call
-is atomic; it lives from the gain of a partition to its hand-over and is then forgotten as a whole.
+The partition's shell calls it with `now` on every occasion: hints were read, a unit's writes were answered, a unit failed,
+an invalidation was acknowledged. It calls `step` whenever something may be due. The engine never awaits, so each call is
+atomic. It lives from the gain of a partition to its hand-over, and is then forgotten as a whole.
 
-What to do when is decided by its parts: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may
-be committed), `endings` (what becomes of a unit that has run), `removals` (changes that could not be served),
-`absent` (rows that are not there).
+Its parts decide what to do and when: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may be
+committed), `endings` (what becomes of a unit that has run), `removals` (changes that could not be served), `absent` (rows
+that are not there).
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
-        self.suspects = self._endings.suspects  # of what `braked` must know whether it has a value
+        self.suspects = self._endings.suspects  # keys of which `braked` must know whether they have a value
         self._pruned = -inf
-        self._removed = 0  # keys of nobody, in this step
+        self._removed = 0  # keys that this step found to be nobody's
 
     # --- what can be asked ------------------------------------------------------------------------------
 
@@ -96,17 +96,17 @@ class Engine:
 
     @property
     def full(self) -> bool:
-        """Reading pauses until some of it is done."""
+        """Whether reading pauses until some of it is done."""
         return self.pending >= self._limits.pending or self._removals.full
 
     @property
     def held(self) -> Collection[int]:
-        """The peers whose packs are not read meanwhile: they have more open than leaves room for others."""
+        """The peers whose packs are not read for now: their open hints leave others too little room."""
         return self._peers.held(self.pending, self._removals.waiting)
 
     @property
     def removals_waiting(self) -> int:
-        """Keys that a dropped change shall remove, once their rate allows."""
+        """Keys that will be removed because a change was dropped, once their rate allows it."""
         return self._removals.waiting
 
     @property
@@ -129,10 +129,10 @@ class Engine:
         """Packs were read, in the order of their offsets."""
         self._advance(now)
         for pack in batch:
-            self._account_for_drops()  # what was found to be nobody's is known from now on
+            self._account_for_drops()  # strangers that are found among the drops are known from now on
             origin = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
             self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
-            # before the policy learns of them, or it would hold them back uncounted
+            # strangers leave before the policy learns of them, or it would hold them back uncounted
             hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)
             self.tally.add("dropped", nobodys, reason="unknown")
             if hints.kind is not Kind.MISS:
@@ -145,11 +145,11 @@ class Engine:
                 self._others(hints, origin, now)
 
     def skip(self, offset: int, now: float) -> None:
-        """A message that is no pack has nothing to wait for."""
+        """Passes over a message that is no pack."""
         self.cursor.read(offset, now, self._peers.of(NOBODY))
 
     def step(self, now: float) -> Work:
-        """Whatever time has brought about: evictions, drops, and the units that can be paid for now."""
+        """What is due by now: evictions, drops, and the units that can be paid for."""
         self._advance(now)
         self._account_for_drops()
         asked = self._policy.tick(now)
@@ -170,7 +170,8 @@ class Engine:
     def braked(
         self, unit: Unit, absent: Collection[bytes], now: float, *, valueless: Collection[bytes] = ()
     ) -> Collection[bytes] | None:
-        """Of these keys without a row, those whose values stay; None while the brake is off. Asked of every unit, for it counts them all."""
+        """Of these keys without a row, those whose values stay; None while the brake is off. It counts every unit, so the shell
+        asks for each."""
         return self._endings.braked(unit, absent, now, valueless=valueless)
 
     def take_ages(self) -> list[tuple[str, float]]:
@@ -179,7 +180,7 @@ class Engine:
         return ages
 
     def on_statement(self, unit: Unit, now: float) -> bool:
-        """The unit's statement leaves for the database now; False: it must not, its budget is not ours any more."""
+        """The unit's statement leaves for the database now. False: it must not, for its budget is not ours any more."""
         return unit.receipt.leave(now)
 
     def on_answers(
@@ -210,12 +211,12 @@ class Engine:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
 
     def on_cut_off(self, unit: Unit, now: float) -> None:
-        """Nothing came of the unit's load, and nobody will say how it ended: its budget and its slot are others'."""
+        """The unit's load was cut off, and nobody will report how it ended: its budget and its slot are free for others."""
         unit.receipt.cancel(now)
         unit.namespace.source.witnesses.gone(unit)
 
     def on_failure(self, unit: Unit, failure: Failure, now: float, *, load: Load = UNSEEN) -> None:
-        """The unit came to nothing: its load failed, or Redis could not be reached."""
+        """The unit failed: it could not be loaded, or Redis could not be reached."""
         self._advance(now)
         source = unit.namespace.source
         if failure.own:
@@ -231,7 +232,7 @@ class Engine:
     def on_invalidated(
         self, invalidation: Invalidation, answers: Sequence[Answer], now: float
     ) -> Sequence[bytes]:
-        """What Redis says to these removals, in their order; no answers: it could not be reached. Those given up."""
+        """Redis' answers to these removals, in their order; none if it could not be reached. Returns the keys given up."""
         if not answers:
             self._removals.unanswered(invalidation, now)
             return ()
@@ -241,7 +242,7 @@ class Engine:
         return given_up
 
     def hasten(self) -> None:
-        """The partition is about to go: removals wait no more for their rate."""
+        """The partition is about to go, so removals do not wait for their rate any more."""
         self._removals.hasten()
 
     def leave(self) -> None:
@@ -272,7 +273,7 @@ class Engine:
             self._accept(fresh, hints.kind, origin, now, urgency=urgency)
 
     def _tell_policy(self, hints: Hints, now: float) -> Collection[bytes]:
-        """Misses and changes are no question; but changes may be told to wait."""
+        """Misses and changes are loaded whatever the policy thinks. Returns the changes that it lets wait."""
         if not self._policy.learns:
             return ()
         if hints.kind is Kind.CHANGE:
@@ -300,7 +301,7 @@ class Engine:
             keys, freed = self._outside_quarantine(keys, kind, origin, now)
         claim = Claim(kind, urgency, origin, now)
         self._seat(keys, claim, now)
-        for key in freed:  # if it still fails, nobody else's refresh shall fail with it
+        for key in freed:  # alone: if such a key still fails, no other refresh fails with it
             self._seat([key], claim._replace(alone=True), now)
 
     def _seat(self, keys: list[bytes], claim: Claim, now: float) -> None:
@@ -314,7 +315,7 @@ class Engine:
     def _outside_quarantine(
         self, keys: list[bytes], kind: Kind, origin: Origin, now: float
     ) -> tuple[list[bytes], list[bytes]]:
-        """Those that were never in it, and those whose time in it is over; the others are dropped."""
+        """The keys that are not in quarantine, and those whose time in it is over. The others are dropped."""
         listed = dict.fromkeys(key for key in keys if key in self.quarantine.keys)
         if not listed:
             return keys, []
@@ -336,11 +337,11 @@ class Engine:
             running = [unit for unit in started if self._run(unit, now)]
             units += running
             if len(running) == len(started):
-                break  # else a unit of nobody's keys gave its slot back: somebody else may have it
+                break  # else a unit held nobody's keys only and gave its slot back: another unit may take it
         return units
 
     def _run(self, unit: Unit, now: float) -> bool:
-        """Captures are parsed here, once a key is worth a load; what does not parse was nobody's key."""
+        """Captures are parsed only here, when a key is worth a load. A key that does not parse is nobody's."""
         pattern = unit.namespace.pattern
         captures = pattern.parse_many(unit.keys)
         if captures is None:

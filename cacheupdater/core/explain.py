@@ -1,7 +1,7 @@
 """What the core knows of one key, in plain words: for a person who asks why a value is old.
 
-`Engine.explain` asks `seat_of` when somebody asks the updater; nothing here is called on a hint's path, and nothing is
-changed. A seat's sentence names the first thing that stands in the way of the key's next load.
+`Engine.explain` calls `seat_of` when a person asks the updater. Nothing here runs on a hint's path or changes anything. A
+seat's sentence names the first thing that stands in the way of the key's next load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_SEAT = Seat("none")
 
 
 class Explained(NamedTuple):
-    """All of it."""
+    """All that the core knows of one key."""
 
     seat: Seat
     quarantined: Quarantined | None

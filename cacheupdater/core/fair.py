@@ -2,9 +2,9 @@
 
 The lanes of the memory queue order packs by it, and the lane of a namespace orders its due units. A flow is a peer. The
 service of each flow is counted on one clock, which follows the flow being served. A flow that was away, or had to wait, has
-therefore saved up nothing. A new flow comes right behind the flow being served. So the clock goes on even where many flows
-come one after the other with one item each. A single flow is a plain queue.
-`leaves_room` is the other half: how much of a bounded store one of many may fill.
+therefore saved up nothing. A new flow comes right behind the flow being served. So the clock advances even if many flows come
+one after the other with one item each. A single flow is a plain queue.
+`leaves_room` is the other half: how much of a bounded store one flow may fill.
 A `Fair` lives as long as the store that it orders. It knows neither packs nor keys. Its caller chooses the unit of service.
 """
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
 PART = 8
-"""One peer alone may fill eight ninths of a store. Two that press get eight seventeenths each. A peer that has little always
+"""One peer alone may fill eight ninths of a store. Two such peers get eight seventeenths each. A peer that has little always
 finds room. These are the dynamic thresholds by which switches share their buffers (Choudhury and Hahne, 1998)."""
 
-_LEFT_OVER = 64  # flows that are away and remembered, beside as many as wait
+_LEFT_OVER = 64  # idle flows that are remembered, beyond one per waiting flow
 
 Name = TypeVar("Name", bound="Hashable")
 Item = TypeVar("Item")
@@ -34,14 +34,14 @@ def leaves_room(own: int, total: int, most: int) -> bool:
 
 
 class Flow(Generic[Name, Item]):
-    """The items of one, in their order."""
+    """The items of one flow, in their order."""
 
     __slots__ = ("entered", "items", "name", "start")
 
     def __init__(self, name: Name) -> None:
         self.name = name
         self.items: deque[Item] = deque()
-        self.start = 0.0  # what it has had, on the clock
+        self.start = 0.0  # the service that it has had, on the clock
         self.entered = False  # stands in the heap
 
 
@@ -52,7 +52,7 @@ class Fair(Generic[Name, Item]):
 
     def __init__(self) -> None:
         self._clock = 0.0
-        self._end = 0.0  # of the turn that was served last: there a flow comes in
+        self._end = 0.0  # of the turn that was served last: a new flow begins there
         self._flows: dict[Name, Flow[Name, Item]] = {}
         self._heap: list[
             tuple[float, int, Flow[Name, Item]]
@@ -83,7 +83,7 @@ class Fair(Generic[Name, Item]):
         return deque() if flow is None else flow.items
 
     def first(self) -> Flow[Name, Item] | None:
-        """Whose turn it is."""
+        """The flow whose turn it is."""
         heap = self._heap
         while heap:
             start, _, flow = heap[0]
@@ -99,7 +99,7 @@ class Fair(Generic[Name, Item]):
         return None
 
     def first_where(self, ready: Callable[[Name], bool]) -> Flow[Name, Item] | None:
-        """Whose turn it is among the flows that are ready. This costs a look at each flow."""
+        """The flow whose turn it is among those that are ready. This costs a look at each flow."""
         waiting = [flow for _, _, flow in self._heap if flow.items and ready(flow.name)]
         return min(waiting, key=lambda flow: flow.start, default=None)
 
@@ -120,6 +120,6 @@ class Fair(Generic[Name, Item]):
         self._forget()
 
     def _forget(self) -> None:
-        """Nobody waits, so nobody has had more than another."""
+        """No flow waits, so none has had more than another."""
         self._flows.clear()
         self._clock = self._end = 0.0

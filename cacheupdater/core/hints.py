@@ -1,6 +1,6 @@
-"""What a client tells us: one key was read, was missing, or was changed.
+"""What a client reports: one key was read, was missing, or was changed.
 
-`intake` builds `Hints` from the packs of the queue; the engine consumes them; they live for one call.
+`intake` builds `Hints` from the packs of the queue. The engine consumes them. They live for one call.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Kind(IntEnum):
 
 
 READS_MAX = 30_000
-"""Of one pack: what a process can read in the 100 ms for which its client collects, at 300,000 a second by long MGETs."""
+"""The most reads of one pack: a client collects for 100 ms, and its process can read 300,000 keys a second by long MGETs."""
 
 
 def believable(counts: Sequence[int]) -> Sequence[int]:
-    """Counts as they came, or with the same proportions as far as a process can have read so often since its last pack.
+    """The counts as they came; or, if no process can read so often between two packs, reduced in proportion.
 
-    A pack's sender says how often it has read; one that lies must not decide where the budget goes.
+    A pack's sender says how often it has read. A sender that lies must not decide where the budget goes.
     """
     reads = sum(counts)
     return counts if reads <= READS_MAX else [max(1, count * READS_MAX // reads) for count in counts]

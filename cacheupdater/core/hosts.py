@@ -1,4 +1,4 @@
-"""Which hosts are this very machine: what is sent to them leaves on no wire. Names are not looked up."""
+"""Which hosts are this machine itself: nothing that is sent to them crosses a wire. Names are not looked up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def is_local(host: str) -> bool:
-    """A loopback address, `localhost`, or the path of a socket. A name may lead anywhere, and an empty one too."""
+    """A loopback address, `localhost`, or the path of a socket. Any other name may lead anywhere, and so may an empty one."""
     if host.startswith("/") or host.lower() == "localhost":
         return True
     try:

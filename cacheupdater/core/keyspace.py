@@ -1,8 +1,8 @@
 """Which namespace a key belongs to, of all that a configuration declares.
 
-The service builds one `Keyspace` of all patterns, which lives as long as the process. The engine asks it for keys that it
-has no seat for, by prefix alone where that is enough: `patterns` parses a key in full when its unit is built.
-Nothing here does I/O or keeps state between calls.
+The service builds one `Keyspace` of all patterns, which lives as long as the process. The engine asks it about keys that
+have no seat. Where a prefix alone decides, nothing else is looked at: `patterns` parses a key in full when its unit is
+built. Nothing here does I/O or keeps state between calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Node(NamedTuple, Generic[T]):
 
     prefix: bytes
     parent: int  # node of the longest proper prefix of this one; 0 is the root, which matches nothing
-    own: Siblings[T]  # their patterns, then the parent's: the first that parses wins
+    own: Siblings[T]  # the patterns of this prefix, then the parent's: the first that parses wins
     closed: bool  # one pattern and no parent: the prefix alone decides
 
 
@@ -47,7 +47,7 @@ class Keyspace(Generic[T]):
 
     @property
     def prefixes(self) -> list[bytes]:
-        """The shortest list of prefixes that every declared key begins with one of; for the senders of hints."""
+        """The shortest list of prefixes such that every declared key begins with one of them; for the senders of hints."""
         return [node.prefix for node in self._nodes[1:] if node.parent == 0]
 
     def resolve(self, key: bytes) -> T | None:
@@ -70,10 +70,10 @@ class Keyspace(Generic[T]):
         return None
 
     def resolve_many(self, keys: Sequence[bytes]) -> tuple[dict[T, list[bytes]], list[bytes]]:
-        """Groups a batch by what its keys belong to, keeping their order; the second list belongs to nobody."""
+        """Groups a batch by what its keys belong to, keeping their order. The keys of the second list belong to nobody."""
         if not keys:
             return {}, []
-        # often all are of one namespace; two of them tell most batches of several
+        # often all keys are of one namespace; if not, the first and the last mostly show it
         at = bisect_right(self._sorted, keys[0])
         if bisect_right(self._sorted, keys[-1]) == at and self._holds(at, min(keys), max(keys)):
             return {self._nodes[at].own.first: list(keys)}, []
@@ -106,14 +106,14 @@ class Keyspace(Generic[T]):
         return known, unknown
 
     def _holds(self, at: int, first: bytes, last: bytes) -> bool:
-        """Whether this node alone decides on these keys and all between them: they begin as both do, and lie between their places."""
+        """Whether this node alone decides on all keys from `first` to `last`: they begin as both do, and lie between them."""
         prefix = self._closed[at]
         both = first.startswith(prefix) and last.startswith(prefix)
         return both and bisect_right(self._sorted, first) == at == bisect_right(self._sorted, last)
 
 
 def _merged(keys: Sequence[bytes], some: list[bytes], others: list[bytes]) -> list[bytes]:
-    """In the order in which they came."""
+    """Both lists as one, in the order in which their keys came."""
     wanted = {*some, *others}
     return [key for key in keys if key in wanted]
 
@@ -136,7 +136,7 @@ def _by_precedence(siblings: list[tuple[Pattern, T]]) -> list[tuple[Pattern, T]]
     """Patterns of one prefix, the most literal first; refuses two that take the same keys."""
     alike: dict[tuple[bytes, ...], list[Pattern]] = {}
     for pattern, _ in siblings:
-        others = alike.setdefault(pattern.literals, [])  # nobody else can overlap
+        others = alike.setdefault(pattern.literals, [])  # no other pattern can overlap
         for other in others:
             if overlaps(pattern, other):
                 raise Misconfigured(f"key patterns {other.text!r} and {pattern.text!r} take the same keys")

@@ -1,10 +1,10 @@
-"""What an application's value and ours have in common: whether it reads in our form, and where a reader would notice.
+"""Compares an application's value with ours: whether it reads in our form, and where a reader would notice a difference.
 
-Asked for the first values of a namespace (`verdict`) and for those that `check --connect` shows. A field differs where
-its kind does: a number that would become text, a time that would change its form, a field that would be gone. That
-numbers or texts have other values is no difference, for rows change. NULL goes with every kind, and so tells nothing;
-but where an application writes an empty list its readers go through it, which they cannot do with NULL.
-Where everything is text, in hashes and strings, spellings are compared too (`texts`). Pure; keeps nothing.
+Called for the first values of a namespace (`verdict`) and for those that `check --connect` shows. A field differs if its kind
+does: a number that would become text, a time that would change its form, a field that would be gone. Another number or
+another text is no difference, for rows change. NULL goes with every kind, and so tells nothing. An empty list or object is
+the exception: its readers go through it, and they cannot go through NULL. In hashes and strings everything is text, so
+`likeness` compares spellings there. Pure; keeps nothing.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ _SHOWN_MAX = 60  # characters of one side; a person wants to recognise it
 
 
 class Unshown(NamedTuple):
-    """A value that nobody could read, such as a pickle: what it is instead."""
+    """Stands for a value that a person cannot read, such as a pickle: says what it is."""
 
     what: str
 
 
 class Compared(NamedTuple):
-    """One field that both sides tell something about."""
+    """One field of which both sides say something."""
 
     field: str  # its path, such as `price` or `lines[].price`; empty for the value as a whole
     theirs: object
     ours: object
-    what: str  # how a reader would notice, without any value; empty where it is alike
+    what: str  # how a reader would notice, without any value; empty if both are alike
 
     @property
     def within(self) -> bool:
-        """It lies within a field, where names may be data: that one is lacking tells little of other values."""
+        """Whether ours lacks a name within a field. Such names may be data, so this one tells little of other values."""
         return self.ours is NOTHING and "." in self.field.removeprefix("[].")
 
     def __str__(self) -> str:
-        """With the values, for the eyes of somebody who has the right to see them."""
+        """With the values, for a person who has the right to see them."""
         return f"{self.field or 'the value'}: {_shown(self.theirs)} -> {_shown(self.ours)}"
 
 
 def reads(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> bool:
-    """Whether a value reads in this form. None is one of a type that nobody writes through the fence."""
+    """Whether a value reads in this form. None is a value of a type that is never written through the fence."""
     return decoded(form, value) is not None
 
 
 def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[object] | None:
-    """The value as its readers see it, in a tuple, for it may be None; None where it does not read in this form."""
+    """The value as its readers see it, in a tuple, for it may be None. None alone: it does not read in this form."""
     if isinstance(value, Mapping):
         return ({_word(name): _word(part) for name, part in value.items()},) if form == "hash" else None
     if value is None or form == "hash":
@@ -71,8 +71,8 @@ def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[ob
 
 
 def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared]:
-    """Field by field, as far as both tell their kinds."""
-    # apart from values that are not empty: few are, and all of them tell
+    """Field by field, as far as both show their kinds."""
+    # empty values count as a field of their own: they are few, and each of them tells
     if theirs in ([], {}) and ours in (None, theirs):
         what = f"{field or 'the value'} is {kind_of(theirs)} and would become NULL where it is empty"
         yield Compared(f"{field} where empty", theirs, ours, what if ours is None else "")
@@ -86,7 +86,7 @@ def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared
             else:
                 yield Compared(path, part, NOTHING, f"{path} would be gone{folded(str(name), ours)}")
     elif isinstance(theirs, list) and isinstance(ours, list):
-        if theirs and ours:  # rows alike: the first tells
+        if theirs and ours:  # items are alike: the first ones tell
             yield from compared(theirs[0], ours[0], f"{field}[]")
     else:
         was, becomes = kind_of(theirs), kind_of(ours)
@@ -101,7 +101,7 @@ def folded(name: str | bytes, ours: Collection[str | bytes]) -> str:
 
 
 def kind_of(value: object) -> str:
-    """In words."""
+    """The kind of a value, in words."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, int | float):

@@ -1,9 +1,9 @@
 """The due keys of one namespace in one partition, and which of them go into its next unit.
 
-`schedule` makes a lane per namespace when its first key is due and keeps it as long as itself. A lane knows the order
-of its own keys only: misses before changes before touches, and last what can wait for a quiet moment. Peers take turns
-at each, and changes get a part of the rows however many misses wait. The schedule decides whose turn it is among
-namespaces, and what can be paid.
+`schedule` makes a lane when the first key of a namespace is due, and keeps it for its own life. A lane knows the order of its
+own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Peers take turns
+within each of these. Changes get a part of the rows however many misses wait. The schedule decides which namespace is next,
+and what can be paid.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHANGES_PART = 1 / 3
 
 
 class Picked(NamedTuple):
-    """What a unit is made of; `whole` is the one unit that these keys came as, where they are just that."""
+    """The keys of a unit. If one unit has just these keys already, `whole` is that unit."""
 
     parts: list[tuple[Claim, list[bytes]]]
     whole: Unit | None
@@ -61,17 +61,17 @@ class Lane:
         self.by_peer: dict[int, int] = {}  # keys of `waiting`, by the number of their peer
         self.owed = 0.0  # rows that changes have saved up while misses were served
         self.ready = 0  # live keys in the queues
-        self.patient = 0  # those of them in the last one
-        self.waiting = 0  # those and the delayed ones
-        self.claims = 0  # those of them that are a claim on the budget
+        self.patient = 0  # those of them in the last queue
+        self.waiting = 0  # all of `ready`, and the delayed ones
+        self.claims = 0  # those of `waiting` that are a claim on the budget
         self.last_partial = -inf  # when its last unit was started
         self.rests = inf  # until when nothing of it may start, whatever the budget
         self.start: float | None = None  # its place in the line of its source, once it stands there
-        self.need = 0  # keys that its turn is worth waiting for
+        self.need = 0  # keys that must be payable before its turn
 
     @property
     def urgent(self) -> bool:
-        """Somebody waits, or an old value does."""
+        """Whether a reader waits, or a value is known to be old."""
         return bool(self.queues[0] or self.queues[1])
 
     def count_ready(self, claim: Claim, keys: int) -> None:
@@ -92,7 +92,7 @@ class Lane:
             self.by_peer.pop(number, None)
 
     def put(self, unit: Unit) -> None:
-        """In the order of arrival: what is due again, or merged, has kept its place among those of its peer."""
+        """In the order of arrival. A unit that is due again, or merged, keeps its place among those of its peer."""
         unit.ready = True
         claim = unit.claim
         queue, since = self.queues[claim.urgency].of(claim.peer.number), claim.since
@@ -108,7 +108,7 @@ class Lane:
             queue.clear()
 
     def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picked:
-        """The most urgent keys; those that can wait only if it is `quiet`."""
+        """The most urgent keys. Keys that can wait are picked only if it is `quiet`."""
         picking = _Picking(rows, seats)
         if self.owed >= 1.0:
             picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))
@@ -118,7 +118,7 @@ class Lane:
         return Picked(picking.parts, picking.whole)
 
     def _owe(self, parts: Sequence[tuple[Claim, list[bytes]]]) -> None:
-        """Count what these parts leave the changes to save up."""
+        """Count the rows that these parts owe to changes."""
         if not self.queues[_CHANGES]:
             self.owed = 0.0
             return
@@ -132,8 +132,8 @@ class Lane:
 class _Picking:
     """A unit that is being put together.
 
-    To run as it came saves a unit the new seats of all its keys. So where the next unit is too large, a smaller
-    one a few places behind goes along, and half of what could be had is enough before one is cut in two.
+    A unit that runs as it came needs no new seats for its keys. So if the next unit is too large, a smaller one from a few
+    places behind is taken. A unit is cut in two only while less than half of the rows are used.
     """
 
     __slots__ = ("_enough", "_seats", "parts", "rows", "whole")
@@ -153,7 +153,7 @@ class _Picking:
                 self.rows = 0
                 return
             keys = self._seats.live(unit)
-            if most < self.rows and len(keys) > most:  # what is owed is given even if a unit is cut for it
+            if most < self.rows and len(keys) > most:  # owed rows are given even if a unit is cut for them
                 keys = self._cut(unit, keys, most)
             elif len(keys) > self.rows:
                 if self.parts and _bring_forward(flow.items, self.rows):

@@ -1,24 +1,24 @@
-"""Which reads are told of too late to be worth a row, although each sender tells the time by a clock of its own.
+"""Which reads are reported too late to be worth a row, although each sender has a clock of its own.
 
-One per process, asked by intake for each pack of touches or misses: `age` is our time less the sender's. A pack does not
-say who has sent it, so clocks that are off are known by what they do: while we have read all that there is, a hint is as
-good as new, and an age that turns up again and again is a clock's. An age that turns up once is a pack that was held up.
+One per process. Intake asks it for each pack of touches or misses; `age` is our time less the sender's. A pack does not name
+its sender, so a clock that is off is known by its effect. While we have read all that there is, a pack is as good as new.
+Then an age that turns up again and again is the fault of a clock, and an age that turns up once is a pack that was held up.
 `now` is an argument; nothing is remembered for longer than `KNOWN_S`.
 """
 
 from __future__ import annotations
 
 LATE_S = 60.0  # a key that is still read has been read again by then
-SPELL_S = 5.0  # sightings within so many seconds count once: what was held up arrives in one go
+SPELL_S = 5.0  # sightings within so many seconds count once: packs that were held up arrive in one go
 SIGHTINGS = 3  # until then a sender whose clock is off loses its reads
-BIN_S = 10.0  # ages that differ by less are one clock's
+BIN_S = 10.0  # ages that differ by less belong to one clock
 KNOWN_S = 3600.0  # since its last sighting
-OFF_S = 5.0  # what the way may take on a bad day is no fault of a clock
+OFF_S = 5.0  # a smaller age is no fault of a clock: a pack may travel so long on a bad day
 BINS_MAX = 100  # clocks known or suspected
 
 
 class Lateness:
-    """One process'."""
+    """The clocks of all senders to one process."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, float]] = {}  # by age: sightings, when last
@@ -41,14 +41,14 @@ class Lateness:
             self._seen[at] = (times + 1, now)
 
     def behind(self, now: float) -> float:
-        """Seconds by which some sender's clock is behind ours, at the most."""
+        """The most seconds by which a sender's clock is behind ours."""
         known = [
             at for at, (times, last) in self._seen.items() if times >= SIGHTINGS and now - last < KNOWN_S
         ]
         return (max(known) + 1) * BIN_S if known else 0.0
 
     def ahead(self, now: float) -> float:
-        """Seconds by which some sender's clock is ahead of ours, at the most."""
+        """The most seconds by which a sender's clock is ahead of ours."""
         much, last = self._ahead
         return much if now - last < KNOWN_S else 0.0
 

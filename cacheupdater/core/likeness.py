@@ -1,9 +1,9 @@
-"""An application's value beside ours: what each field tells about whether its readers could read what we would write.
+"""Compares an application's value with ours, field by field: whether its readers could read what we would write.
 
-`judging` asks for the first values of a namespace, `side_by_side` and `explain` for those that a person looks at. Objects
-are compared by kinds. In hashes and strings everything is text, and a reader depends on how it is spelled: `== "True"`,
-`int(...)`, `strptime(...)`. So there spellings are compared. Rows change, so no value is compared with another; but one
-number in two spellings tells for certain. Some texts tell nothing: `19.99` is spelled so by everybody. Pure.
+`judging` calls it for the first values of a namespace, `side_by_side` and `explain` for values that a person looks at.
+Objects are compared by kinds. In hashes and strings everything is text, and a reader depends on its spelling: `== "True"`,
+`int(...)`, `strptime(...)`. So spellings are compared there. Rows change, so another value is no difference. But one number
+in two spellings is certain evidence. Some texts tell nothing: everybody spells `19.99` so. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EITHER = "a number"  # spelled alike by everybody
 
 
 def compared(form: Form, theirs: Held, ours: Held, row: object) -> list[Compared] | None:
-    """Field by field; None where either is not of this form. `row` is what ours was made of: it knows what is text."""
+    """Field by field; None if either is not of this form. Ours was made of `row`, which shows which columns are text."""
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
         return list(_fields(theirs, ours, row if isinstance(row, Mapping) else {}))
     if form == "string" and isinstance(theirs, bytes) and isinstance(ours, bytes):
@@ -47,7 +47,7 @@ def compared(form: Form, theirs: Held, ours: Held, row: object) -> list[Compared
 
 
 def _only(row: object) -> object:
-    """Of a row of one column, what is in it."""
+    """The value in a row of one column; any other row as it is."""
     return next(iter(row.values())) if isinstance(row, Mapping) and len(row) == 1 else row
 
 
@@ -87,7 +87,7 @@ def _shown(value: bytes, content: str) -> object:
 
 
 def _content(value: bytes) -> str:
-    """What somebody has put into a string. A pickle is told by its ends, and never read."""
+    """What a string holds. A pickle is recognised by its first and last bytes, and never loaded."""
     if value[:1] == b"\x80" and value[1:2] <= b"\x05" and value[-1:] == b".":
         return "a pickle"
     try:
@@ -105,7 +105,7 @@ def _content(value: bytes) -> str:
 
 
 def _spellings(theirs: str, ours: str, *, free: bool) -> tuple[str, str] | None:
-    """Of both, in words; None where they tell nothing."""
+    """The spellings of both, in words; None if they tell nothing."""
     was, becomes = _spelling(theirs), _spelling(ours)
     if free and "text" in {was, becomes}:
         return "text", "text"

@@ -1,6 +1,6 @@
 """Every bound of the core, with its unit and reason. Built once by the service, shared by all engines.
 
-Tests shrink them, and so does a container's memory; nothing in the core has a limit that does not stand here.
+Tests shrink them, and so does a container's memory. The core has no limit that does not stand here.
 """
 
 from __future__ import annotations
@@ -8,24 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 PROCESS_BYTES = 96 << 20
-"""What an updater takes before its first hint: 89 MB measured, and a driver more than that one had."""
+"""What an updater takes before its first hint: 89 MB measured, and room for one more driver."""
 
 TABLES_PART = 0.5
-"""Of the memory beyond that: tables that may forget. The rest is for hints under way, rows and Redis' commands."""
+"""Part of the memory beyond that, for tables that may forget. The rest is for hints under way, rows and Redis' commands."""
 
 LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES = 200, 250, 130
 """Per entry, its key of some 14 bytes included: 153 to 200, 245 and 128 measured."""
 
 LEAST_PART = 0.01
-"""Of the usual tables stays, whatever the memory: smaller ones would forget each key before it is read again."""
+"""Part of the usual tables that stays, however small the memory: smaller ones would forget a key before its next read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The defaults are those of the design's section 7."""
+    """All bounds, with their defaults."""
 
     gap: float = 0.1
-    """Seconds from a key's last start to a start for a read, and from its last start for a change to one for a change."""
+    """Least seconds from a key's last start to a start for a read, and between its starts for two changes."""
 
     head_timeout: float = 3.0
     """Seconds after which a running head is evicted; above a statement's 1.2 s and two Redis calls of 0.5 s."""
@@ -34,8 +34,8 @@ class Limits:
     """Keys per unit: 500 gains no speed over 200, and a unit is what one failure can hold up."""
 
     gather: float = 0.02
-    """Seconds between two partial units of one namespace where nobody waits, neither a miss nor a change, so that many
-    small packs share a statement."""
+    """Seconds between two partial units of one namespace while no miss and no change waits, so that many small packs share
+    a statement."""
 
     pace: float = 0.1
     """Seconds of a rate that a short bucket saves up before it starts a unit: ten statements a second at most."""
@@ -59,7 +59,7 @@ class Limits:
     """Keys per partition that wait for the rate of removals: 20 s of a budget of 500 rows/s, and 10 MiB of the longest keys."""
 
     senders_wait: bool = True
-    """Whether reading no further makes whoever sends hints wait. Of a topic it does not, and would keep everybody's hints."""
+    """Whether a pause of reading makes the senders wait. Those of a topic do not: a pause would only delay everybody's hints."""
 
     quarantined: int = 1_000
     """Keys in quarantine per partition; the oldest is let go first."""
@@ -75,10 +75,10 @@ class Limits:
 
     turn_keys: int = 2_000
     """Keys that one step drops or removes, and absent marks that one call forgets: some milliseconds in which nothing
-    else runs. The rest is next."""
+    else runs. The next step or call takes the rest."""
 
     turn_seats: int = 20_000
-    """The same for seats whose hold is over, which cost a tenth; a million hints a second end half as many in a turn."""
+    """The same for seats whose hold is over. Each costs a tenth; at a million hints a second, a turn ends half as many."""
 
     learned: int = 1_000_000
     """Keys per partition that the policy `price` learns about: some 200 bytes each."""
@@ -92,7 +92,7 @@ class Limits:
         return self.learned * LEARNED_BYTES + self.absent * ABSENT_BYTES + self.strangers * STRANGER_BYTES
 
     def within(self, memory: int | None, *, partitions: int, processes: int = 1) -> Limits:
-        """The same with tables that fit into so many bytes, even if all partitions come to these processes of ours."""
+        """These limits with tables that fit into so many bytes, even if our processes own all partitions."""
         if memory is None:
             return self
         room = max(0.0, memory - processes * PROCESS_BYTES) * TABLES_PART

@@ -1,7 +1,7 @@
-"""What an application's values read as where they are not ours, and which setting would make them equal: for one line.
+"""What an application's foreign values read as, and which setting would make ours equal to them: for one line of text.
 
-Asked when such values are met, by `pipeline/judging` and `pipeline/foreign`. Kinds are named and settings, never what a
-value says. Whether a value is foreign is decided elsewhere (`kinds`, `verdict`, the fence). Pure; keeps nothing.
+`pipeline/judging` and `pipeline/foreign` call it when they meet such values. It names kinds and settings, never what a value
+says. Whether a value is foreign is decided elsewhere (`kinds`, `verdict`, the fence). Pure; keeps nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 _GLANCE = 10_000  # bytes: an old pickle of this length is told from text within a millisecond
 _PICKLE = re.compile(
     rb"\x80[\x02-\x05].*\.", re.DOTALL
-)  # protocol 2 on: it says its number, and ends with STOP
+)  # from protocol 2 on a pickle begins with its number, and ends with STOP
 _OTHER_TYPE = "a type that no namespace writes"
 
-# by what the values read as; of anything else no setting would make what is written equal to it
+# by what the values read as; for anything else no setting would make ours equal
 _ENCODINGS = {"json": "json", "hash": "hash", "msgpack": "msgpack", "text": "string", "bytes": "raw"}
 _SETTINGS = (
     (
@@ -47,7 +47,7 @@ _REPLACE = "say `value.foreign: replace` once the application can read what is w
 
 
 def reads_as(value: bytes | Mapping[bytes, bytes] | None) -> str:
-    """What the bytes look like, whatever the configuration says. None: Redis has it in a type that the fence never writes."""
+    """What the bytes look like, whatever the configuration says. None: Redis holds a type that the fence never writes."""
     if value is None:
         return _OTHER_TYPE
     if not isinstance(value, bytes):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """What the policy `price` weighs this namespace's loads by."""
+    """The terms on which the policy `price` weighs this namespace's loads."""
 
     worth: float = 1.0  # a stale read here counts so many times
     max_age: float | None = None  # seconds: no value that is still read gets older, while the budget allows
@@ -46,5 +46,5 @@ class Namespace:
         object.__setattr__(self, "removing", Removing(self.source, self.quota, self.cost))
 
     def quota_open(self, now: float) -> bool:
-        """Whether its quota has not come to its end; one that it does not have never does."""
+        """Whether its quota is open; always, if it has none."""
         return self.quota is None or now < self.quota.until

@@ -1,9 +1,9 @@
 """What a unit takes from its source and its quota, from its start to its end: rows, database time and a slot.
 
-`schedule` makes a `Receipt` when a unit starts; the engine hears when its statement leaves, and how it ended. Nobody else
-touches bucket, quota or slot for a unit. What is paid is at first only set apart, and spent when the statement leaves: what
-the database sees in any window is then within the budget, however long a token or a connection took. What never left is
-given back. A receipt ends once, by `end` or by `cancel`; a refresh that is evicted goes on to hold its slot until then.
+`schedule` makes a `Receipt` when a unit starts. The engine hears when its statement leaves, and how it ended. Nothing else
+touches bucket, quota or slot for a unit. A payment is at first only set apart, and is spent when the statement leaves. So
+what the database sees in any window is within the budget, however long a token or a connection took. If the statement never
+leaves, the payment is given back. A receipt ends once, by `end` or by `cancel`; an evicted refresh keeps its slot until then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Receipt:
     __slots__ = ("_began", "_left", "_namespace", "_rows", "paid")
 
     def __init__(self, namespace: Namespace, rows: int, now: float) -> None:
-        """A unit starts; the caller has asked both buckets for so many rows, and there is a free slot."""
+        """A unit starts. Before, the caller has found so many rows in both buckets, and a free slot."""
         self._namespace = namespace
         self._began = now
         self._rows = rows
@@ -35,12 +35,12 @@ class Receipt:
             bucket.set_apart(amount)
 
     def leave(self, now: float) -> bool:
-        """The unit's statement leaves now; False: it must not, for what was paid does not count any more."""
+        """The unit's statement leaves now. False: it must not, for its payment does not count any more."""
         if self._left:
             return True
         source = self._namespace.source
         for bucket, amount in self._bills():
-            # what others took longer than guessed is a debt of the bucket, and no fault of this unit
+            # if other loads took longer than estimated, the bucket is in debt, but this unit has paid
             need = 0.0 if bucket is source.bucket and source.timed else amount
             if not bucket.covers(need, self._began, now):
                 return False
@@ -60,16 +60,16 @@ class Receipt:
         self.paid -= self.paid * part
 
     def end(self, now: float, *, seconds: float, asked: bool = True, rows: int = 0) -> None:
-        """The unit has ended, after so long a load of so many rows. Where time is the budget, the load's time is paid."""
+        """The unit has ended. Its load of `rows` took `seconds`, and pays for them if the budget is time."""
         if not asked:
             self.give_back(self._rows, now)
-        elif not self._left:  # nobody has said so
+        elif not self._left:  # nobody has reported that it left
             self._spend(now)
         self._namespace.cost.settle(rows if asked else 0, self.paid, seconds * 1000.0)
         self._free_the_slot()
 
     def cancel(self, now: float) -> None:
-        """The unit was cut off, and nobody will say how it ended."""
+        """The unit was cut off, and nobody will report how it ended."""
         if not self._left:
             self.give_back(self._rows, now)
         self._free_the_slot()

@@ -1,9 +1,9 @@
-"""Who sent the hints that are open. A peer is one connection of an application,
-and the connections that follow it from the same process: they take over its number.
+"""Which peers sent the hints that are open. A peer is one connection of an application, and the connections that follow it
+from the same process: they take over its number.
 
 An engine has one `Peers`. Every origin points to its `Peer`, which lives as long as one of its hints is open. A peer with
 more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
-packs are. Nobody can make the senders of a topic wait. Their hints belong to `NOBODY`, who is never held.
+packs are. Nobody can make the senders of a topic wait. Their hints belong to `NOBODY`, which is never held.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT_FREE = 0.1
 this part is ten packs, and a turn reads eight at the most."""
 
 LITTLE = 20
-"""Keys that wait in the turn of a peer from which nobody needs to take any: they are served within a turn or two."""
+"""If no more keys than this wait in a peer's turn, no other peer takes any: they are served within a turn or two."""
 
 _NONE: frozenset[int] = frozenset()
 NOBODY = 0
@@ -38,7 +38,7 @@ class Peer:
         self.number = number
         self.open = 0  # heads, tails and removals that stand for its hints
         self.removals = 0  # those of them that wait for their rate
-        self.waiting = 0  # keys that wait in its turn, whoever has named them first
+        self.waiting = 0  # keys that wait in its turn, whichever peer has named them first
 
     def is_ahead(self, other: Peer) -> bool:
         """Whether a key that both peers wait for is served sooner in the turn of this one.
@@ -66,7 +66,7 @@ class Peers:
         return peer
 
     def held(self, pending: int, removals: int) -> Collection[int]:
-        """The peers whose packs shall not be read, with so much pending of all. Most calls take two comparisons."""
+        """The peers whose packs shall not be read, if all have so much pending together. Most calls take two comparisons."""
         if _roomy(pending, self._pending) and _roomy(removals, self._removals):
             return _NONE
         return frozenset(

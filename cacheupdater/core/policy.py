@@ -1,7 +1,7 @@
 """Which touches are worth a load, and how long a key then holds its seat.
 
-The engine asks a policy and knows none by name. `Fixed` holds for the namespace's `every` and loads whatever is
-touched after it. The other one, `price`, learns; so the seam tells a policy every hint, every outcome, and the time.
+The engine asks a policy and knows none by name. `Fixed` holds a key for the namespace's `every`, and loads it at any touch
+after that. The other policy, `price`, learns. So the engine reports to a policy every hint, every outcome, and the time.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Policy(Protocol):
     """Batch-shaped: called once per pack, unit and step."""
 
     learns: bool
-    """Whether `on_loaded`, `on_misses` and `on_changes` want to be told: it costs a look at every key."""
+    """Whether `on_loaded`, `on_misses` and `on_changes` must be called: they cost a look at every key."""
 
     met: int
-    """Keys that were strangers until it was told of them: each costs as much as another hint."""
+    """Keys that were new to it when it met them: each costs as much as another hint."""
 
     def hold(self, namespace: Namespace) -> float:
         """Seconds from a head's start for which touches of its key are declined."""
@@ -61,7 +61,7 @@ class Policy(Protocol):
         ...
 
     def wake(self) -> float:
-        """When `tick` wants to be asked again."""
+        """When `tick` must be called again."""
         ...
 
     def leave(self) -> None:

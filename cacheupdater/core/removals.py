@@ -1,11 +1,11 @@
 """Keys that must leave Redis because a change of theirs was dropped or quarantined: dropping never leaves an old value.
 
-The engine collects them, the partition asks Redis for them, and their packs are not done before Redis has
-acknowledged. Nothing is given up while Redis cannot be reached. A key that Redis itself refuses to remove (the user has no
-right to it, its floor holds another type) is given up in the end, with a count: it must not pin its pack for ever.
-Each namespace has a rate for them (`removing`): what waits for it is not tried yet, so that counts towards nothing. Their
-number has a cap. A socket's peer is not read any further before its removals reach it. Nobody can make a topic's senders
-wait, so beyond the cap their removals run at once, counted.
+The engine collects them, and the partition asks Redis to remove them. Their packs are not done before Redis has acknowledged.
+Nothing is given up while Redis cannot be reached. Redis itself may refuse to remove a key: the user has no right to it, or
+its floor holds another type. Such a key is given up in the end, with a count: it must not pin its pack for ever.
+Each namespace has a rate for removals (`removing`). A removal that waits for its rate has not been tried, so this time counts
+towards nothing. The number of removals has a cap. A socket's peer is not read any further before its removals reach the cap.
+Nobody can make a topic's senders wait, so beyond the cap their removals run at once, with a count.
 Lives as long as its engine.
 """
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 # gone; or not ours to remove
 _THROUGH = frozenset({Result.WRITTEN, Result.FOREIGN})
-AGAIN = 0.5  # seconds before what Redis did not remove is asked for again
-REFUSALS_MAX = 5  # as often as a key may fail by itself before it is set aside
+AGAIN = 0.5  # seconds before Redis is asked again to remove a key
+REFUSALS_MAX = 5  # as many as the errors after which a key is quarantined
 REFUSED_FOR = 30.0  # seconds of refusals, as long as a hint may wait; outages between them do not count
 
 
@@ -59,7 +59,7 @@ class Invalidation:
 
 
 class Removals:
-    """What Redis has been, or must be, asked to remove."""
+    """The keys that Redis has been, or must be, asked to remove."""
 
     def __init__(self, limits: Limits, tally: Tally) -> None:
         self.open = 0  # keys that Redis has not acknowledged
@@ -79,11 +79,11 @@ class Removals:
 
     @property
     def full(self) -> bool:
-        """No more shall be read: whoever sends so many changes that cannot be served has to wait."""
+        """Whether reading must stop: the sender of so many changes that cannot be served has to wait."""
         return self._senders_wait and self.waiting >= self._most
 
     def ask(self, namespace: Namespace, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
-        """These shall go as soon as their rate allows. Their origins are held already."""
+        """These keys shall be removed as soon as their rate allows it. Their origins are held already."""
         if not keys:
             return
         self.open += len(keys)
@@ -95,7 +95,7 @@ class Removals:
         namespace.removing.join(self)
 
     def hasten(self) -> None:
-        """From now on nothing waits: the partition is being handed over, and what still waited then would be lost."""
+        """From now on nothing waits: the partition is being handed over, and a removal that still waits would be lost."""
         self._hastened = True
 
     def leave(self) -> None:
@@ -104,7 +104,7 @@ class Removals:
             namespace.removing.leave(self)
 
     def take(self, now: float) -> Invalidation | None:
-        """The next request, if there is anything in it. What is asked for again has been paid."""
+        """The next request, if there is one. A removal that is asked for again has been paid."""
         taken: list[Removal] = []
         while self._later and self._later[0][0] <= now:
             taken.append(self._later.popleft()[1])
@@ -140,11 +140,11 @@ class Removals:
         return gone
 
     def unanswered(self, invalidation: Invalidation, now: float) -> None:
-        """Redis could not be reached: all of it again, as often as it takes."""
+        """Redis could not be reached: all of them are asked for again, as often as it takes."""
         self._later.extend((now + AGAIN, each) for each in invalidation.removals)
 
     def answered(self, invalidation: Invalidation, answers: Sequence[Answer], now: float) -> list[bytes]:
-        """Each key is gone, or asked for again, or given up: these are returned."""
+        """Each key is gone, asked for again, or given up. Returns the keys given up."""
         given_up = []
         for removal, answer in zip(invalidation.removals, answers, strict=True):
             if answer.result in _THROUGH:
@@ -157,7 +157,7 @@ class Removals:
         return given_up
 
     def _refused(self, removal: Removal, seconds: float) -> bool:
-        """Whether that was once too often."""
+        """Whether this refusal was one too many."""
         removal.refusals += 1
         removal.refused_for += seconds + AGAIN
         return removal.refusals >= REFUSALS_MAX or removal.refused_for >= REFUSED_FOR

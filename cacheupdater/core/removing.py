@@ -1,8 +1,8 @@
 """How fast dropped changes may remove keys of a namespace: no faster than its budget loads them again.
 
-Whoever may send hints can announce changes that nobody can serve, and each takes a value away. Without a rate of its
-own such a flood would empty a namespace at Redis' speed; with it, what is taken away comes back as fast. One per
-namespace, shared by all engines of this process; it follows the budget, for a fleet moves that. Pure: `now` is an argument.
+A sender can announce more changes than the budget can serve, and each dropped one removes a value. Without a rate such a
+flood would empty a namespace at Redis' speed; with the rate, values come back as fast as they go. One per namespace, shared
+by all engines of this process. The rate follows the budget, for a fleet moves that. Pure: `now` is an argument.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 BURST = 1.0  # seconds of the rate: what a short wave of dropped changes removes at once
 PACE = 0.1  # seconds of the rate that are saved up before more is asked for: ten requests a second at most
-RATE_MIN = 0.1  # keys a second: a budget that is lent to others altogether still lets each removal through in the end
+RATE_MIN = 0.1  # keys a second: even if all of a budget is lent to others, each removal runs in the end
 
 
 class Removing:
-    """The bucket, and who draws from it."""
+    """The bucket, and the engines that draw from it."""
 
     __slots__ = ("_bucket", "_cost", "_quota", "_source", "_takers")
 
@@ -37,16 +37,16 @@ class Removing:
         self._takers[taker] = None
 
     def leave(self, taker: Hashable) -> None:
-        """None do any more."""
+        """No keys of the partition wait any more."""
         self._takers.pop(taker, None)
 
     def share(self, now: float) -> int:
-        """How many keys one of those that wait may remove now."""
+        """How many keys each of the waiting partitions may remove now."""
         rows = self._following(now).rows(now)
         return max(1, rows // max(1, len(self._takers))) if rows else 0
 
     def take(self, keys: int, now: float) -> None:
-        """They are on their way."""
+        """So many keys are being removed now."""
         self._following(now).take(keys)
 
     def when(self, keys: int, now: float) -> float:

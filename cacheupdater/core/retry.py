@@ -1,8 +1,8 @@
-"""What is done about a key whose refresh failed: when it is tried again, and when no more.
+"""What is done about a key whose refresh failed: when it is tried again, and when never.
 
-Our own thirty lines rather than a retry library: nothing here waits, the delay is data for the schedule, and
-attempts belong to a key and not to a call. `Troubles` holds a record only while a key fails; `Quarantine` is a
-bounded list that a person can read. Both live as long as their engine.
+This is our own code rather than a retry library: nothing here waits, the delay is data for the schedule, and attempts belong
+to a key and not to a call. `Troubles` holds a record only while a key fails. `Quarantine` is a bounded list that a person
+can read. Both live as long as their engine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Why a key is not tried, and from when it is again."""
+    """Why a key is not tried, and until when."""
 
     error: str
     since: float
@@ -37,14 +37,14 @@ class Quarantine:
         return len(self.keys)
 
     def put(self, key: bytes, error: str, now: float) -> None:
-        """Bounded: the oldest is let go, and so may be tried again."""
+        """The list is bounded: its oldest key is let go, and so may be tried again."""
         self.keys[key] = Quarantined(error, now, now + self._limits.quarantine_for)
         self.keys.move_to_end(key)
         while len(self.keys) > self._limits.quarantined:
             self.keys.popitem(last=False)
 
     def bars(self, key: bytes, now: float) -> bool:
-        """Whether a hint of this key is declined; a time that is over ends the quarantine."""
+        """Whether a hint of this key is declined. The first hint after `until` ends the quarantine."""
         record = self.keys.get(key)
         if record is None:
             return False
@@ -83,7 +83,7 @@ class Troubles:
         return trouble.faults >= self._limits.max_attempts
 
     def timed_out(self, keys: Iterable[bytes]) -> set[bytes]:
-        """Once more; those of them for which it was not the first time."""
+        """These keys timed out once more. Returns those for which it was not the first time."""
         again = set()
         for key in keys:
             trouble = self._troubles.setdefault(key, Trouble())
@@ -93,7 +93,7 @@ class Troubles:
         return again
 
     def delay(self, key: bytes) -> float:
-        """Seconds until the next try: doubling, at most `backoff_max`, half of it drawn by lot."""
+        """Seconds until the next try: doubling, at most `backoff_max`, half of it random."""
         trouble = self._troubles.get(key)
         tries = min(trouble.tries, 16) if trouble else 1
         full: float = min(self._limits.backoff * 2.0 ** (tries - 1), self._limits.backoff_max)

@@ -1,10 +1,10 @@
 """Which due keys run next: misses before changes before touches, as fast as quotas and budgets pay.
 
-What can wait for a quiet moment comes last, and only where the source's bucket is more than half full.
-Each namespace has a lane. One that has something ready rests until it may start (its quota, or company for a small unit);
-then it stands in line at its source, where `turns` says who is first. Nothing here looks at all lanes: a unit costs as
-much among thousands of namespaces as among three. One schedule per engine; what is behind it, buckets and turns, is
-shared by all engines of the process. `now` is an argument; `wake` says when a blocked lane can go on.
+Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full.
+Each namespace has a lane. A lane with ready keys rests until it may start: its quota must pay, and a small unit waits for
+company. Then it stands in line at its source, where `turns` says which lane is first. Nothing here looks at all lanes: a
+unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the process share
+the buckets and turns behind it. `now` is an argument; `wake` says when a blocked lane may start.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from cacheupdater.core.seats import Seats
 
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
-_YIELD = 0.002  # seconds until we look again whether another engine has taken the turn that is its own
-_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # what a full backlog gives up: what can wait, touches, misses, changes
+_YIELD = 0.002  # seconds until we look again whether another engine has taken its turn
+_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # what a full backlog gives up: patient keys, touches, misses, changes
 _FULL = 0.9  # of a burst: the bucket is about to run over
-_QUIET = 0.5  # share of a full bucket above which the patient are served: `price` aims at just that level
+_QUIET = 0.5  # share of a full bucket above which patient keys are served: `price` aims at just that level
 
 
 class Dropped(NamedTuple):
@@ -55,13 +55,13 @@ class Schedule:
         self._limits = limits
         self._lanes: dict[Namespace, Lane] = {}
         self._active: dict[Lane, None] = {}  # lanes with something ready
-        self._news: dict[Lane, None] = {}  # those of them that must be looked at: something has come
+        self._news: dict[Lane, None] = {}  # those of them to which something has come: to be looked at
         self.aged: deque[Unit] = deque()  # what has waited too long, and is dropped next
-        # (until when, order, lane), with entries that are over
+        # (until when, order, lane); some entries are not valid any more
         self._resting: list[tuple[float, int, Lane]] = []
         self._lines: dict[Source, Line[Lane]] = {}
-        self._busy: dict[Source, Line[Lane]] = {}  # those of them where somebody stands
-        self._shut: dict[Lane, None] = {}  # whose quotas pay nothing until a fleet grants them more time
+        self._busy: dict[Source, Line[Lane]] = {}  # those of them in which a lane stands
+        self._shut: dict[Lane, None] = {}  # lanes whose quotas pay nothing until a fleet grants more
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
         self._over = False
@@ -72,7 +72,7 @@ class Schedule:
         if lane is None:
             lane = self._lanes[unit.namespace] = Lane(unit.namespace)
         self._count(lane, unit.claim, len(unit.keys))
-        if unit.claim.since <= now - self._limits.backlog_age:  # due again, but for too long by now
+        if unit.claim.since <= now - self._limits.backlog_age:  # due again, but it has waited too long
             self._drop(lane, unit, unit.keys, "aged")
         elif unit.claim.not_before > now:
             due = min(unit.claim.not_before, unit.claim.since + self._limits.backlog_age)
@@ -97,7 +97,7 @@ class Schedule:
             lane.count_ready(unit.claim, -1)
 
     def end(self) -> None:
-        """Another owner will read all of it again: what waits here is no claim on a budget that outlives us."""
+        """Another owner will read all of it again: what waits here is no claim on the budget any more, which outlives us."""
         self._over = True
         for lane in self._lanes.values():
             lane.namespace.cost.wait(-lane.claims)
@@ -121,8 +121,8 @@ class Schedule:
         return started
 
     def find_aged(self, now: float) -> bool:
-        """What is ready and waits for longer than the backlog's age is given up, so that no key pins the cursor. Whether
-        that was all: else there is enough for a turn."""
+        """Collects ready units that have waited for longer than `backlog_age`: they are given up, so that no key pins the
+        cursor. Returns whether these were all; if not, there are enough for a turn."""
         oldest = now - self._limits.backlog_age
         for lane in self._active:
             for queue in [each for fair in lane.queues for each in fair]:
@@ -136,7 +136,7 @@ class Schedule:
         return True
 
     def drop_aged(self) -> None:
-        """As much of it as fits into a turn."""
+        """Drops as many of the collected units as fit into a turn."""
         dropped = 0
         while self.aged and dropped < self._limits.turn_keys:
             unit = self.aged.popleft()
@@ -145,7 +145,7 @@ class Schedule:
             self._drop(self._lanes[unit.namespace], unit, keys, "aged")
 
     def _release(self, now: float) -> None:
-        """What was delayed is ready now, or has waited for too long; some thousand units in one call."""
+        """Delayed units whose time has come are ready now, or have waited for too long; some thousand units in one call."""
         delayed, oldest = self._delayed, now - self._limits.backlog_age
         for _ in range(self._limits.turn_keys):
             if not delayed or delayed[0][0] > now:
@@ -161,7 +161,7 @@ class Schedule:
         self._active[lane] = self._news[lane] = None
 
     def _count(self, lane: Lane, claim: Claim, keys: int) -> None:
-        """So many more keys are due (fewer, if negative). The patient are no claim on the budget."""
+        """So many more keys are due (fewer, if negative). Patient keys are no claim on the budget."""
         lane.count(claim, keys)
         self.waiting += keys
         if claim.urgency == PATIENT:
@@ -174,7 +174,7 @@ class Schedule:
 
     def _rouse(self, now: float) -> None:
         """Look at the lanes to which something has come, and at those that have rested."""
-        if self._shut:  # whoever opens a quota asks all engines for a step
+        if self._shut:  # when a quota opens, all engines are asked for a step
             for lane in [each for each in self._shut if each.namespace.quota_open(now)]:
                 del self._shut[lane]
                 self._news[lane] = None
@@ -189,7 +189,7 @@ class Schedule:
         self._news.clear()
 
     def _place(self, lane: Lane, now: float) -> None:
-        """To rest, or into the line of its source. Who stands there keeps its place."""
+        """Puts a lane to rest, or into the line of its source. A lane that stands there keeps its place."""
         if lane.start is not None:
             return
         if not lane.ready:
@@ -215,7 +215,7 @@ class Schedule:
     def _rests(self, lane: Lane, now: float) -> float:
         """Until when nothing of this lane may start, whatever its source can pay."""
         limits, quota = self._limits, lane.namespace.quota
-        # where somebody waits, a free connection does not: company comes while all of them are busy
+        # no free connection waits while a reader or a change does: company comes while all of them are busy
         if lane.ready < limits.unit_keys and now < lane.last_partial + limits.gather and not lane.urgent:
             return lane.last_partial + limits.gather
         if quota is not None:
@@ -227,12 +227,12 @@ class Schedule:
         return now
 
     def _quiet_from(self, source: Source, now: float) -> float:
-        """When there is more in the bucket than anybody urgent needs."""
+        """When the bucket holds more than urgent keys need."""
         quiet = source.bucket.burst * _QUIET
         return now if source.bucket.level(now) >= quiet else max(now + _MOMENT, source.bucket.when(quiet))
 
     def _serve(self, source: Source, line: Line[Lane], now: float) -> list[Unit]:
-        """One lane after the other, until the first cannot be paid: nobody overtakes it then."""
+        """One lane after the other, until the first in line cannot be paid: no other lane overtakes it."""
         started: list[Unit] = []
         while lane := line.first():
             rows = 0
@@ -253,7 +253,7 @@ class Schedule:
         return started
 
     def _undisputed(self, lane: Lane, source: Source, now: float) -> int:
-        """The keys of a whole unit where there is nothing left to decide: nobody else stands at the source, and it can be paid."""
+        """The keys of a whole unit if nothing is left to decide: no other lane stands at the source, and it can be paid."""
         rows = self._limits.unit_keys
         if source.turns.lanes or source.free <= 0 or lane.namespace.quota is not None:
             return 0
@@ -262,7 +262,7 @@ class Schedule:
         return rows if source.bucket.rows(now, lane.namespace.cost.per_row) >= rows else 0
 
     def _payable(self, lane: Lane, line: Line[Lane], now: float) -> int:
-        """How many keys the unit of the first in line may have; none for now sets `wake`, or waits for a unit to end."""
+        """How many keys the unit of the first in line may have. If none for now, `wake` is set, or a unit must end first."""
         source, quota, cost = lane.namespace.source, lane.namespace.quota, lane.namespace.cost.per_row
         if source.free <= 0:
             return 0
@@ -278,7 +278,7 @@ class Schedule:
             self.wake = min(self.wake, now + _YIELD)
             return 0
         if rows * cost < source.bucket.burst * _FULL:
-            # what has been saved up is for all in line; of a full bucket it would be lost while statements are what is short
+            # all in line share what has been saved up; a full bucket is not shared: it would run over while slots are short
             rows = max(need, rows // source.turns.lanes)
         rows = min(rows, want)
         return rows if quota is None else min(rows, quota.rows(now))
@@ -305,8 +305,8 @@ class Schedule:
         return unit
 
     def _drop_excess(self, lane: Lane) -> None:
-        """Drop from the peer that has most waiting at the moment, of equals the one that came last: the least urgent and
-        oldest keys first. A thousand peers are put in order once, and not for each key."""
+        """Drop from the peer with most keys waiting (of equals, the one that came last), the least urgent and oldest keys
+        first. A thousand peers are put in order once, and not for each key."""
         most = [(-keys, -peer) for peer, keys in lane.by_peer.items()]
         heapify(most)
         while most and lane.waiting > lane.namespace.max_backlog:

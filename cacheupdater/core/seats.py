@@ -1,8 +1,8 @@
-"""Who has a seat: for each key of a partition the unit in which it waits, runs or is held.
+"""Which keys have a seat: for each such key of a partition, the unit in which it waits, runs or is held.
 
-One dict per engine, made by `dedup` and read by whoever must know whether a key is still its unit's. It changes here alone, so
-that what a unit has lost (`gone`) is counted where it is lost. It knows nothing of the automaton: `dedup` decides who
-sits where.
+One dict per engine. `dedup` makes it; others read from it whether a key is still its unit's. Only this module changes it, so
+the keys that a unit loses (`gone`) are counted where they are lost. It knows nothing of the automaton: `dedup` decides which
+key sits where.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Seats(dict[bytes, Unit]):
-    """A dict, for a touch of a seated key is one membership test and nothing else."""
+    """A dict, so that a touch of a seated key costs one membership test and nothing else."""
 
     __slots__ = ()
 
@@ -63,6 +63,6 @@ def narrow(unit: Unit, keys: list[bytes]) -> None:
 
 
 def narrow_parts(unit: Unit, parts: Sequence[tuple[Claim, list[bytes]]]) -> None:
-    """The same for one that is about to run."""
+    """The same for a unit that is about to run."""
     unit.parts = parts
     narrow(unit, [key for _, keys in parts for key in keys])

@@ -1,10 +1,10 @@
-"""Which of many patterns with one literal prefix a key may fit, without asking each of them.
+"""Which of many patterns with one literal prefix a key may fit, without trying each of them.
 
-`keyspace` makes one `Siblings` per prefix. It is a tree of what stands between the captures: a capture that is not the
-last one ends where its type says (a text at the colon, a number at its last digit, a uuid after 36 bytes), and what
-follows is looked up among all literals that may stand there; the last one is looked up from the key's end. So a key
-costs as much among thousands of patterns as among three: a look-up per capture and per length of literal.
-Few patterns are left, mostly one or none; those are parsed, so nothing here needs to be exact, it must only miss nobody.
+`keyspace` makes one `Siblings` per prefix. It is a tree of the literals between the captures. A capture that is not the last
+one ends where its type says: a text at the colon, a number at its last digit, a uuid after 36 bytes. What follows is looked
+up among all literals that may stand there. The last literal is looked up from the key's end. So a key costs as much among
+thousands of patterns as among three: a look-up per capture and per length of literal.
+Few patterns are left, mostly one or none, and these are parsed. So the tree need not be exact, but it must miss no pattern.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Tree:
         tree.end(pattern.literals[-1], rank)
 
     def find(self, key: bytes, at: int, ranks: list[int]) -> None:
-        """Adds the ranks of the patterns whose literals stand in the key as they should, from there on."""
+        """Adds the ranks of the patterns whose literals stand in the key as they should, from `at` on."""
         for length in self._ends:
             fitting = self._last.get(key[len(key) - length :])
             if fitting is not None:
@@ -86,7 +86,7 @@ class _Tree:
                         branch.find(key, end + length, ranks)
 
     def branch(self, kind: CaptureType, literal: bytes) -> _Tree:
-        """Where a pattern goes on behind this capture and this literal."""
+        """The tree behind this capture and this literal."""
         branches = self._goes_on.setdefault(kind, {})
         if literal not in branches:
             branches[literal] = _Tree()
@@ -105,9 +105,9 @@ def _note(lengths: list[int], length: int) -> None:
 
 
 def _end_of(kind: CaptureType, key: bytes, at: int) -> int:
-    """Where a capture that begins there ends, if it is not the last; less than `at` if it cannot stand there."""
+    """Where a capture that begins at `at` ends, if it is not the last; less than `at` if none can begin there."""
     if kind is str:
-        return key.find(b":", at)  # which must follow it
+        return key.find(b":", at)  # a colon must follow a text
     if kind is UUID:
         return at + _UUID_BYTES
     number = _NUMBER.match(key, at)  # no digit may follow it

@@ -1,8 +1,9 @@
-"""How a configured statement is read: what of its text is code, and where in it the keys go.
+"""How a configured statement is read: which parts of its text are code, and where the keys go.
 
-`config` asks for the problem at its line, the SQL loader for the pieces to put its own condition between; both get the
-same answer, so what the one accepts the other runs. Strings, quoted names and comments are passed over as the database
-does that will read them. Nothing here knows a driver; a database with a text of its own gets an entry in `_QUOTED`.
+`config` asks for a problem, to report it at its line. The SQL loader asks for the pieces, to put its own condition between
+them. Both get the same answer, so the loader can run what `config` accepts. Strings, quoted names and comments are passed
+over by the rules of the database that will read them. Nothing here knows a driver. A database with quotes of its own gets an
+entry in `_QUOTED`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Dialect: TypeAlias = Literal["postgresql", "sqlite", "mysql"]
 
 _DIALECTS: dict[str, Dialect] = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
 
-# Each form once closed; what remains of an opening sign is one that nobody closes. Loops are unrolled: linear in time.
+# Closed forms come first, so an opening sign that is left is one that nobody closes. Loops are unrolled: linear in time.
 _PLAIN = r"'[^']*(?:''[^']*)*'"
 _NAME = r'"[^"]*(?:""[^"]*)*"'
 _TICKS = r"`[^`]*(?:``[^`]*)*`"
@@ -97,7 +98,7 @@ def _problem(name: str, match: re.Match[str] | None, captures: Sequence[str]) ->
 
 
 def _refuse_limit(code: str) -> None:
-    """A limit of the whole result hides rows that exist, and absence deletes. Inside parentheses it may be per key."""
+    """A limit of the whole result hides rows that exist, and their values would be deleted. In parentheses it may be per key."""
     depth = 0
     for token in _LIMIT.finditer(code):
         depth += (token[0] == "(") - (token[0] == ")")
@@ -109,7 +110,7 @@ def _refuse_limit(code: str) -> None:
 
 
 def _code(sql: str, dialect: Dialect) -> str:
-    """The text as long as it was, with blanks for its comments and quotes for all that is quoted."""
+    """The text, as long as it was, with blanks in place of comments and quotes in place of all that is quoted."""
     quoted, parts, at = _QUOTED[dialect], [], 0
     while match := quoted.search(sql, at):
         if match["open"]:
@@ -123,7 +124,7 @@ def _code(sql: str, dialect: Dialect) -> str:
 
 
 def _end_of_nested(sql: str, at: int) -> int:
-    """Behind the end of a comment that may hold others, where `at` is inside."""
+    """The place behind a comment that may hold others; `at` lies inside it."""
     begin, depth = at - 2, 1
     for sign in _NESTING.finditer(sql, at):
         depth += 1 if sign[0] == "/*" else -1
@@ -133,6 +134,6 @@ def _end_of_nested(sql: str, at: int) -> int:
 
 
 def _opening(sql: str, at: int) -> str:
-    """What opens there, with a few words for the eye."""
+    """What opens at this place, with its first characters."""
     kind = "a comment" if sql.startswith("/*", at) else "a quote"
     return f"{kind} `{' '.join(sql[at : at + 20].split())}`"

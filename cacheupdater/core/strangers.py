@@ -1,8 +1,8 @@
 """Keys that begin like ours and are nobody's: remembered, so that the next hint of one costs a look-up and no search.
 
-The engine puts in what no pattern takes, and asks before a policy learns or anything is resolved. Two sets take turns, so that nothing is
-counted per key to be forgotten: those that are still hinted at stay, the others go with the older set. Bounded in number
-and emptied with its engine; to forget one costs no more than to meet it again.
+The engine puts in the keys that no pattern takes. It asks before a policy learns of a key and before a key is resolved. Two
+sets take turns, so forgetting needs no count per key: keys that are still hinted at stay, the others go with the older set.
+The number is bounded. Lives as long as its engine; to forget a key costs no more than to meet it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Strangers:
-    """One partition's."""
+    """The strangers of one partition."""
 
     def __init__(self, most: int) -> None:
         self._half = max(1, most // 2)

@@ -1,11 +1,12 @@
 """Whose turn it is at a source: its namespaces share what it can pay, however large the units are that they need.
 
-`Turns` is one per source, shared by all engines of the process as its bucket is; each engine has a `Line` of its lanes
-there. A namespace's start is what it has been served so far, on the clock of those that are being served. Who would be
-through first with what it needs is first in line: so one key of a quiet namespace waits for nobody's long unit, and a
-long unit is put off only by as much as the others get meanwhile. Who is first keeps its turn until it can be paid, and
-nobody spends what it saves up. What has cost nothing after all is given back, and who stands in line moves up by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm of the
-lanes in line, and a lane that has nothing to do costs nothing.
+A source has one `Turns`, shared by all engines of the process like its bucket. Each engine has a `Line` of its lanes there. A
+namespace's start is the service that it has had so far, on the clock of the namespaces that are being served. The lane that
+would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's long unit,
+and a long unit is put off only by as much as the others get meanwhile. The first lane keeps its turn until it can be paid,
+and no other lane spends what it saves up. Service that has cost nothing after all is given back, and a lane in line moves up
+by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm of the lanes in line, and a lane that
+has nothing to do costs nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
 
 ROUND = 1.0
-"""Seconds in which everybody in line shall have had a turn: where many stand there, units are cut smaller."""
+"""Seconds in which each lane in line shall have had a turn: in a long line, units are cut smaller."""
 
 BEHIND = 2.0
-"""Seconds of a fair share by which one may stand behind those in line. Who has had more took it from a full bucket, before they
-came or while there was enough for all; beside a thousand neighbours it would wait ten minutes for that."""
+"""Seconds of a fair share by which a namespace may stand behind those in line. One that has had more took it from a full
+bucket, before the others came or while there was enough for all. Beside a thousand neighbours it would wait ten minutes."""
 
 STALE = 1.0
-"""Seconds for which an engine's first holds up others without a sign of life; each engine gives one when it is asked."""
+"""Seconds for which an engine's first lane holds up others without a sign of life. An engine gives one when it serves its line."""
 
 
-_LEFT_OVER = 4  # entries per lane in line, of which one counts, before the others are taken out
+_LEFT_OVER = 4  # entries per lane in line before the old ones are taken out; one per lane is valid
 
 
 class RowCost(Protocol):
@@ -76,9 +77,9 @@ class Moving(Protocol):
 class Head(NamedTuple):
     """The first in one engine's line."""
 
-    end: float  # when it would be through; less is earlier
+    end: float  # when it would have all that it needs; less is earlier
     amount: float  # what it saves up for
-    until: float  # from then on it holds up nobody
+    until: float  # from then on it holds up no other
 
 
 class Turns:
@@ -94,15 +95,15 @@ class Turns:
         self._heads: dict[Moving, Head] = {}
 
     def start(self, namespace: Account, behind: float = inf) -> float:
-        """The place of a namespace that comes to the line now: who was away has saved up nothing, and who would be further
-        behind owes no more than that."""
+        """The place of a namespace that comes to the line now. One that was away has saved up nothing. One that would stand
+        further behind than `behind` is moved up to that."""
         start = max(self._clock, self._served.get(namespace, 0.0))
         if start > self._clock + behind:
             start = self._served[namespace] = self._clock + behind
         return start
 
     def serve(self, namespace: Account, start: float, amount: float) -> None:
-        """It had its turn; its lanes in all engines share one account."""
+        """The namespace had its turn. Its lanes in all engines share one account."""
         start = min(start, self.start(namespace))  # something was given back
         self._clock = max(self._clock, start)
         self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount
@@ -115,14 +116,14 @@ class Turns:
                 line.move_up(namespace)
 
     def wait(self, line: Moving, head: Head | None) -> None:
-        """This one is the first there from now on; or nobody is."""
+        """This lane is the first in that line from now on. None: the line is empty."""
         if head is None:
             self._heads.pop(line, None)
         else:
             self._heads[line] = head
 
     def before(self, line: Moving, end: float, now: float) -> tuple[int, float]:
-        """How many other lines have somebody who would be through before, and what those save up for."""
+        """How many other lines have a first lane whose end comes before this one, and what these lanes save up for."""
         units, amount = 0, 0.0
         for other, head in self._heads.items():
             if head.end < end and other is not line and head.until > now:
@@ -142,18 +143,18 @@ class Line(Generic[L]):
         self._limits = limits
         self._order = count(1)
         self._ends: list[tuple[float, int, L]] = []
-        self._lanes: dict[Account, tuple[int, L]] = {}  # who stands here, and by which entry
+        self._lanes: dict[Account, tuple[int, L]] = {}  # lanes in line, each with its valid entry
         self._usual = 1  # lanes at the source when the ends were worked out
         turns.lines[self] = None
 
     def put(self, lane: L) -> None:
-        """It comes to the line."""
+        """The lane comes to the line."""
         self._turns.lanes += 1
         lane.start = self._start(lane)
         self._enter(lane, lane.start)
 
     def move_up(self, namespace: Account) -> None:
-        """Something was given back to it, and its place is an earlier one now."""
+        """The namespace got something back, so its place is an earlier one now."""
         _, lane = self._lanes.get(namespace, (0, None))
         start = self._turns.start(namespace)
         if lane is not None and lane.start is not None and start < lane.start:
@@ -164,13 +165,13 @@ class Line(Generic[L]):
             self._skip()
 
     def first(self) -> L | None:
-        """Whose turn it is."""
+        """The lane whose turn it is."""
         if self._turns.lanes > 2 * self._usual or self._waits_in_vain():
             self._work_out()
         return self._ends[0][2] if self._ends else None
 
     def _waits_in_vain(self) -> bool:
-        """Whether the bucket holds less by now than the first saves up for: our share of the budget has shrunk."""
+        """Whether the bucket can hold less by now than the first lane saves up for: our share of the budget has shrunk."""
         if not self._ends:
             return False
         lane = self._ends[0][2]
@@ -186,11 +187,11 @@ class Line(Generic[L]):
         return start
 
     def before(self, now: float) -> tuple[int, float]:
-        """How many in other lines come before our first, and what those save up for."""
+        """How many other lines have a first lane that comes before ours, and what these lanes save up for."""
         return self._turns.before(self, self._ends[0][0], now)
 
     def wait(self, now: float) -> None:
-        """Our first cannot go on; or there is none."""
+        """Our first lane cannot start yet, or there is none."""
         turns = self._turns
         if not self._ends:
             turns.wait(self, None)
@@ -209,7 +210,8 @@ class Line(Generic[L]):
         self._turns.wait(self, None)
 
     def _end(self, lane: L, start: float) -> float:
-        """When it would be through with the keys that are worth waiting for: a short bucket shall make few statements."""
+        """When the lane would have all that it needs: the keys that are worth waiting for, so that a short bucket makes few
+        statements."""
         limits, quota = self._limits, lane.namespace.quota
         cost = lane.namespace.cost.per_row
         share = self._bucket.share(min(limits.pace, ROUND / max(1, self._turns.lanes)), cost)
@@ -219,7 +221,7 @@ class Line(Generic[L]):
         return start + lane.need * cost
 
     def _work_out(self) -> None:
-        """Many more have come, or there is less to save up: nobody shall wait for so much any more."""
+        """Works out all ends anew. Many more lanes have come, or the bucket holds less, so no lane shall wait for so much."""
         self._usual = self._turns.lanes
         self._ends = []
         for order, lane in self._lanes.values():
@@ -237,7 +239,7 @@ class Line(Generic[L]):
         heappush(self._ends, (self._end(lane, start), order, lane))
 
     def _skip(self) -> None:
-        """Entries of those who have moved up mean nothing any more; the first is always one that does."""
+        """Removes entries that lanes have left by moving up, so that the first entry is always a valid one."""
         ends, lanes = self._ends, self._lanes
         while ends and lanes.get(ends[0][2].namespace, (0, None))[0] != ends[0][1]:
             heappop(ends)

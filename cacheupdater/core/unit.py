@@ -1,8 +1,8 @@
 """Keys that wait, run and hold their seats together, and the claims that made them due.
 
 A `Unit` is born when hints are accepted, runs when its rows can be paid, and lives until the last seat in it is
-over. The object itself is the ticket: whoever holds it may end the head, and a key whose seat is another unit by
-then has moved on. `dedup` and `schedule` make and change units; the pipeline only reads them.
+over. The object itself is the ticket: its holder may end the head. A key whose seat is another unit by then has moved on.
+`dedup` and `schedule` make and change units; the pipeline only reads them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Claim(NamedTuple):
         return stronger._replace(not_before=self.earliest, earliest=None)
 
     def refused(self, until: float) -> Claim:
-        """As urgent as a change, for there was one; but nobody announced it here, so it is still what it was."""
+        """As urgent as a change, for there was one. Nobody announced it here, so the claim keeps its kind."""
         urgency = min(URGENCY[Kind.CHANGE], self.urgency)
         return self._replace(urgency=urgency, not_before=until)
 

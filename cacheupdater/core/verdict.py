@@ -1,10 +1,11 @@
 """Whose values a namespace holds: ours, or those of an application that could not read what we would write.
 
-One `Verdict` per namespace and process, shared by all its engines. The first values that stand in Redis decide. Before
-that nothing is written, for `PATIENCE` at the most: so an application that fills its cache by itself is seen first. Where
-floors of ours stand beside them, or nobody has written any by the time at which we would, the namespace is ours. It is not,
-until the process starts with another configuration, where most of them are foreign, or one field is in most of those
-that tell anything about it: a price that is mostly NULL is judged by the few that are not. `now` is an argument; nothing is read here.
+One `Verdict` per namespace and process, shared by all its engines. The first values that stand in Redis decide. Until then
+nothing is written, for `PATIENCE` at the most, so that an application that fills its cache by itself is seen first. The
+namespace is ours if floors of ours stand beside the values, or if nobody has written a value by the time when we would write
+one. It is foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything
+about it: a price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts
+with another configuration. `now` is an argument; nothing is read here.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ class Sight(Enum):
 
 
 class Seen(NamedTuple):
-    """One value that was looked at; no value stands in its words."""
+    """What was seen at one key. Its words repeat no value."""
 
     sight: Sight
     why: str = ""  # what is foreign in it
     told: Mapping[str, str] = MappingProxyType({})
-    """Of each field that tells anything: what is foreign in it, or nothing where it is alike."""
+    """By field, if it tells anything: what is foreign in it; empty if it is alike."""
 
 
 class Verdict:
-    """One namespace's."""
+    """The verdict on one namespace."""
 
     def __init__(self) -> None:
         self.says: Literal["nothing", "ours", "foreign"] = "nothing"
         self.why = ""
-        self._until: float | None = None  # then it is given, whatever has been seen
+        self._until: float | None = None  # when it is given at the latest, whatever has been seen
         self._seen: dict[bytes, Seen] = {}
 
     def wait(self, now: float) -> float:
-        """Seconds until it is given at the latest. The first who asks begins it."""
+        """Seconds until it is given at the latest. The first call starts the time."""
         if self._until is None:
             self._until = now + PATIENCE
         return max(0.0, self._until - now)
@@ -90,5 +91,7 @@ def _most_that_tell(theirs: Sequence[Seen]) -> str:
     for whats in told.values():
         foreign = [each for each in whats if each]
         if 2 * len(foreign) > len(whats):
-            return f"{len(foreign)} of the {len(whats)} first values that tell are not ours: {foreign[0]}"
+            return (
+                f"{len(foreign)} of the first {len(whats)} values with this field are not ours: {foreign[0]}"
+            )
     return ""

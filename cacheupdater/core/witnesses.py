@@ -1,8 +1,8 @@
-"""Whose fault it is when a unit is not answered in time: what the other units of its source have met meanwhile tells.
+"""Whose fault it is when a unit is not answered in time: the other units of its source show it.
 
-One per `Source`, told by the engines of all partitions when a unit begins and how it ends. A unit that times out while
-others are answered has a row of its own that is slow; where others ran and none was answered, the source is slow, and to cut
-units smaller would only give it more statements. One unit alone has no witness, so the fault is taken for its own.
+One per `Source`. The engines of all partitions report when a unit begins and how it ends. If a unit times out while others
+are answered, one of its own rows is slow. If others ran and none was answered, the source is slow, and smaller units would
+only give it more statements. A unit that ran alone has no witness, so it is taken to be at fault itself.
 Nothing is remembered but the latest answer, the latest timeout and what runs. `now` is an argument.
 """
 
@@ -19,7 +19,7 @@ class Witness(Protocol):
 
 
 class Witnesses:
-    """One source's."""
+    """The witnesses of one source."""
 
     __slots__ = ("_answered", "_running", "_silent")
 
@@ -29,20 +29,20 @@ class Witnesses:
         self._silent = -inf
 
     def began(self, unit: Witness, now: float) -> None:
-        """It runs."""
+        """The unit runs."""
         self._running[unit] = now
 
     def answered(self, unit: Witness, now: float) -> None:
-        """The source has said something to it, be it an error."""
+        """The source has answered the unit, be it with an error."""
         self._answered = now
         self.gone(unit)
 
     def silent(self, now: float) -> None:
-        """One was not answered in time. It may still run."""
+        """A unit was not answered in time. It may still run."""
         self._silent = now
 
     def gone(self, unit: Witness) -> None:
-        """It does not run any more."""
+        """The unit does not run any more."""
         self._running.pop(unit, None)
 
     def blame(self, unit: Witness, now: float) -> bool:
@@ -51,6 +51,6 @@ class Witnesses:
             return True
         if self._silent > unit.began:
             return False
-        halfway = (unit.began + now) / 2  # who has begun later may still be answered in time
+        halfway = (unit.began + now) / 2  # a unit that has begun later may still be answered in time
         oldest = next((since for other, since in self._running.items() if other is not unit), inf)
         return oldest > halfway

@@ -1,7 +1,7 @@
 """The policy `price`: spend the budget where readers notice.
 
-`policy` is what an engine asks, one per partition. `table` holds what is known of each key, `learning` and `posterior`
-move it, `index` says what a load is worth, `market` what it costs now. `meter` and `sampler` say how it goes.
+Each partition's engine asks its `policy`. `table` holds what is known of each key; `learning` and `posterior` update it.
+`index` says what a load is worth, `market` what it costs now. `meter` and `sampler` measure how fresh the reads are.
 """
 
 from cacheupdater.price.market import Market

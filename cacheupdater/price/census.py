@@ -1,6 +1,6 @@
-"""A sample of the keys that a policy knows, as columns: what `report` looks at instead of a million rows.
+"""A sample of the keys that a policy knows, as columns: `report` looks at it instead of a million rows.
 
-Half of a key's chance to be drawn is its share of the reads, half is the same for all; each drawn key says how many
+Half of a key's chance to be drawn is its share of the reads; the other half is the same for all. Each drawn key says how many
 it stands for. So sums over the sample are unbiased, over reads and over keys alike. Reads the table and changes nothing.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cacheupdater.price.policy import Price
 
 KEYS = 2_000
-"""Of one look. Shares come out to one or two hundredths."""
+"""Keys of one sample. Shares are exact to one or two hundredths."""
 
 PIECE = 200_000
 """Rows looked through at a time: some 4 ms, in which nothing else runs."""
@@ -58,7 +58,7 @@ def census(policy: Price, start: int, now: float, *, most: int = KEYS) -> Census
 
 
 def joined(parts: Sequence[Census]) -> Census:
-    """Those of several pieces and policies, whose namespaces have the same numbers."""
+    """Several samples as one. They are of pieces and policies whose namespaces have the same numbers."""
     return Census(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 

@@ -1,7 +1,7 @@
 """Which of the loads that are worth their price can be paid: per source, per quota, the most valuable first.
 
-Called by `policy` with whatever one call has found worthy. The bucket would hold back the rest anyway; but what is
-chosen here is the best, and what the bucket serves is whoever came first.
+`policy` calls it with the loads that one call has found worth their price. The bucket would hold back the rest anyway, but
+it serves loads in the order in which they come. Here the best are chosen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def affordable(spaces: Spaces, value: Doubles, space: NDArray[np.intp], now: flo
     granted = np.zeros(len(value), bool)
     for number, market in enumerate(spaces.markets):
         mine = np.flatnonzero(spaces.market[space] == number)
-        # what costs more than a full bucket is paid by a full one, in advance
+        # a full bucket pays for a row that costs more than it holds, in advance
         cost = np.minimum(spaces.cost[space], market.source.bucket.burst)
         mine = _best(mine, value, cost, market.room(now) + _ROUNDING)
         granted[_earned(mine, value, market)] = True
@@ -40,7 +40,7 @@ def affordable(spaces: Spaces, value: Doubles, space: NDArray[np.intp], now: flo
 
 
 def _earned(mine: NDArray[np.intp], value: Doubles, market: Market) -> NDArray[np.intp]:
-    """Of these places those that readers have earned; what has reached its greatest age need not be."""
+    """Of these places those that readers have earned. A value that has reached its greatest age need not be earned."""
     if isinf(market.credit):
         return mine
     late = np.isinf(value[mine])

@@ -1,7 +1,7 @@
-"""Which of the reads of one call are measured, and what their loads have shown: between `policy` and the samplers.
+"""Which reads of one call are measured, and what their loads have shown: between `policy` and the samplers.
 
-A key that was loaded a moment ago was fresh, nobody need ask. For the others the next load tells: one that is under way,
-or one that the draw itself asks for.
+A key that was loaded a moment ago was fresh: no load need show it. For the others the next load shows whether they were
+fresh: one that is under way, or one that the draw itself asks for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def drawn(
     table: Table, spaces: Spaces, rows: Rows, *, reads: Doubles, recent: NDArray[np.bool_], now: float
 ) -> list[int]:
-    """The places in `rows` whose next load shall tell. `recent` are those whose last one has told already."""
+    """The places in `rows` whose next load is to be measured. The `recent` were loaded just now, and are known to be fresh."""
     asked: dict[int, None] = {}
     many = len(spaces.markets) > 1
     for number, market in enumerate(spaces.markets):
@@ -41,7 +41,7 @@ def drawn(
 
 
 def tell(table: Table, spaces: Spaces, rows: Rows, *, changed: NDArray[np.bool_], now: float) -> None:
-    """These were loaded; `changed` ones had been stale."""
+    """These rows were loaded. The `changed` ones had been stale."""
     if not any(market.sampler.waits for market in spaces.markets):
         return
     spaced = _space(table, rows).tolist()

@@ -1,14 +1,14 @@
 """What one load is worth: the stale reads that it prevents, per key, in closed form.
 
 `policy` evaluates these for whole arrays of keys, `outlook` for a sample of them. Notation: a key is read `mu` times a
-second; it was last loaded `tau` seconds ago; S(s) is the chance that it did not change within s seconds. Loading
-now rather than a moment later is worth
+second; it was last loaded `tau` seconds ago; S(s) is the chance that it did not change within s seconds. To load now rather
+than a moment later is worth
 
     W = mu * (INT_0^tau S(s) ds - tau * S(tau))
 
-which is the Whittle index of the scheduling problem and the Lagrange condition of its optimum (Cho and Garcia-Molina
-2003): refresh whoever has W above one common price. Change rates are not known but learned, as Gamma(a, b); then
-S(s) = (b / (b + s)) ** a. With a <= 1 the index grows without bound, so that nobody is forgotten for ever.
+W is the Whittle index of the scheduling problem and the Lagrange condition of its optimum (Cho and Garcia-Molina 2003):
+refresh each key whose W is above one common price. Change rates are not known but learned, as Gamma(a, b). Then
+S(s) = (b / (b + s)) ** a. With a <= 1 the index grows without bound, so that no key is forgotten for ever.
 
 Pure functions of arrays; double precision inside, for the differences of nearly equal terms.
 """

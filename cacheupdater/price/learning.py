@@ -1,6 +1,6 @@
-"""What one hint, one announcement and one load teach about their keys: the rows of a `table`, moved in batches.
+"""What one hint, one announcement and one load teach about their keys: the rows of a `table`, updated in batches.
 
-Called by `policy` only. The arithmetic of change rates is in `posterior`; here is which of it applies to whom.
+Only `policy` calls it. `posterior` has the arithmetic of change rates; this module says which of it applies to which key.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SLOW_MEMORY = 300.0
 """Seconds over which the rate of reads is averaged."""
 
 FAST_MEMORY = 10.0
-"""Seconds: a burst."""
+"""Seconds over which a burst is counted."""
 
 SILENT_INTERVALS = 10.0
-"""Usual intervals between reads: of readers who come at random one pause in twenty thousand is longer."""
+"""Usual intervals between reads. If readers come at random, one pause in twenty thousand is longer."""
 
 SILENT_MIN = 5.0
 """Seconds: a shorter pause is a garbage collection, or a pack on its way."""
@@ -43,19 +43,19 @@ _STEADY = 20.0  # observations after which the usual burst is a moving average
 
 
 def heard(memory: float, age: float) -> float:
-    """The seconds that a count with this memory stands for, when counting began `age` seconds ago.
+    """The seconds that a count with this memory stands for, if counting began `age` seconds ago.
 
-    To divide by all of `memory` from the start would make every key look unread for minutes, and its reads like
-    a burst: then a cold start buys what is read now, and not what is read and changes.
+    To divide by all of `memory` from the start would make every key look unread for minutes, and its reads like a burst.
+    Then a cold start would load what is read now, and not what is read and changes.
     """
     return memory * -expm1(-max(age, _AGE_MIN) / memory)
 
 
 def count_reads(state: NDArray[np.float32], idle: Doubles, reads: Doubles, *, age: float) -> Doubles:
-    """Moves the read counts in `state`; says how many more reads than usual are about to follow each of these.
+    """Updates the read counts in `state`. Returns how many more reads than usual will follow each of these.
 
-    Reads come in bursts: the fast count that a read finds is, by symmetry in time, what it may expect. A band of
-    noise is taken off, or else every hot key would look bursty.
+    Reads come in bursts. By symmetry in time, a read expects as many reads after it as the fast count shows before it. A
+    band of noise is subtracted, or every hot key would look bursty.
     """
     idle = np.maximum(idle, 0.0)
     slow = state[:, SLOW] * np.exp(idle / -SLOW_MEMORY)
@@ -77,23 +77,23 @@ def read_rate(state: NDArray[np.float32], idle: Doubles, *, age: float) -> Doubl
 
 
 def silent(state: NDArray[np.float32], idle: Doubles, *, age: float) -> NDArray[np.bool_]:
-    """Who has not been read for so long that nobody reads it any more: until its next read.
+    """Which keys have not been read for so long that nobody reads them any more, until their next read.
 
-    The rate forgets within minutes. So long after its readers have left a key would be kept fresh for nobody.
+    The rate needs minutes to forget. For as long, a key whose readers have left would be kept fresh for nobody.
     """
     usual = (
         state[:, SLOW] * idle
-    )  # intervals that would have passed, but for the seconds that the count stands for
+    )  # intervals that would have passed, times the seconds that the count stands for
     return np.asarray((idle > SILENT_MIN) & (usual > SILENT_INTERVALS * heard(SLOW_MEMORY, age)))
 
 
 def wanted(state: NDArray[np.float32], idle: Doubles, *, age: float) -> Doubles:
-    """Reads per second that are to be expected."""
+    """The expected reads per second."""
     return np.where(silent(state, idle, age=age), 0.0, read_rate(state, idle, age=age))
 
 
 def announced(table: Table, spaces: Spaces, rows: Rows, now: float) -> None:
-    """An announcement dates the first change since the last load; until then nothing changed in silence."""
+    """An announcement dates the first change since the last load: until then nothing had changed in silence."""
     fresh = rows[table.state[rows, STATUS] < STALE]
     since = np.maximum(now - table.times[fresh, LOADED], 0.0)
     a, b = table.state[fresh][:, (A, B)].astype(np.float64).T
@@ -113,11 +113,11 @@ def on_loaded(
     loaded: Loaded,
     stamps: Doubles | None,
 ) -> None:
-    """A load has ended: one bit per key, or what its row says."""
+    """A load has ended. It tells one bit per key, or more if the key's row says more."""
     state = table.state[rows]
     space = state[:, SPACE].astype(np.intp)
     tau = np.maximum(loaded.began - table.times[rows, LOADED], 0.0)
-    # Of an announced change the announcement has told; and a value that was absent could not be compared.
+    # An announced change was learned from its announcement; and a value that was absent could not be compared.
     told = (state[:, STATUS] < STALE) & (loaded.kind is Kind.TOUCH)
     if stamps is not None:
         told &= ~_learn_stamps(table, spaces, rows, tau=tau, stamps=stamps, loaded=loaded)
@@ -135,7 +135,7 @@ def on_loaded(
 
 
 def _learn_bit(table: Table, spaces: Spaces, rows: Rows, tau: Doubles, *, moved: bool) -> None:
-    """All that the bytes tell: whether there was a change."""
+    """The bytes tell only whether there was a change."""
     for array in (table.state, table.silent):
         if array is not None:
             a, b = array[rows][:, (A, B)].astype(np.float64).T
@@ -154,7 +154,7 @@ def _learn_stamps(
     stamps: Doubles,
     loaded: Loaded,
 ) -> NDArray[np.bool_]:
-    """Exact where the row says more than whether its bytes differ; says of which rows it did."""
+    """Learns exactly from rows that say more than whether their bytes differ. Returns which rows did."""
     said = np.abs(stamps) < _SENSIBLE
     rows, tau, stamps = rows[said], tau[said], stamps[said]
     if not len(rows):
@@ -164,11 +164,11 @@ def _learn_stamps(
     stamps = loaded.began - stamps if ages else stamps
     before = table.with_stamp()[rows]
     table.with_stamp()[rows] = stamps
-    silent = table.state[rows, STATUS] < STALE  # of an announced change the announcement has told
+    silent = table.state[rows, STATUS] < STALE  # an announced change was learned from its announcement
     rows, tau, stamps, before = rows[silent], tau[silent], stamps[silent], before[silent]
     first = np.isnan(before)
     moved = first | (stamps > before + (_JITTER if ages else 0.0))
-    if ages:  # the last change is so old, and nothing has happened since
+    if ages:  # the stamp dates the last change, and nothing has happened since
         events, exposure = moved.astype(np.float64), np.where(moved, loaded.began - stamps, tau)
     else:
         events, exposure = np.where(first, 0.0, stamps - before), np.where(first, 0.0, tau)

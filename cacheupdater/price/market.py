@@ -1,8 +1,8 @@
 """The price of a row at one source: the stale reads that the next load must prevent to be worth it.
 
-Each load is compared with this one number, whichever partition and namespace it belongs to; so what the budget buys is
-always what prevents the most. The controller moves it until spending meets the budget: up when more is spent than
-comes in or the bucket runs low, down when it overflows. The bucket itself is the hard cap and needs no controller.
+Each load is compared with this one number, whichever partition and namespace it belongs to. So the budget always buys the
+loads that prevent the most. The controller moves the price until spending meets the budget: up if more is spent than comes
+in or the bucket runs low, down if the bucket overflows. The bucket itself is the hard cap and needs no controller.
 
 One per source and process, shared by the policies of all its partitions. Pure: `now` is an argument.
 """
@@ -27,21 +27,21 @@ PRICE_MIN = 1e-3
 
 PRICE_MAX = 1e9
 
-_PATIENCE = 20.0  # seconds at most in which the price follows by a factor of e
-_CALM = 2.0  # times the smoothing of spending, at least in which it does: quicker it would chase its own tail
+_PATIENCE = 20.0  # seconds that the price takes at most to follow by a factor of e
+_CALM = 2.0  # times the smoothing of spending: so long at least, or the price would chase its own tail
 _LEVEL = 0.5  # of the bucket: room to save, and room to spend
-_PULL = 0.5  # of the bucket's level on the price, beside the rate's
-_LOST = 0.25  # of the rate: with a full bucket, whatever more is not spent now is never spent
-_HASTE = 5.0  # times as fast the price falls for that part, for as it falls, less is missing
-_RUSH = 3.0  # times the budget: what more says about spending is an accident of the moment
+_PULL = 0.5  # weight of the bucket's level in the price, beside the rate's
+_LOST = 0.25  # the pull of a full bucket: what is missing beyond it and not spent now is never spent
+_HASTE = 5.0  # the price falls so many times as fast for that part: as it falls, less is missing
+_RUSH = 3.0  # times the budget: spending above that is an accident of the moment
 _SHORT = 0.5
 _SMOOTH = 1.0  # seconds at least over which spending is averaged, and at least five rows
 _TRUSTED = 200  # draws after which the measured share corrects the estimated one
 _CORRECTION_MAX = 3.0
 _CORRECT_EVERY = 10.0  # seconds
 _CORRECT_OVER = 60  # such moments: ten minutes of draws
-_EARNED_OVER = 2.0  # seconds over which the rate of reads is averaged that earns rows
-_CREDIT = 2.0  # seconds of it that may be saved up
+_EARNED_OVER = 2.0  # seconds over which the rate of reads, which earns rows, is averaged
+_CREDIT = 2.0  # seconds of that rate that may be saved up
 _LEAST_EARNED = 1e-3  # of the rate: nothing divides by zero while nobody reads
 _READS_MIN = 100  # lately; fewer say nothing about a share
 
@@ -102,12 +102,12 @@ class Market:
         return self.floor_of(self.least)
 
     def floor_of(self, least: float) -> float:
-        """The same for another least gain. Where time is the budget, a row that takes as long as the mean one counts."""
+        """The same for another least gain. If the budget is time, this is the gain of a row that takes as long as the mean."""
         return max(PRICE_MIN, least / self._mean_cost() if self.source.timed else least)
 
     @property
     def scarcity(self) -> float:
-        """The price that more budget would lower; next to nothing where something else sets the price."""
+        """The price that more budget would lower; next to nothing if something else sets the price."""
         return self._bound if self._bound >= max(self._aim, self.floor) else PRICE_MIN
 
     @property
@@ -117,8 +117,8 @@ class Market:
 
     @property
     def depth(self) -> float:
-        """What it would cost to load all keys whose worth is below the price by less than a factor of e. The price need
-        not be moved further than that to spend as much."""
+        """What it would cost to load all keys whose worth is below the price by less than a factor of e. To spend as much,
+        the price need not move by more than that factor."""
         return sum(self.depths.values())
 
     @property
@@ -127,7 +127,8 @@ class Market:
         return self._spending
 
     def spent_lately(self, now: float) -> float:
-        """The same by now, for people: nobody looks while no key is known. More may have come back than was spent."""
+        """The same by now, for people: `advance` is not called while no key is known. More may have been given back than
+        was spent."""
         dt = now - self._at
         return max(0.0, self._spending if dt <= 0.0 else self._smoothed(dt))
 
@@ -142,17 +143,17 @@ class Market:
         return max(_SMOOTH, 5.0 / self.source.bucket.rate)
 
     def room(self, now: float) -> float:
-        """What may be promised to loads now, those that are due already set apart."""
+        """What may be promised to loads now, less those that are due already."""
         return self.source.bucket.soon(now) - self.source.due
 
     @property
     def credit(self) -> float:
-        """Rows that readers have earned, one with each read: who loads more often than anybody reads would get fresher
-        values for fewer rows by loading with each read. Without a least gain nobody asks."""
+        """Rows that readers have earned, one with each read. To load more often than anybody reads is a waste: a load with
+        each read would give fresher values for fewer rows. Without a least gain there is no such limit."""
         return self._credit if self.least else inf
 
     def lend(self, rows: int) -> None:
-        """So many are asked for."""
+        """So many of these rows are asked for."""
         self._credit -= rows
 
     def advance(self, now: float) -> None:
@@ -179,7 +180,7 @@ class Market:
             self.short = False
         patience = min(max(self.depth / rate, _CALM * smooth), _PATIENCE)
         moved = self._bound * exp(max(-1.0, min(1.0, pressure * dt / patience)))
-        # never far below what is in force
+        # never far below the price in force
         self._bound = min(max(moved, PRICE_MIN, max(self._aim, self.floor) / 2.0), PRICE_MAX)
         left = max(0.0, bucket.rate - spent) if self.price <= self.floor else 0.0
         self._unneeded += -expm1(-dt / MEMORY) * (left - self._unneeded)
@@ -189,7 +190,7 @@ class Market:
             self._follow_target(self.target, now, dt)
 
     def _earned(self, dt: float) -> tuple[float, float]:
-        """The rate at which readers earn, and how much of what they may save up is there."""
+        """The rate at which readers earn rows, and how full their credit is."""
         total = float(self.meter.total[READS].sum())
         read, self._read = total - self._read, total
         self._reading += min(1.0, dt / _EARNED_OVER) * (read / dt - self._reading)
@@ -204,7 +205,7 @@ class Market:
         return self.meter.share(STALE, READS) * self._correction
 
     def _follow_target(self, target: float, now: float, dt: float) -> None:
-        """Dearer while reads are fresher than they need be."""
+        """Raises the price while reads are fresher than they need be."""
         if now >= self._corrected + _CORRECT_EVERY:
             self._corrected = now
             self._correct(now)
@@ -215,7 +216,7 @@ class Market:
         self._aim = min(max(moved, PRICE_MIN), PRICE_MAX)
 
     def _correct(self, now: float) -> None:
-        """By draws and estimates of the same minutes; else the correction would chase what it moves."""
+        """Compares draws and estimates of the same minutes; else the correction would chase its own effect."""
         total = self.meter.total
         reads, stale = float(total[READS].sum()), float(total[STALE].sum())
         self._past.append((now, reads, stale))

@@ -1,11 +1,11 @@
-"""What was learned, as bytes that outlive the process: which keys are read and change how often, and each source's price.
+"""What was learned, as bytes that outlive the process: how often each key is read and changes, and each source's price.
 
-`price.shell.remembering` calls it, at a start and every minute. `copy` is what has to be done while nothing else moves:
-some ten milliseconds for a part of the table. The rest may run in a thread. A file is only ever advice: what does
-not fit (another version, a damaged byte, a namespace that is gone) is left out, and learned again.
+`price.shell.remembering` calls it, at a start and every minute. Only `copy` must run while nothing else moves: it takes some
+ten milliseconds for a part of the table. The rest may run in a thread. A file is only advice: what does not fit (another
+version, a damaged byte, a namespace that is gone) is left out, and learned again.
 
-Ages and not times are kept, for a clock begins anew with each process. What time has passed between the two comes from
-the wall clock: values have aged by it, all of it; read counts have decayed, but only so far, for nobody listened.
+Ages are kept and not times, for a clock begins anew with each process. The wall clock says how much time has passed between
+two processes. Values have aged by all of it. Read counts have decayed only by a part of it, for nobody listened meanwhile.
 
 Little-endian: magic, version, CRC-32 of all that follows, length of a JSON header, the header, the columns, the keys.
 """
@@ -45,11 +45,11 @@ SIZE_MAX = 256 * 1024 * 1024
 """Bytes of a file: a million keys of 200 bytes. Beyond, the least read are left out."""
 
 ABSENCE_MAX = 30 * 86_400.0
-"""Seconds that we believe to have been away; more is a clock that was wrong."""
+"""Seconds that we believe to have been away at the most; if the clock says more, it is wrong."""
 
 UNHEARD = 2 * SLOW_MEMORY
-"""Seconds for which read counts decay at most while nobody listens. For longer, all keys would be forgotten, and what
-is known of their changes with them; and the counts are put right within minutes."""
+"""Seconds for which read counts decay at most while nobody listens. After a longer decay all keys would be forgotten, and
+with them what is known of their changes. The counts are put right within minutes."""
 
 MAGIC = b"cacheupd"
 VERSION = 1
@@ -152,7 +152,7 @@ def copy(policy: Price, begin: int, *, now: float) -> Copy:
 
 
 def prices_of(markets: Mapping[Source, Market]) -> dict[str, tuple[float, bool]]:
-    """Each source's."""
+    """The price of each source, and whether it is one of time."""
     return {source.name: (market.price, source.timed) for source, market in markets.items()}
 
 
@@ -252,7 +252,7 @@ def _read(data: bytes, wall: float) -> Told:
     keys = [data[begin:end] for begin, end in pairwise(ends.tolist())]
     names, stamps = tuple(map(str, header["namespaces"])), tuple(map(str, header["stamps"]))
     sound = _sound(rows) & (rows["space"] < min(len(names), len(stamps)))
-    if len(set(keys)) < len(keys):  # a key that moved in its table while that was copied stands here twice
+    if len(set(keys)) < len(keys):  # a key that moved in its table during the copy stands here twice
         last = dict(zip(keys, range(len(keys)), strict=True))
         sound &= np.array([last[key] == at for at, key in enumerate(keys)])
     kept = Learned(names, stamps, list(compress(keys, sound.tolist())), rows[sound])
@@ -262,7 +262,7 @@ def _read(data: bytes, wall: float) -> Told:
 
 
 def _sound(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Rows in which every number is one that could have been learned; the others are not worth mending."""
+    """Which rows hold only numbers that could have been learned. The others are not worth repairing."""
     good = (rows["length"] > 0) & (rows["length"] <= KEY_BYTES_MAX)
     for name in ("a", "b", "silent_a", "silent_b", "slow", "palm", "seen", "loaded"):
         good &= np.isfinite(rows[name]) & (rows[name] >= 0.0)
@@ -273,7 +273,7 @@ def _sound(rows: NDArray[np.void]) -> NDArray[np.bool_]:
 
 
 def restore_prices(markets: Mapping[Source, Market], prices: Mapping[str, tuple[float, bool]]) -> None:
-    """For sources that are paid as they were."""
+    """For sources whose budget still has the same unit."""
     for source, market in markets.items():
         price, timed = prices.get(source.name, _NO_PRICE)
         if timed == source.timed and 0.0 < price <= PRICE_MAX:
@@ -281,7 +281,7 @@ def restore_prices(markets: Mapping[Source, Market], prices: Mapping[str, tuple[
 
 
 def restore(policy: Price, keyspace: Keyspace[Namespace], part: Learned, *, moment: Moment) -> int:
-    """Into the empty table of a partition that was just gained; how many keys found no place."""
+    """Fills the empty table of a partition that was just gained. Returns how many keys found no place."""
     policy.born = -inf  # what is restored was counted for long enough
     here = {each.name: each for each in policy.spaces.namespaces}
     placed = 0
@@ -293,7 +293,7 @@ def restore(policy: Price, keyspace: Keyspace[Namespace], part: Learned, *, mome
             rows = policy.table.admit([part.keys[at] for at in mine.tolist()])
             told = part.rows[mine[: len(rows)]]
             _fill(policy, rows, namespace, told, moment=moment)
-            if stamps == (namespace.terms or _NO_TERMS).stamp:  # they mean what they meant
+            if stamps == (namespace.terms or _NO_TERMS).stamp:  # they still mean the same
                 said = told["stamp"]
                 _fill_stamps(policy, rows, moment.now - moment.absent - said if stamps == "age" else said)
             placed += len(rows)

@@ -45,7 +45,7 @@ class Meter:
         self.recent *= exp(-dt / MEMORY)
 
     def share(self, what: int, of: int, space: int | None = None) -> float:
-        """Lately; 0 where there was nothing."""
+        """The part of one count in another, lately; 0 if there was nothing."""
         part, whole = (
             row.sum() if space is None else row[space] for row in (self.recent[what], self.recent[of])
         )

@@ -1,9 +1,9 @@
 """What a budget buys in the long run: the price it ends at, the reads that stay stale, the keys it cannot afford.
 
-`report` asks for half and twice the budget, `plan` for any. Here every rate is taken as known: a key read `mu` times
-and silently changed `rate` times a second is loaded whenever its index reaches the price, so every `tau` seconds, and a
-share 1 - (1 - e**-x) / x of its reads is stale, x = rate * tau (Cho and Garcia-Molina 2003). What loads cost together
-falls as the price rises, so one bisection finds the price at which they cost the budget.
+`report` asks for half and twice the budget, `plan` for any. Here every rate is taken as known. A key is read `mu` times and
+silently changed `rate` times a second. It is loaded whenever its index reaches the price, so every `tau` seconds. A share
+1 - (1 - e**-x) / x of its reads is stale, with x = rate * tau (Cho and Garcia-Molina 2003). The cost of all loads falls as
+the price rises, so one bisection finds the price at which they cost the budget.
 
 Left out are bursts, what is still being learned and the worth of age: reality is a little better or a little worse.
 Pure functions of arrays.
@@ -32,10 +32,10 @@ class Keys(NamedTuple):
 
     mu: Doubles  # reads per second
     rate: Doubles  # changes per second that nobody announces
-    announced: Doubles  # those that somebody does
+    announced: Doubles  # changes per second that are announced
     cost: Doubles  # of one load: rows, or milliseconds
     worth: Doubles  # a stale read counts so many times
-    longest: Doubles  # seconds that a value which is read may get old; or inf
+    longest: Doubles  # greatest age in seconds of a value that is read; or inf
     weight: Doubles  # how many keys this one stands for
 
 
@@ -77,18 +77,18 @@ def outlook(keys: Keys, budget: float, *, floor: float = PRICE_MIN) -> Outlook:
 
 
 def earned(keys: Keys, budget: float) -> float:
-    """Of the budget what readers earn, a row with each read."""
+    """The part of the budget that readers earn, one row with each read."""
     return min(budget, float((keys.weight * keys.mu * keys.cost).sum()))
 
 
 def _by_ceiling(keys: Keys) -> Keys:
-    """In the order of what can be looked up side by side: four times as fast."""
+    """In an order in which look-ups lie side by side: four times as fast."""
     order = np.argsort(_log_ceiling(keys, keys.rate))
     return Keys(*(column[order] for column in keys))
 
 
 def _log_ceiling(keys: Keys, rate: Doubles) -> Doubles:
-    """The price (its logarithm) from which on a key is never loaded: the most that its index reaches."""
+    """The price (its logarithm) at which a key stops being loaded: the most that its index reaches."""
     return np.asarray(np.log(keys.mu) + np.log(keys.worth) - np.log(rate) - np.log(keys.cost))
 
 

@@ -1,10 +1,10 @@
 """The policy `price`: it learns which keys are read and which change, and loads those whose load prevents the most
 stale reads for its cost.
 
-One per partition, beside its engine, as long as the partition is ours; all of a source compare with one `market`.
-Every hint moves two decayed counts of its key and asks whether a load is worth its price now; every 20 ms a timer asks
-the same for keys that nobody has just read. Every load moves the key's change posterior. What is said here is only
-which touches become loads: misses and changes go the automaton's way, and every load is paid from the source's bucket.
+One per partition, beside its engine, as long as the partition is ours. All policies of a source compare with one `market`.
+Every hint moves two decayed counts of its key and asks whether a load is worth its price now. Every 20 ms a timer asks the
+same for keys that nobody has just read. Every load moves the key's change posterior. The policy only says which touches
+become loads: misses and changes go the automaton's way, and every load is paid from the source's bucket.
 
 All steps are arrays over the keys of one call. Pure: `now` and `random` are arguments.
 """
@@ -62,11 +62,11 @@ PRICED_EVERY = 0.1  # seconds between two looks at prices and costs, which move 
 COUNT_MAX = 1e6  # reads of one key in one pack; more is a mistake of the sender
 LOOK = 12_000  # rows per tick whose worth is computed: some 3 ms
 SCAN = 2_000_000  # rows per tick whose turn is looked for: 1.5 ms
-LOOK_AGAIN = 0.05  # of a value's age: when its worth has hardly changed there is no need to ask
+LOOK_AGAIN = 0.05  # of a value's age: sooner than that, its worth has hardly changed
 UNDER_WAY = 10.0  # seconds after which a load that was asked for and never came is forgotten
 FORGOTTEN = 1e-3  # decayed reads below which a key is forgotten: one read, half an hour ago
 NEARLY_FULL = 0.97  # of the table: room is made for newcomers
-MAX_AGE_LEAD = 1.0  # seconds before a value reaches its greatest age that its load begins, at most
+MAX_AGE_LEAD = 1.0  # seconds, at most, by which a load begins before its value reaches its greatest age
 
 
 class Price:
@@ -110,7 +110,7 @@ class Price:
         return [*passed, *chosen] if passed else chosen
 
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
-        """A read like any other, but its value is coming anyway."""
+        """A miss is a read like any other, but its key is loaded anyway."""
         rows, reads, _ = self._known(keys, counts, now)
         if len(rows):
             state, times = self.table.look(rows)
@@ -120,7 +120,7 @@ class Price:
             self.table.due[rows] = now + UNDER_WAY
 
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
-        """The first announcement after a load dates the change exactly. What is hardly read, or never, can wait."""
+        """The first announcement after a load dates the change exactly. A key that is hardly read, or never, can wait."""
         table, spaces = self.table, self.spaces
         found = table.find(keys)
         patient: set[bytes] = set()
@@ -144,7 +144,7 @@ class Price:
         return patient
 
     def on_loaded(self, loaded: Loaded, now: float) -> None:
-        """Of a row that does not exist no value is read, until its key is a newcomer again."""
+        """If a row does not exist, no value of it is read: its key is forgotten until it is a newcomer again."""
         rows = self.table.find(loaded.keys)
         known = rows >= 0
         if not known.any():
@@ -183,7 +183,7 @@ class Price:
             market.depths.pop(self, None)
 
     def join(self, now: float) -> None:
-        """It has come back, to another engine: no load that was asked for will answer any more."""
+        """The partition has come back, to another engine: loads that were asked for before will not end any more."""
         for market, keys in self._tracked():
             market.tracked += keys
         state = self.table.state[: self.table.high]
@@ -212,7 +212,7 @@ class Price:
         return rows, reads, passed
 
     def _meet(self, strangers: list[bytes], now: float) -> list[bytes]:
-        """Rows for those that are priced and for whom there is room; back come those that are not priced."""
+        """Makes rows for the keys that are priced, as far as there is room. Returns the keys that are not priced."""
         groups, passed = self._keyspace.resolve_many(list(dict.fromkeys(strangers)))
         for namespace, keys in groups.items():
             number = self.spaces.number.get(namespace)
@@ -260,7 +260,7 @@ class Price:
     def _hurry(
         self, rows: Rows, state: NDArray[np.float32], *, mu: Doubles, space: NDArray[np.intp]
     ) -> list[bytes]:
-        """Those whose change waits, and is worth its row by now. Said once: it is a change like any other from now on."""
+        """Keys whose change waits, and is worth its row by now. Each is returned once: its change does not wait any more."""
         now_worthy = rows[(state[:, STATUS] == WAITS) & self._outweighs(state, mu, space)]
         self.table.state[now_worthy, STATUS] = KNOWN_STALE
         return self.table.named(now_worthy)
@@ -268,7 +268,7 @@ class Price:
     def _outweighs(
         self, state: NDArray[np.float32], mu: Doubles, space: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
-        """Whether a change that is known of is worth a row at the present price."""
+        """Whether a known change is worth a row at the present price."""
         spaces = self.spaces
         a, b = (state[:, column].astype(np.float64) for column in (A, B))
         value = worth_of_known(mu, a, b, kappa=spaces.of(spaces.kappa, space))
@@ -298,7 +298,7 @@ class Price:
     def worth_of(
         self, rows: Rows, state: NDArray[np.float32], *, mu: Doubles, tau: Doubles, space: NDArray[np.intp]
     ) -> tuple[Doubles, Doubles]:
-        """The chance to be stale, and the index; by silent changes only, where others are announced."""
+        """The chance to be stale, and the index; by silent changes only, if others are announced."""
         believed = state[:, : B + 1] if self.table.silent is None else self.table.silent.take(rows, axis=0)
         a, b = believed.T.astype(np.float64, order="C")
         return worth(mu, a, b, tau, kappa=self.spaces.of(self.spaces.kappa, space))
@@ -329,7 +329,7 @@ class Price:
     def _draw(
         self, rows: Rows, reads: Doubles, state: NDArray[np.float32], *, tau: Doubles, now: float
     ) -> list[bytes]:
-        """The reads that are measured: a load is under way for them from now on."""
+        """Keys of which a read is measured: a load is under way for them from now on."""
         recent = (state[:, STATUS] == IDLE) & (tau <= self._gap)
         places = drawn(self.table, self.spaces, rows, reads=reads, recent=recent, now=now)
         fresh = [place for place in places if state[place, STATUS] == IDLE]
@@ -358,7 +358,7 @@ class Price:
     # --- the table --------------------------------------------------------------------------------------
 
     def _due(self, now: float) -> Rows:
-        """Rows whose turn it is: a bounded look that goes round."""
+        """Rows whose turn it is. One call looks at a part of the table; the calls go round."""
         high = self.table.high
         start = self._cursor if self._cursor < high else 0
         found = np.flatnonzero(self.table.due[start : min(start + SCAN, high)] <= now)
@@ -370,7 +370,7 @@ class Price:
         return (found + start).astype(np.int32)
 
     def _make_room(self, now: float) -> None:
-        """In a table that is nearly full the least read of some make way for newcomers."""
+        """In a nearly full table the least read keys of a part make way for newcomers."""
         table = self.table
         if len(table) < NEARLY_FULL * table.most:
             return

@@ -1,11 +1,11 @@
 """How a key's change rate is learned: a Gamma(a, b) per key, moved by each load in closed form.
 
-A load tells whether the value changed since the last one, some `tau` seconds ago: one bit. Unchanged adds exposure.
-Changed is matched in its first two moments (the exact posterior is a mixture; two floats are enough). A key that has
-been quiet for long and then changes is blended towards what the prior would say: regimes shift. Where the row says
+A load tells one bit: whether the value has changed since the last load, `tau` seconds ago. If not, exposure is added. If so,
+the new Gamma has the first two moments of the exact posterior, which is a mixture: two floats are enough. If a key has been
+quiet for long and then changes, its Gamma is blended towards what the prior would say, for habits change. If the row says
 more (a version, the time of its last change), the update is exact.
 
-Called by `policy` for the keys of one unit. Pure functions of arrays; they return new (a, b).
+`learning` calls these for the keys of one unit. Pure functions of arrays; they return new (a, b).
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def dated(a: Doubles, b: Doubles, changes: Doubles, exposure: Doubles, *, tau: D
 
 
 def _surprised(shape: Doubles, scale: Doubles, *, chance: Doubles) -> Pair:
-    """Between what the key's past says (row 0) and what a newcomer's would (row 1), by how little each of them
-    expected a change: in the long run one change in a hundred makes a key another key."""
+    """Between what the key's past says (row 0) and what a newcomer's would (row 1), weighed by how likely a change was for
+    each of them. In the long run one change in a hundred makes a key another key."""
     r = SURPRISE * chance[1] / (SURPRISE * chance[1] + (1.0 - SURPRISE) * chance[0])
     past, new = np.log((shape, scale)).swapaxes(0, 1)
     return _bounded(*np.exp(past + r * (new - past)))

@@ -1,8 +1,8 @@
 """What people see of the policy `price`: per source and namespace, what is spent, what it buys, what it cannot.
 
-`price.shell.freshness` builds one from the markets and a sample of keys, for metrics and for the admin page behind
-`cacheupdater freshness`; it lives until the next one. "Lately" is the last minute as the meter remembers it, measured
-is what the sampler drew in ten. Looks at things and changes nothing.
+`price.shell.freshness` builds a report from the markets and a sample of keys, for metrics and for the admin page behind
+`cacheupdater freshness`. A report lives until the next one. "Lately" is the last minute as the meter remembers it. "Measured"
+is what the sampler has drawn in ten minutes. Nothing here changes what it looks at.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ MEASURED_OVER = 600.0
 """Seconds of draws behind a measured share."""
 
 TIMES = (0.5, 1.0, 2.0)
-"""Of the budget: what would it give?"""
+"""So many times the budget: what would that give?"""
 
 GAINS = (0.0, 0.5, 1.0, 2.0, 5.0)
-"""Of the least gain: what would it give?"""
+"""So many times the least gain: what would that give?"""
 
-_USUAL_GAIN = 0.02  # times those, where none is asked for
+_USUAL_GAIN = 0.02  # instead of the least gain, if none is configured
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of a namespace, or of a source as a whole. Shares are between 0 and 1."""
+    """Figures of a namespace, or of a source as a whole. Shares are between 0 and 1."""
 
     name: str
     reads: float  # per second, lately
@@ -122,12 +122,12 @@ class Columns(NamedTuple):
 
 
 def columns_of(market: Market, spaces: Spaces, sample: Census) -> Columns:
-    """The keys of this source, out of a sample of all our policies in the numbers of `spaces`."""
+    """The keys of this source, out of a sample of all our policies. `spaces` gives the numbers of their namespaces."""
     mine = spaces.market[sample.space] == spaces.markets.index(market)
     space, mu, a, b, silent, weight = (column[mine] for column in sample)
     weight = weight * (
         market.tracked / max(float(weight.sum()), 1.0)
-    )  # drawn numbers are near, this one is exact
+    )  # the drawn number of keys is an estimate, `tracked` is exact
     cost, worth = spaces.cost[space], spaces.worth[space]
     keys = Keys(mu, silent, a / b - silent, cost, worth, spaces.max_age[space], weight)
     starved = worth_of_known(mu, a, b) * worth / cost < market.price
@@ -143,14 +143,14 @@ def look_ahead(market: Market, keys: Keys, *, times: float = 1.0, least: float |
 
 
 def gains_of(market: Market) -> Sequence[float]:
-    """The least gains that are worth a look."""
+    """The least gains for which a report says what they would give."""
     return [times * (market.least or _USUAL_GAIN) for times in GAINS]
 
 
 def describe(
     market: Market, columns: Columns | None, ahead: Ahead, *, now: float, since: float
 ) -> SourceReport:
-    """No columns: no partition is ours. Counted `since`."""
+    """Without columns no partition is ours. `since` is when counting began."""
     bucket, number = market.source.bucket, len(market.spaces)
     drawn = market.sampler.measured_by_space(now - MEASURED_OVER)
     keys = _per_space(columns, number)

@@ -1,11 +1,11 @@
 """How stale the reads of a source really are: measured, not modelled.
 
-Of all reads a few are drawn at random and their keys refreshed at once, whatever the policy thinks. Did the write find
-other bytes, the reader had a stale value. The draw knows nothing of the key, so the share is unbiased; each draw counts
-by the inverse of its chance, for the chance follows the traffic. It costs a hundredth or two of the budget, and even
-those rows are refreshes.
+A few of all reads are drawn at random, and their keys are refreshed at once, whatever the policy thinks. If the write finds
+other bytes, the reader had a stale value. The draw knows nothing of the key, so the share is unbiased. Each draw counts by
+the inverse of its chance, for the chance follows the traffic. It costs a hundredth or two of the budget, and even those rows
+are refreshes.
 
-One per `market`. Bounded: so many draws under way, so many results kept.
+One per `market`. The draws under way and the results that are kept are bounded.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from cacheupdater.price.index import Doubles
 
 SHARE = 0.015
-"""Of the budget: at 200 rows a second three draws, which know 5 % to +-1.2 within seven minutes."""
+"""Part of the budget. At 200 rows a second it pays three draws a second. They measure 5 % to +-1.2 within seven minutes."""
 
 _KEPT = 20_000  # results: an hour at 5 a second; beyond, the oldest go
 _UNDER_WAY = 1_000  # draws whose load has not ended; those of failed loads are forgotten here
-_DRAWN = 200  # per call; of a flood, or of counts that are a mistake, each draw stands for more reads
+_DRAWN = 200  # per call; in a flood, or if counts are a mistake, each draw stands for more reads
 _MEMORY = 10.0  # seconds over which the rate of reads is averaged
 _Z = 1.96  # 95 % of a normal distribution
 
 
 class Measured(NamedTuple):
-    """A share of stale reads, and between what it lies with 95 % confidence."""
+    """A share of stale reads, and the limits between which it lies with 95 % confidence."""
 
     share: float
     low: float
@@ -68,7 +68,7 @@ class Sampler:
         self._pace(chance)
 
     def draw(self, counts: Doubles) -> list[int]:
-        """Which of these reads are drawn: places in `counts`, each read as likely as any other, so one may come twice."""
+        """Which of these reads are drawn: places in `counts`. All reads are equally likely, so a place may come twice."""
         total = float(counts.sum())
         self._reads += total
         if total * self._chance > _DRAWN:
@@ -84,7 +84,7 @@ class Sampler:
         return drawn
 
     def begin(self, key: bytes) -> None:
-        """A load of this key is about to tell what its reader had, and those before who wait for the same load."""
+        """A load of this key will tell what its reader had. It also tells for earlier readers that wait for the same load."""
         if self._chance > 0.0:
             weight = self._under_way.pop(key, 0.0)
             if len(self._under_way) >= _UNDER_WAY:
@@ -92,12 +92,12 @@ class Sampler:
             self._under_way[key] = weight + 1.0 / self._chance
 
     def known(self, space: int, now: float, *, stale: bool) -> None:
-        """What this reader had needs no load to know."""
+        """It is known without a load what this reader had."""
         if self._chance > 0.0:
             self._results.append(_Result(now, space, 1.0 / self._chance, stale))
 
     def loaded(self, key: bytes, space: int, now: float, *, stale: bool) -> None:
-        """A load has ended; was it one of ours?"""
+        """A load has ended. It counts if its key was drawn."""
         weight = self._under_way.pop(key, None)
         if weight is not None:
             self._results.append(_Result(now, space, weight, stale))
@@ -108,7 +108,7 @@ class Sampler:
         return bool(self._under_way)
 
     def measured(self, since: float, *, space: int | None = None) -> Measured | None:
-        """The share of stale reads from then on; None without a draw. Wilson's interval, on the effective draws."""
+        """The share of stale reads from `since` on; None without a draw. Wilson's interval, on the effective draws."""
         return _measured(each for each in self._since(since) if space is None or each.space == space)
 
     def measured_by_space(self, since: float) -> dict[int, Measured]:
@@ -123,7 +123,7 @@ class Sampler:
         return takewhile(lambda result: result.at >= moment, reversed(self._results))
 
     def _pace(self, chance: float) -> None:
-        """Draw so often from now on: what is left of the wait goes by the new pace."""
+        """Draw with this chance from now on. What is left of the wait follows the new pace."""
         if self._chance > 0.0 and chance > 0.0:
             self._skip *= self._chance / chance
         else:

@@ -1,15 +1,15 @@
 """Which row a key has: a hash table in two arrays, so that a batch of ten thousand keys is looked up side by side.
 
-A dict answers one key at a time and waits for main memory three times over: at a million keys 0.8 us a key, half of all
-that the policy took. Here it is 0.3 us in packs of 10,000 and 0.4 in packs of 1000 (no gain below 100), and 27 bytes
+A dict answers one key at a time and waits for main memory three times over: at a million keys it took 0.8 us a key, half of
+the policy's time. These arrays take 0.3 us in packs of 10,000 and 0.4 us in packs of 1000 (no gain below 100), and 27 bytes
 a key less. One per `table`, for its life.
 
-A key stands for its 64-bit hash, which is Python's own, seeded per process. Two of a million keys share theirs once in
-thirty million processes; they would be counted as one.
+A key is known by its 64-bit hash, which is Python's own, seeded per process. In one of thirty million processes two of a
+million keys have the same hash; they would be counted as one.
 
-Open addressing in segments of a fixed size: a key lies at its own place or, as far as those are taken, in one behind. Low
-bits of its hash say which segment is its own (extendible hashing). A segment that is full becomes two, and nobody else
-moves: one table would be made anew as a whole, which stopped a turn for 70 ms at 600,000 keys. Pure.
+Open addressing in segments of a fixed size: a key lies at its own place or, if that is taken, at a place behind it. Low bits
+of its hash say which segment is its own (extendible hashing). A segment that is full becomes two, and no other segment moves.
+A single table would be made anew as a whole: that stopped a turn for 70 ms at 600,000 keys. Pure.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ _BITS = 11
 _SIZE = 1 << _BITS  # places of a segment: to make two of it takes 0.2 ms
 _WITHIN = _SIZE - 1
 _ROOM = int(0.6 * _SIZE)  # tags of a segment at the most; beyond, keys would lie far behind their own places
-_LESS = (
-    1 / 3
-)  # of that, at the most, some have less: hashes are so even that all would be full within some packs
+_LESS = 1 / 3  # of that, by which segments have less at most: with equal rooms all would be full at once
 _GOLDEN = 0.6180339887498949  # its multiples lie evenly between two whole numbers
-_WORTH = 0.75  # of its room that makes a full segment two; with fewer keys it is made anew, without those that have left
+_WORTH = 0.75  # of its room: a full segment with more keys becomes two, one with fewer loses its GONE tags
 _COPIED = 64  # segments of the largest table that is copied to be twice as large: 1.5 MB
-_FREE = -1  # row of a place that nobody has
-_NEVER = 0  # tag of a place that nobody ever had: behind it no key need be looked for
+_FREE = -1  # row of a place that is free
+_NEVER = 0  # tag of a place that was never taken: no key need be looked for behind it
 _GONE = 2  # tag of a place whose key has left; keys have odd ones
 _SPAN = np.arange(8)  # places that are looked at together: a cache line of tags
 
@@ -49,7 +47,7 @@ def tags_of(keys: Sequence[bytes]) -> Tags:
 
 
 class Slots:
-    """Rows by tag. A row is in here once."""
+    """Rows by tag. Each row is in here once."""
 
     def __init__(self, most: int) -> None:
         """For some `most` keys: a hint, and no bound."""
@@ -61,7 +59,7 @@ class Slots:
         self._depths = [0]  # by segment: how many bits its keys have in common
         self._segments: NDArray[np.int64] = np.zeros(
             1, np.int64
-        )  # by the last bits of what stands before a place
+        )  # by the last of a tag's bits above its place
 
     def find(self, tags: Tags) -> NDArray[np.int32]:
         """The row of each, -1 for a stranger."""
@@ -95,7 +93,7 @@ class Slots:
             has = self._rows.take(places) == rows
             mine = places[has]
             self._rows[mine], self._tags[mine] = _FREE, _GONE
-            last = mine[self._tags.take(_next(mine)) == _NEVER]  # nobody looks for anything behind these
+            last = mine[self._tags.take(_next(mine)) == _NEVER]  # no key is looked for behind these
             self._tags[last] = _NEVER
             self._count(last, -1)
             on = np.flatnonzero(~has & (self._tags.take(places) != _NEVER))
@@ -128,7 +126,7 @@ class Slots:
             self._used[: len(by_segment)] += tags * by_segment
 
     def _make_room(self, segment: int, coming: int) -> None:
-        """No places are left that only once had a tag, and if that is not enough there are two segments."""
+        """Frees the places of keys that have left. If that is not enough, the segment becomes two."""
         part = slice(segment << _BITS, (segment + 1) << _BITS)
         held = np.flatnonzero(self._rows[part] != _FREE)
         tags, rows = self._tags[part][held], self._rows[part][held]
@@ -138,7 +136,7 @@ class Slots:
         self._put(tags, rows)
 
     def _split(self, segment: int) -> None:
-        """Half of what the hashes give to it goes to a new one."""
+        """From now on half of the hashes of this segment belong to a new one."""
         new, depth = len(self._depths), self._depths[segment]
         if new == len(self._used):
             self._reserve(max(self._most, 2 * new) if new >= _COPIED else 2 * new)
@@ -151,7 +149,7 @@ class Slots:
         self._segments[theirs[theirs >> depth & 1 == 1]] = new
 
     def _reserve(self, segments: int) -> None:
-        """Pages that nobody has written to cost nothing yet."""
+        """Makes room for so many. Pages that nobody has written to cost nothing yet."""
         used, tags, rows = self._used, self._tags, self._rows
         self._rooms = _rooms(segments)
         self._used = np.zeros(segments, np.int64)
@@ -161,7 +159,7 @@ class Slots:
 
 
 def _rooms(segments: int) -> NDArray[np.float64]:
-    """Tags that each may have."""
+    """How many tags each segment may have."""
     return np.asarray(_ROOM * (1.0 - _LESS * (np.arange(segments) * _GOLDEN % 1.0)), np.float64)
 
 

@@ -1,10 +1,10 @@
 """How far a price has to move: what it would cost to load the keys that are worth a little less than it.
 
-One per policy, called by it whenever prices have moved. A price that follows the spending by a factor of e in so many
-seconds is too slow where a few keys share a large budget, and too quick where a million share a small one. So `market` is told
-how many rows lie just below its price, here and in the other partitions, and moves by as much as releases what is missing.
+One per policy, which calls it whenever prices have moved. A price that follows the spending by a factor of e in a fixed time
+is too slow where a few keys share a large budget, and too quick where a million share a small one. So the policies of all
+partitions tell `market` how many rows lie just below its price, and the price moves just far enough to release what is missing.
 
-And a fallen price is news to keys that were looked at a while ago: all are looked at again.
+Keys that were looked at a while ago may be worth a price that has fallen since: all are looked at again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from cacheupdater.price.table import Rows, Table
 
 SOUNDED_EVERY = 0.5  # seconds
-SOUNDED = 1_000  # keys that are looked at: 0.2 ms; of a large table every so-many-th
-FALLEN = 0.8  # of a price: a key is looked at twice until its own worth has grown by so much
+SOUNDED = 1_000  # keys that are looked at: 0.2 ms; in a large table they are spread evenly
+FALLEN = 0.8  # of a price: a key is looked at twice while its own worth grows by as much
 _NEAR = exp(-1.0)  # of the price
 
 
@@ -44,7 +44,7 @@ class Priced(Protocol):
 
 
 class Sounding:
-    """Of the keys of one partition."""
+    """Sounds the keys of one partition."""
 
     def __init__(self, policy: Priced) -> None:
         self._policy = policy

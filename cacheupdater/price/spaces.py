@@ -1,6 +1,6 @@
-"""The namespaces that a policy prices, as columns: what a vectorised decision looks up by a key's namespace.
+"""The namespaces that a policy prices, as columns: a vectorised decision looks them up by a key's namespace.
 
-One per `policy`, refreshed with every tick, for costs are measured and budgets change while we run.
+One per `policy`. It is refreshed when prices are, for costs are measured and budgets change while we run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Spaces:
     """Arrays by the number of the namespace."""
 
     def __init__(self, namespaces: Sequence[Namespace], markets: Mapping[Source, Market]) -> None:
-        """In `namespaces` each has its number; only those with terms are meant."""
+        """Only namespaces with terms count. Each gets a number, its place among them."""
         self.namespaces = [each for each in namespaces if each.terms is not None]
         self.number = {each: number for number, each in enumerate(self.namespaces)}
         self.markets = list(dict.fromkeys(markets[each.source] for each in self.namespaces))
@@ -50,12 +50,12 @@ class Spaces:
         self.price = np.ones(len(terms))
         self.kappa = np.zeros(len(terms))
         self.life = np.full(len(terms), LIFE_MIN)
-        """Seconds that a value of an unknown key lives, we guess: the time that the budget takes for all keys once."""
+        """A guess of the seconds that a value of an unknown key lives: the budget loads all keys once in this time."""
         self.refresh()
 
     @property
     def age(self) -> Doubles:
-        """How old the value of an unknown key is, we guess: old enough to be looked at soon."""
+        """A guess of the age of an unknown key's value: old enough to be looked at soon."""
         return np.asarray(np.minimum(self.life, _NEARLY * self.max_age), np.float64)
 
     @property
@@ -68,7 +68,7 @@ class Spaces:
         return column if len(column) == 1 else column[space]
 
     def refresh(self) -> None:
-        """What may have changed since the last tick."""
+        """Take over what may have changed since the last call."""
         price, round_trip = [], []
         self.cost = np.array([each.cost.per_row for each in self.namespaces])
         self.weight = self.worth / self.cost

@@ -1,8 +1,8 @@
 """What is known of each key, in arrays: a row per key, no object beside the key itself.
 
-One per `policy`. A key's row is found through `slots`; rows of forgotten keys are used again. The columns that one
-hint touches lie side by side, so that a key costs one or two cache lines and not ten; what only some configurations
-need (silent changes, versions) is made when the first key needs it. Decides nothing.
+One per `policy`. A key's row is found through `slots`; rows of forgotten keys are used again. The columns that one hint
+touches lie side by side, so that a key costs one or two cache lines and not ten. Columns that only some configurations need
+(silent changes, versions) are made when the first key needs them. Decides nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ A, B, SLOW, FAST, PALM, SEEN, SPACE, STATUS = range(8)
 how many observations that is made of, the number of the namespace, and one of the four below."""
 
 TOUCHED, LOADED = range(2)
-"""Columns of `times`: last read; begin of the last load."""
+"""Columns of `times`: last read; beginning of the last load."""
 
 IDLE, ASKED, STALE, WAITS = 0.0, 1.0, 2.0, 3.0
 """STATUS: nothing under way; a load was asked for; a change was announced, so the value is known to be stale;
@@ -36,7 +36,7 @@ the same, and the change waits for a quiet moment."""
 _WHOLE = "V32"  # a row of `state`
 _FIRST = 1024  # rows of an empty table: 60 KB
 _GROWTH = 1.5  # doubling would leave half of a large table unused
-_COPIED = 65_536  # rows of the largest table that is copied as a whole, 4 MB in 2 ms; what grows beyond is as large as it may be
+_COPIED = 65_536  # rows of the largest table that is copied, 4 MB in 2 ms; a larger one gets its full size
 
 
 class Table:
@@ -49,7 +49,7 @@ class Table:
         self.state: NDArray[np.float32] = np.zeros((_FIRST, 8), np.float32)
         self.times: NDArray[np.float64] = np.zeros((_FIRST, 2), np.float64)
         self.due: NDArray[np.float64] = np.zeros(_FIRST, np.float64)
-        """When a row is looked at again though nobody reads it. Of rows beyond `high` none of the arrays says anything."""
+        """When a row is looked at again though nobody reads it. No array says anything of rows beyond `high`."""
         self.silent: NDArray[np.float32] | None = None
         """a and b of the changes that nobody announced, once somebody announces any."""
         self.stamp: NDArray[np.float64] | None = None
@@ -132,7 +132,7 @@ class Table:
             self.stamp[rows] = np.nan
 
     def _reserve(self, rows: int) -> None:
-        """Room for so many. A large table is not copied: it has all its rows from then on, and takes memory as they are used."""
+        """Makes room for so many. A table that becomes large gets all its rows at once, and takes memory as they are used."""
         have = len(self.due)
         if rows <= have:
             return

@@ -1,6 +1,6 @@
 """What the policy `price` believes of one key, for a person who asks: `cacheupdater explain`.
 
-Reads the table and changes nothing; nobody calls it on a hint's path.
+Reads the table and changes nothing. It is never called on a hint's path.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class View(NamedTuple):
     age: float  # since the last load, as far as the policy knows
     stale: float  # the chance that the value is out of date by now
     worth: float  # stale reads that a load now would prevent, weighed and per cost
-    price: float  # and what they must come to
+    price: float  # what `worth` must reach for a load
 
 
 def view(policy: Price, key: bytes, now: float) -> View | None:
-    """None for a key that it knows nothing of."""
+    """None for a key that the policy knows nothing of."""
     table, spaces = policy.table, policy.spaces
     rows = table.find([key])
     if rows[0] < 0:

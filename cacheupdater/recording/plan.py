@@ -1,9 +1,9 @@
 """What any budget would give, computed from a recording alone.
 
-`cacheupdater plan` calls it. The recording knows how often each key was read; how often keys change it knows of a sample
-only. So each key gets the change rate of some sampled key that is about as popular, drawn from what the sample
-says about that one; `outlook` does the rest. All of it is repeated with the sample drawn anew from itself: how
-far the answers scatter is how much the sample can tell.
+`cacheupdater plan` calls it. The recording says how often each key was read. It says only of a sample how often keys change.
+So each key gets the change rate of some sampled key that is about as popular, drawn from what the sample says about that
+one. `outlook` does the rest. All of it is repeated with the sample drawn anew from itself: the scatter of the answers shows
+how much the sample can tell.
 
 Pure: randomness is an argument.
 """
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from cacheupdater.price.index import Doubles
     from cacheupdater.recording.recording import Recording, Space, Watched
 
-REPEATS = 20  # their fifth and ninety-fifth percentile are one from the ends
-_ROWS = 5_000  # of one repeat: more changes nothing that could be seen
+REPEATS = 20  # the fifth and ninety-fifth percentile are one answer from the ends
+_ROWS = 5_000  # of one repeat: more would make no difference that could be seen
 _STRATUM = 25  # sampled keys that are about as popular; fewer say little about a rate
 _STRATA = 8
-_POOLED = 10  # sampled keys of a namespace below which all of its source speak for it
+_POOLED = 10  # if fewer keys of a namespace are sampled, all sampled keys of its source stand for it
 _SHAPES = (0.1, 0.2, posterior.SHAPE, 0.6, 1.0, 2.0, 4.0)
 _RATE_MIN = 1e-9  # changes per second: once in thirty years is never
 
 
 class Planned(NamedTuple):
-    """What a budget gives: the mean of all repeats, and between what 90 % of them lie."""
+    """What a budget gives: the mean of all repeats, and the limits between which 90 % of them lie."""
 
     mean: Outlook
     low: float
@@ -75,14 +75,14 @@ def plan(
 
 
 def _floor(spaces: Sequence[Space], *, timed: bool) -> float:
-    """The price below which nothing is bought. Where time is the budget, a row that takes as long as the mean one counts."""
+    """The price below which nothing is bought. If the budget is time, it is that of a row that takes as long as the mean."""
     least = spaces[0].least_gain
     costs = [each.milliseconds for each in spaces if each.milliseconds]
     return least * len(costs) / sum(costs) if timed and costs else least
 
 
 def _ahead(keys: Keys, budget: float, floor: float) -> Outlook:
-    """As the market does it: with a least gain nobody loads more often than readers come."""
+    """As the market does it: with a least gain there are no more loads than reads."""
     if not floor:
         return outlook(keys, budget)
     return outlook(keys, earned(keys, budget), floor=floor)._replace(budget=budget)
@@ -139,9 +139,9 @@ def _posteriors(sample: Sequence[Watched]) -> tuple[Doubles, Doubles]:
 
 
 def _prior(changes: Doubles, exposure: Doubles, exact: NDArray[np.bool_]) -> tuple[float, float]:
-    """On a grid. One bit per key cannot tell a shape, so the usual one is a little likelier than the others.
+    """Searched on a grid. One bit per key cannot tell a shape, so the usual shape is a little likelier than the others.
 
-    Nor do ten quiet keys prove that nothing ever changes.
+    Ten quiet keys do not prove that nothing ever changes, so half a change is added.
     """
     scales = np.geomspace(1e-2, 1e8, 61)[:, None]
     best, found = -np.inf, (posterior.SHAPE, 1e3)

@@ -1,7 +1,7 @@
-"""Counts the reads that applications tell of, instead of refreshing anything: the ears of `cacheupdater record`.
+"""Counts the reads that applications report, instead of refreshing anything, for `cacheupdater record`.
 
-`service.record` puts one in the place of the queue, behind the listeners, for a minute. It decodes packs as they come
-and remembers one number per key, for a bounded number of keys: beyond it those read least make way.
+`service.record` puts one in the place of the queue, behind the listeners, for a minute. It decodes packs as they come and
+remembers one number per key. The number of keys is bounded: beyond it the keys read least make way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Recorder:
         self._known = 0
 
     def newcomer(self, _origin: Hashable = None) -> int:
-        """All are heard alike."""
+        """All peers count alike."""
         return 0
 
     def gone(self, _peer: int, _origin: Hashable = None) -> None:
@@ -66,10 +66,10 @@ class Recorder:
             self.rejected += amount
 
     def measure(self, metric: Metric, value: float, *, label: str = "") -> None:
-        """Nobody asks."""
+        """Not recorded."""
 
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
-        """Nobody asks."""
+        """Not recorded."""
 
     def _take(self, pack: wire.Pack) -> None:
         groups, foreign = self._keyspace.resolve_many(pack.keys)

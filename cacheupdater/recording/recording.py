@@ -1,7 +1,7 @@
 """The file that `cacheupdater record` writes and `cacheupdater plan` reads: a minute of reads, and a sample of changes.
 
-No key is in it, only how many keys were read how often; so it may leave the machine. A line that names it and its
-version, a checksum, then msgpack: whatever is not exactly that is refused.
+No key is in it, only how many keys were read how often, so it may leave the machine. The file is a line with its name and
+version, a checksum, then msgpack. Anything else is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Watched(Struct, frozen=True, array_like=True):
     reads: _Count  # in the whole recording
     changes: Annotated[float, Meta(ge=0, le=1e12)]  # within the exposure
     exposure: _Seconds
-    exact: bool  # so many changes; else one means one or more
+    exact: bool  # exactly so many changes; else one means one or more
 
 
 class Space(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Space(Struct, frozen=True):
 
 
 class Recording(Struct, frozen=True):
-    """All of it."""
+    """All that a file holds."""
 
     seconds: _Amount
     spaces: list[Space]

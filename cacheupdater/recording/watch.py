@@ -1,9 +1,9 @@
 """Finds out for a few of the recorded keys how often they change, by loading them twice; Redis is not asked.
 
-`service.record` makes one per source. Keys are drawn when a sixth of the recording is over, half of them by their reads
-and half evenly. The first loads take the next sixth, the second ones the last: so the time between is the same for
-all, and the database never notices more than a few rows at a time. Where a row tells when it has changed, the second
-load is enough. All loads together stay below two hundredths of what the source may spend.
+`service.record` makes one per source. Keys are drawn when a sixth of the recording is over, half of them by their reads and
+half evenly. The first loads are spread over the next sixth, the second ones over the last sixth. So the time between the two
+is the same for all keys, and the database gets only a few rows at a time. If a row tells when it has changed, the second load
+is enough. All loads together stay below two hundredths of what the source may spend.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol.patterns import Captures
 
 SHARE = 0.02
-"""Of the budget over the recording."""
+"""Part of the budget over the recording."""
 
 KEYS_MAX = 2_000
-"""Of all sources: enough for a percent."""
+"""Keys of all sources: enough to be exact to a percent."""
 
-_UNIT = (
-    10  # keys per statement: where time is the budget, little is spent before the first has told its price
-)
+_UNIT = 10  # keys per statement: if the budget is time, little is spent before the first has shown its cost
 _PART = 1.0 / 6.0  # of the recording: before the draw, for the first loads, and for the second
 
 
@@ -54,7 +52,7 @@ class _Key:
 
 @dataclass(slots=True)
 class Watch:
-    """One source's."""
+    """The watch of one source."""
 
     source: Source
     recipes: Mapping[Namespace, Recipe]  # of the namespaces of this source
@@ -120,7 +118,7 @@ class Watch:
         return found
 
     async def _load(self, keys: Sequence[_Key], start: float, window: float, *, until: float) -> None:
-        """These, evenly over the window, as long as there is something left to spend."""
+        """Loads these keys, evenly over the window, as long as there is something left to spend."""
         clock = asyncio.get_running_loop().time
         units = _units(keys)
         for number, unit in enumerate(units):
@@ -153,9 +151,9 @@ class Watch:
 
 
 def _look(key: _Key, digest: bytes, stamp: float | None, *, now: float, dated: bool) -> None:
-    """What one load of a key tells, beside the one before it."""
+    """What one load of a key tells, together with the one before it."""
     if dated:
-        if stamp is not None:  # the last change is so old, and nothing has happened since
+        if stamp is not None:  # the age of the last change: nothing has happened since
             key.watched = (1.0, max(0.0, stamp), True)
         return
     if key.loaded is None:
@@ -167,7 +165,7 @@ def _look(key: _Key, digest: bytes, stamp: float | None, *, now: float, dated: b
 
 
 def _units(keys: Sequence[_Key]) -> list[list[_Key]]:
-    """A first unit of each namespace, then a second: should the money not suffice, all go short alike."""
+    """A first unit of each namespace, then a second: if the budget does not suffice, all namespaces go short alike."""
     by_space: dict[Namespace, list[_Key]] = {}
     for key in keys:
         by_space.setdefault(key.namespace, []).append(key)
@@ -177,7 +175,7 @@ def _units(keys: Sequence[_Key]) -> list[list[_Key]]:
 
 
 def _digest(recipe: Recipe, value: object) -> bytes:
-    """Of what Redis would hold: the same bytes are no change."""
+    """A digest of what Redis would hold: the same bytes are no change."""
     if value is None:
         return b""
     encoded = recipe.encode(value)

@@ -1,5 +1,5 @@
 """What runs beside the partitions for `price`: the market's clock, shares of a fleet, portions, memory and reports.
 
-`pricing` is the one that the service makes; it owns the others. Each is a task or a callback of the event loop, and lives as
-long as the process. What a load is worth is decided in `cacheupdater.price`, which is pure.
+The service makes `pricing`, which owns the others. Each is a task or a callback of the event loop, and lives as long as the
+process. What a load is worth is decided in `cacheupdater.price`, which is pure.
 """

@@ -1,7 +1,7 @@
-"""Says how fresh the reads of this process are: metrics every second, and a report for whoever asks.
+"""Says how fresh the reads of this process are: metrics every second, and a report on request.
 
-`Pricing` makes one and runs it beside the partitions. All is read in the event loop, where nothing else changes it
-meanwhile, in steps that each take a few milliseconds at most; between them the partitions work.
+`Pricing` makes one and runs it beside the partitions. All is read in the event loop, so nothing else changes it meanwhile.
+Each step takes a few milliseconds at most; between the steps the partitions work.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from cacheupdater.price.report import SourceReport
 
 LEVELS_EVERY = 1.0  # seconds: what costs nothing
-REPORT_EVERY = 10.0  # seconds: what has to look at many keys; the shares it tells move slower than that
-GOOD_FOR = 1.0  # seconds in which whoever asks gets the last report again
+REPORT_EVERY = 10.0  # seconds: what has to look at many keys; the shares that it tells move slower
+GOOD_FOR = 1.0  # seconds for which the last report is given again
 
 
 class Freshness:
-    """Of all markets of one process."""
+    """The freshness of all markets of one process."""
 
     def __init__(
         self, markets: Sequence[Market], policies: Mapping[int, Price], *, observer: Observer
     ) -> None:
-        """`policies` are those that are ours by now, by partition."""
+        """`policies` holds those of our partitions, by partition; it follows changes of ownership."""
         self._markets = markets
         self._policies = policies
         self._observer = observer
@@ -41,7 +41,7 @@ class Freshness:
         self._reports: Sequence[SourceReport] = ()
         self._reported = -REPORT_EVERY
         self._reporting = asyncio.Lock()
-        self._over_age: dict[tuple[str, str], int] = {}  # by source and namespace: what was said so far
+        self._over_age: dict[tuple[str, str], int] = {}  # by source and namespace: counted so far
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -55,7 +55,7 @@ class Freshness:
                 self._say_reports(await self.report())
 
     async def report(self) -> Sequence[SourceReport]:
-        """How it stands, at most a second old."""
+        """The reports on all sources, at most a second old."""
         clock = asyncio.get_running_loop().time
         async with self._reporting:
             if clock() > self._reported + GOOD_FOR or not self._reports:

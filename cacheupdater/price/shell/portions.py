@@ -1,15 +1,16 @@
 """The part of every rate that goes with the partitions that this process owns.
 
-A budget and a quota are said for all updaters together. Where several share a queue's partitions and no fleet is named,
-an owner of 3 out of 12 may spend a quarter of each. `price.shell.pricing` makes one `Portions` and tells it of every change
-of ownership: of a loss before others hear that they may gain, of a gain before its first load. So the parts of all
-living owners never come to more than the whole; one that was thought dead and wakes up finds out within a heartbeat.
+A budget or a quota is configured for all updaters together. If several share a queue's partitions and no fleet is named, an
+owner of 3 out of 12 may spend a quarter of each. `price.shell.pricing` makes one `Portions` and reports every change of
+ownership to it: a loss before others hear that they may gain, a gain before its first load. So the parts of all living
+owners never exceed the whole. An owner that was thought dead and wakes up finds out within a heartbeat.
 
-Who owns nothing has closed buckets, and a bucket opens empty: moving to and fro never saves up a burst.
+An updater that owns nothing has closed buckets, and a bucket opens empty: moving to and fro never saves up a burst.
 
-Where a partition's part of a burst is less than one row, it cannot be saved up. Then each partition has beats on the
-wall clock (`core.beats`), whoever owns it and however many others: an owner that saved up and others that have beats
-would exceed the whole together. Only who owns all of them has a bucket, less the beat that others might have at once.
+If a partition's part of a burst is less than one row, it cannot be saved up. Then each partition has beats on the wall clock
+(`core.beats`), whichever updater owns it, and however many others that updater owns. If one owner saved up and others had
+beats, they would exceed the whole together. Only an owner of all partitions has a bucket, less the beat that others might
+have at the same time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Whole(NamedTuple):
 
 
 class Portions:
-    """One process's."""
+    """The portions of one process."""
 
     def __init__(self, namespaces: Sequence[Namespace]) -> None:
         """The buckets hold the whole rates."""
@@ -49,22 +50,22 @@ class Portions:
         self._with_sources = True
 
     def divide(self, ahead: float) -> None:
-        """The other partitions are owned by others, who go by the same wall clock; it is so far ahead of ours."""
+        """Other updaters own the other partitions. They follow the same wall clock, which is so far ahead of our clock."""
         if self._wall is None:
             self._wall = Wall(ahead)
         self._wall.ahead = ahead
 
     def own(self, partitions: Collection[int], now: float, *, of: int, sources: bool) -> None:
-        """These of so many; `sources` is False where a fleet decides about the rates of the sources."""
-        whole = len(self._since) == self._of  # then nobody else has looked at the beats so far
+        """These partitions, out of so many, are ours. `sources` is False if a fleet decides about the rates of the sources."""
+        whole = len(self._since) == self._of  # then no other owner has used the beats so far
         self._since = {each: now if whole else self._since.get(each, now) for each in partitions}
         self._of, self._with_sources = max(of, 1), sources
         self._apply(now)
 
     def change(self, source: Source, rate: float, burst: float, *, now: float) -> None:
-        """Another whole for this source."""
+        """Another whole budget for this source."""
         self._sources[source.bucket] = _Whole(rate, max(burst, 1.0))
-        self._since = dict.fromkeys(self._since, now)  # there may be other turns
+        self._since = dict.fromkeys(self._since, now)  # the turns may be others now
         self._apply(now)
 
     def _apply(self, now: float) -> None:

@@ -1,9 +1,9 @@
-"""The prices of all sources of one process: who asks for a policy gets one that compares with them.
+"""The prices of all sources of one process, and the policies that compare loads with them.
 
-The service makes one `Pricing` and runs it beside the partitions. It keeps no price itself (`price.market` does);
-here is what prices need of the world: a policy for each partition that is gained, the part of each budget that is ours
-(`portions`), somebody who says how it goes (`freshness`), changes of a budget while we run, and what goes beyond this
-process: the file of what was learned (`remembering`) and the other updaters of its fleet (`sharing`).
+The service makes one `Pricing` and runs it beside the partitions. It keeps no price itself (`price.market` does). It has what
+prices need of the world: a policy for each partition that is gained, our part of each budget (`portions`), reports
+(`freshness`) and changes of a budget while we run. Two of its parts reach beyond this process: the file of what was learned
+(`remembering`) and the other updaters of the fleet (`sharing`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Fleet, Observer, State
 
 
-KEPT_S = 60.0  # what was learned of a partition that comes back within this is still true enough: a rebalance, no more
+KEPT_S = 60.0  # seconds: what was learned of a partition is true enough for a rebalance, and no longer
 
 
 CLOCK_EVERY = (
@@ -86,14 +86,14 @@ class Pricing:
         self._wall: Callable[[], float] | None = None
 
     async def remember(self, state: State, wall: Callable[[], float], *, partitions: int) -> None:
-        """Go on with what was learned before; before the first partition is gained. `wall` is the time of day."""
+        """Continue with what was learned before. Called before the first partition is gained. `wall` is the time of day."""
         most = self.limits.learned
         self._remembering = Remembering(state, self.markets, most=most, wall=wall, notices=self._notices)
         await self._remembering.begin(partitions)
 
     def share(self, fleet: Fleet, stir: Callable[[], None], *, quotas: bool) -> None:
-        """Spend a part of each budget only. Before the first partition is gained. `quotas`: a part of each quota too, for
-        each updater of the fleet owns all partitions, of a queue of its own."""
+        """Spend only our part of each budget. Called before the first partition is gained. `quotas`: only our part of each
+        quota too, for each updater of the fleet has a queue of its own and owns all its partitions."""
 
         unsound = Unsound(self._observer)
 
@@ -113,13 +113,13 @@ class Pricing:
             ]
 
     def divide(self, wall: Callable[[], float]) -> None:
-        """Others may own partitions of the same queue. Before the first one is gained; `wall` is the time of day."""
+        """Others may own partitions of our queue. Called before the first one is gained. `wall` is the time of day."""
         self._wall = wall
         self._set_clock()
 
     def own(self, partitions: Collection[int], *, of: int) -> None:
-        """These are ours from now on, of so many. A rebalance takes all and gives most of them back in a moment: only
-        then is clear what can be forgotten."""
+        """These partitions, out of so many, are ours from now on. A rebalance takes all and gives most of them back in a
+        moment. Only then is it clear what can be forgotten."""
         now = asyncio.get_running_loop().time()
         if self._quotas is None:
             self._portions.own(partitions, now, of=of, sources=not self._sharings)
@@ -143,7 +143,7 @@ class Pricing:
         return policy
 
     def change(self, name: str, rate: float, burst: float, *, now: float) -> None:
-        """Another budget for this source; one that no namespace uses has none to change."""
+        """Another budget for this source. A source that no namespace uses has no bucket to change."""
         if name in self._sharings:
             self._sharings[name].change(rate, burst, now=now)
         elif name in self._sources:

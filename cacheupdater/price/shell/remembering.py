@@ -1,8 +1,8 @@
 """What was learned survives a restart: read at the start, saved every minute and at the drained end.
 
-`price.shell.pricing` makes one where the configuration names a file. What the file holds says `price.memory`; here is
-when, and that the event loop does not wait for it: the loop only copies, a thread does the rest. Nothing that goes wrong
-with a file stops anything: without it, everything is learned again.
+`price.shell.pricing` makes one if the configuration names a file. `price.memory` says what the file holds; this module says
+when it is read and written. The event loop does not wait for it: the loop only copies, a thread does the rest. Nothing that
+goes wrong with a file stops anything: without it, everything is learned again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAVE_EVERY = 60.0  # seconds: what a crash can lose; a million keys are 60 MB of
 
 
 class Remembering:
-    """One process's."""
+    """The memory of one process."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Remembering:
         wall: Callable[[], float],
         notices: Notices,
     ) -> None:
-        """At most `most` keys are kept. `wall` is the time of day, the only clock that goes on while we are down."""
+        """At most `most` keys are kept. `wall` is the time of day, the only clock that runs while we are down."""
         self._state = state
         self._markets = markets
         self._most = most
@@ -51,7 +51,7 @@ class Remembering:
         self._notices = notices
 
     async def begin(self, partitions: int) -> None:
-        """Before the first partition is gained."""
+        """Reads the file. Called before the first partition is gained."""
         clock = asyncio.get_running_loop().time
         try:
             found = await asyncio.to_thread(self._read, partitions)
@@ -72,7 +72,7 @@ class Remembering:
             absent = max(0.0, self._absent + now)
             left_out = memory.restore(policy, keyspace, part, moment=memory.Moment(now, absent))
             if left_out:
-                what = "partition %d: %d learned keys belong to no priced namespace of now, or find no room; forgotten"
+                what = "partition %d: %d learned keys are forgotten: they belong to no priced namespace now, or there is no room"
                 log.warning(what, partition, left_out)
 
     async def run(self, policies: Mapping[int, Price]) -> None:
@@ -95,7 +95,7 @@ class Remembering:
         try:
             await asyncio.to_thread(self._write, parts, prices)
         except CacheUpdaterError as e:
-            text = f"what was learned will be saved again in {SAVE_EVERY:g} s: {e}"
+            text = f"what was learned cannot be saved, next try in {SAVE_EVERY:g} s: {e}"
             self._notices.trouble("state_not_saved", "", text)
         else:
             self._notices.over("state_not_saved", "")

@@ -1,22 +1,22 @@
 """One source's budget, shared with the other updaters of a fleet: how its bucket follows its claim.
 
 `price.shell.pricing` makes one per source where the configuration names a fleet, and runs it as long as the process lives.
-Where no partitions divide the quotas of namespaces, it makes one per quota too: a quota is a budget without a price.
-What share to want says `core.shares`; what it gets is decided where all owners meet (`ports.Fleet`).
+If no partitions divide the quotas of namespaces, it makes one per quota too: a quota is a budget without a price.
+`core.shares` says which share an owner wants. The fleet, where all owners meet, decides which it gets (`ports.Fleet`).
 
-Why the budget B holds. A bucket's rate is never above its owner's claim: it is lowered before a lower claim is told,
-and raised after a higher one is granted; and nothing is granted beyond B less all other claims. A claim holds in the
-record for longer than its owner believes: the owner counts from before its call and stops earlier, and the bucket ends
-by itself at that moment, even if the whole process slept. So at any time the rates of all owners are at most B.
+Why the budget B holds: a bucket's rate is never above its owner's claim. It is lowered before a lower claim is told, and
+raised after a higher one is granted. Nothing is granted beyond B less all other claims. A claim holds in the record for
+longer than its owner believes: the owner counts from before its call and stops earlier. The bucket closes by itself at that
+moment, even if the whole process slept. So at any time the rates of all owners are at most B together.
 
-Why bursts hold: a bucket saves T seconds of its rate, so at any time all levels together are at most T * B. A bucket
-that is lowered gives up what it saved beyond its new burst, one that is raised begins with what it had, one whose
-claim has run out is empty, and a new owner's is empty. What is spent in a window is at most what all had at its
-beginning and what flows in, so B * t + T * B.
+Why bursts hold: a bucket saves T seconds of its rate, so at any time all levels together are at most T * B. A bucket that is
+lowered gives up what it saved beyond its new burst. One that is raised begins with what it had. One whose claim has run out
+is empty, and so is a new owner's. What is spent in a window is at most what all had at its beginning and what flows in, so
+B * t + T * B.
 
-A share that could not save up one row is of no use, so nobody has a smaller one. Where more owners are there than the
-burst has rows, they take turns: who has had its share for a turn gives it back as if it left, and waits behind those that
-wait already; who waits asks every second, and is served in the order of waiting (`ports.Fleet`).
+A share that could not save up one row is of no use, so no owner has a smaller one. If there are more owners than the burst
+has rows, they take turns. An owner that has had its share for a turn gives it back as if it left, and waits behind those that
+wait already. An owner that waits asks every second. Owners are served in the order of waiting (`ports.Fleet`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOTABLE = 1.25  # a share that moved by this factor is worth a line of log
-ENOUGH = 0.99  # of what was wanted; who got less asks again soon
+ENOUGH = 0.99  # of what was wanted; an owner that got less asks again soon
 ROUNDING = 1e-9  # of a share
 
 
@@ -98,7 +98,7 @@ class Sharing:
         self._changed = asyncio.Event()
         self._others: tuple[Owner, ...] | None = None  # None: we have just come
         self._aim = 0.0
-        self._since = -inf  # when what it has was granted
+        self._since = -inf  # when its present share was granted
         self._told = 0.0  # the share that was logged last
         purse.bucket.until = asyncio.get_running_loop().time()
 
@@ -112,7 +112,7 @@ class Sharing:
                     await self._changed.wait()
 
     def change(self, rate: float, burst: float, *, now: float) -> None:
-        """Another budget for the fleet. Less of it is obeyed at once, more is asked for."""
+        """Another budget for the fleet. A smaller one is obeyed at once, a larger one is asked for."""
         old, self._budget = self._budget, Budget(rate, max(burst, 1.0))
         share = self._purse.bucket.rate * min(1.0, rate / old.rate)
         self._purse.bucket.change(share, self._burst(share), now=now)
@@ -142,7 +142,7 @@ class Sharing:
         self._unsound.found("fleet", grant.unsound)
         known, self._others = self._others, grant.others
         if known is None:
-            return 0.0  # now we know among how many we are
+            return 0.0  # now we know how many owners there are
         share = grant.rate * min(1.0, self._budget.rate / offer.budget)  # it may have changed meanwhile
         self._take(grant, share, asked + CLAIM_LIFE - CLAIM_MARGIN)
         if not grant.rate:
@@ -188,12 +188,12 @@ class Sharing:
 
     @property
     def _least(self) -> float:
-        """Less could not save up one row."""
+        """A smaller share could not save up one row."""
         return self._budget.rate / self._budget.burst
 
     @property
     def _crowded(self) -> bool:
-        """Whether not all can have that at once."""
+        """Whether there are too many owners for each to have the least share at once."""
         owners = 1 + len(self._others or ())
         return owners * self._least > self._budget.rate * (1.0 + ROUNDING)
 
@@ -206,5 +206,5 @@ class Sharing:
 
     def _say_trouble(self, error: CacheUpdaterError) -> None:
         within = CLAIM_LIFE - CLAIM_MARGIN
-        text = f"no exchange with the fleet; unless one succeeds within {within:g} s, nothing is loaded until then: {error}"
+        text = f"no exchange with the fleet; after {within:g} s without one, nothing is loaded until one succeeds: {error}"
         self._notices.trouble("fleet_down", self._purse.name, text)

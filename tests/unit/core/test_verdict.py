@@ -83,4 +83,4 @@ def test_field_that_few_values_have_is_judged_by_those_few(values, says):
     verdict.saw(seen(*values), 0.0)
     assert verdict.says == says
     if says == "foreign":
-        assert verdict.why == "2 of the 2 first values that tell are not ours: discount would be text"
+        assert verdict.why == "2 of the first 2 values with this field are not ours: discount would be text"
