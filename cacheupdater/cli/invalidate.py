@@ -1,6 +1,7 @@
-"""`cacheupdater invalidate KEY…`: removes values by hand, behind the fence, so that no load under way brings an old one back.
+"""`cacheupdater invalidate KEY…`: removes values by hand, behind the fence, so that no load under way brings an old value back.
 
-For a person at night. The next read is a miss, which a running updater serves; no updater need run for it.
+For an operator in an emergency. The command needs no running updater. The next read of a removed key is a miss, which a
+running updater serves.
 """
 
 from __future__ import annotations
