@@ -24,14 +24,12 @@ def address_of(file: str, config: Config) -> str:
 
     if config.admin is None:
         raise Misconfigured(
-            f"{file}: admin is not configured, so nobody can be asked;"
+            f"{file}: admin is not configured, so the updater cannot be asked;"
             " write `admin: {listen: 127.0.0.1:9464}` and start the updater again"
         )
     host, _, port = config.admin.host_port.rpartition(":")
     if port == "0":
-        raise Misconfigured(
-            f"{file}: admin.listen has port 0, so its port is known to nobody; write a number"
-        )
+        raise Misconfigured(f"{file}: admin.listen has port 0, so its port is not known; write a number")
     host = host.strip("[]")
     host = _ANYWHERE.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

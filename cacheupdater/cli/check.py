@@ -39,7 +39,7 @@ def add_to(
     parser.add_argument(
         "--sidecar",
         action="store_true",
-        help="hold the file to what `run --sidecar` asks: a fleet",
+        help="also check what `run --sidecar` needs: a fleet",
     )
     parser.set_defaults(command=check)
 

@@ -27,7 +27,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument(
         "--kafka",
         action="store_true",
-        help="another one: hints go through Kafka to two updaters, and one is killed while you watch",
+        help="show another demo: hints go through Kafka to two updaters, and one is killed while you watch",
     )
     parser.set_defaults(command=demo)
 

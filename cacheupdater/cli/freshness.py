@@ -32,7 +32,7 @@ def add_to(
     parser = commands.add_parser(
         "freshness", parents=[file], help="show how fresh reads are, and at what price", description=text
     )
-    parser.add_argument("--watch", action="store_true", help="again every 2 seconds, until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="print it again every 2 seconds, until Ctrl-C")
     parser.set_defaults(command=freshness)
 
 

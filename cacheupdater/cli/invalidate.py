@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add_to(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
 ) -> None:
-    text = "Remove the values of these keys from Redis, as the client's `invalidate` does. Whatever is there goes."
+    text = "Remove the values of these keys from Redis, as the client's `invalidate` does. Foreign values go too."
     parser = commands.add_parser(
         "invalidate", parents=[file], help="remove values by hand, fenced", description=text
     )

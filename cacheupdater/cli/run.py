@@ -28,12 +28,12 @@ def add_to(
         "--workers",
         type=_count,
         metavar="N|auto",
-        help="so many processes that share the partitions of a kafka:// queue; auto: one per core that this container may use",
+        help="how many processes share the partitions of a kafka:// queue; auto: one per core that this container may use",
     )
     parser.add_argument(
         "--sidecar",
         action="store_true",
-        help="one of many, each beside an application: refuses a configuration without fleet, or every copy would spend the budgets whole",
+        help="run as one of many copies, each beside an application: refuses a configuration without fleet, for each copy would spend the whole budgets",
     )
     parser.add_argument("--worker", help=argparse.SUPPRESS)  # NUMBER:SOCKET, from the parent of the workers
     parser.set_defaults(command=run)

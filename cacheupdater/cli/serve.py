@@ -110,7 +110,7 @@ def _end_at_last(stopped: SimpleQueue[None]) -> None:
     """Aborts a process that does not end. In a thread of its own, for a user's function may block the loop."""
     stopped.get()
     time.sleep(END_S)
-    _log.error("aborted: something does not end, %g s after the signal to stop", END_S)
+    _log.error("aborted: the updater has not ended %g s after the signal to stop", END_S)
     os._exit(exits.SOFTWARE)
 
 

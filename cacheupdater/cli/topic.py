@@ -29,11 +29,11 @@ def add_to(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
 ) -> None:
     parser = commands.add_parser(
-        "topic", help="make the Kafka topic for hints", description="What there is to do about the topic."
+        "topic", help="make the Kafka topic for hints", description="Manage the Kafka topic for hints."
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     text = (
-        "Make the topic of `queue.url`. One that exists is left as it is: 0 if it suits, 78 if it does not."
+        "Make the topic of `queue.url`. An existing topic is not changed: exit code 0 if it suits, 78 if not."
     )
     creating = actions.add_parser("create", parents=[file], help="make it", description=text)
     creating.add_argument(

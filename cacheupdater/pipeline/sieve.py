@@ -69,6 +69,6 @@ class Sieve:
             return
         self._told = text
         if text:
-            self._notices.trouble("clock_off", "", f"of the clocks of those who send hints {text}")
+            self._notices.trouble("clock_off", "", f"of the clocks of hint senders, {text}")
         else:
             self._notices.over("clock_off", "")

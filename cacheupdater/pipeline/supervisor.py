@@ -88,7 +88,9 @@ class Supervisor:
             await self.partitions[number].hand_over(within)
             _, resisting = await asyncio.wait([self._tasks.pop(number)], timeout=ENDING)
             if resisting:
-                log.error("partition %d: a loader ignores that it was cancelled; going on without it", number)
+                log.error(
+                    "partition %d: a loader ignores its cancellation; the updater goes on without it", number
+                )
             del self.partitions[number], self._leaving[number]
             left.set()
             log.info("partition %d is handed over", number)

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 What: TypeAlias = Literal["floor", "fleet"]
 
 _SAID: Mapping[What, str] = {
-    "floor": "something else than a floor stood where a key has its floor (__crs:...) in Redis",
-    "fleet": "something else than an updater's entry stood in a fleet's record (cacheupdater:fleet:...) in Redis",
+    "floor": "a key's floor (__crs:...) in Redis held something that no updater writes",
+    "fleet": "a fleet's record (cacheupdater:fleet:...) in Redis held something that no updater writes",
 }
 
 
@@ -41,5 +41,6 @@ class Unsound:
         if what not in self._said:
             self._said.add(what)
             log.warning(
-                "%s; it was taken for absent. Who else writes there? (said once, counted on)", _SAID[what]
+                "%s; it was taken for absent. What else writes there? (logged once; cacheupdater_unsound_total counts)",
+                _SAID[what],
             )

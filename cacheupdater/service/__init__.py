@@ -143,7 +143,7 @@ class Service:
         try:
             config = self._reread()
         except CacheUpdaterError as e:
-            log.error("the configuration was not read again, the budgets stay what they are:\n%s", e)  # noqa: TRY400  the message is the news
+            log.error("the configuration could not be read again, so the budgets stay as they are:\n%s", e)  # noqa: TRY400  the message is the news
             return
         for name, source in config.sources.items():
             known = self._config.sources.get(name)
@@ -152,7 +152,9 @@ class Service:
                 self._pricing.demand(name, source.least_gain)
                 log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
             else:
-                log.warning("source %s is new, or is paid in another way: it waits for the next start", name)
+                log.warning(
+                    "source %s is new, or its budget has another unit: it waits for the next start", name
+                )
         if others := list(waiting(self._config, config)):
             verbs = ("has", "that waits") if len(others) == 1 else ("have", "they wait")
             log.warning("%s %s changed too: %s for the next start", ", ".join(others), *verbs)

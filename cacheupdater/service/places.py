@@ -108,5 +108,5 @@ def _no_port(address: TcpAddress) -> str:
                     server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 server.bind(where)
     except OSError as e:
-        return f"{e.strerror or e}; choose another port, or stop who has it"
+        return f"{e.strerror or e}; choose another port, or stop the process that has it"
     return ""

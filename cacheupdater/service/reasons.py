@@ -33,11 +33,11 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
 
 def _undeclared(declared: Facts) -> Iterator[str]:
     if declared["namespace"] is None:
-        yield "No namespace has this key: it begins like no pattern, so nobody refreshes it."
+        yield "No namespace has this key: it begins like no pattern, so no updater refreshes it."
     elif not declared["fits"]:
         yield (
             f"The key begins like namespace {declared['namespace']} and does not fit its pattern"
-            f" {declared['pattern']}, so nobody refreshes it."
+            f" {declared['pattern']}, so no updater refreshes it."
         )
 
 

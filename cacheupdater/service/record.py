@@ -105,9 +105,9 @@ def _space(namespace: Namespace, recorder: Recorder, watch: Watch, *, least: flo
 
 def _say_faults(recorder: Recorder, watches: Sequence[Watch], say: Callable[[str], None]) -> None:
     if recorder.dropped:
-        say(f"without {counted(recorder.dropped, 'key')} that hardly anybody reads: there was no room")
+        say(f"left out {counted(recorder.dropped, 'key')} that hardly anybody reads: there was no room")
     if recorder.foreign:
-        say(f"{counted(recorder.foreign, 'hint')} of keys that belong to no namespace")
+        say(f"left out {counted(recorder.foreign, 'hint')} of keys that belong to no namespace")
     if recorder.rejected:
         say(f"{counted(recorder.rejected, 'pack')} could not be read")
     for watch in watches:
