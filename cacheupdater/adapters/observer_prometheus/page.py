@@ -1,6 +1,6 @@
-"""The reference page of the metrics, made from `declared`: what operators read, `docs/reference/metrics.md`.
+"""Makes the reference page of the metrics for operators, `docs/reference/metrics.md`, from `declared`.
 
-Run as `python -m cacheupdater.adapters.observer_prometheus.page`; a test holds the committed page against it.
+Run as `python -m cacheupdater.adapters.observer_prometheus.page`. A test compares the committed page with the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TAIL = "\nBeside these stand the usual `process_*` metrics of this process.\n"
 
 
 def reference_page() -> str:
-    """For people."""
+    """The page, as Markdown."""
     rows = "".join(_row(metric, declared) for metric, declared in DECLARED.items())
     closed = [(f"{metric}_total", row.reason, row.reasons) for metric, row in DECLARED.items() if row.reason]
     labels: Sequence[tuple[str, str, Mapping[str, str]]]
