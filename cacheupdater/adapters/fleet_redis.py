@@ -10,7 +10,7 @@ one. Nothing is tried again here: the next exchange repeats the call.
 A record is a single key, so in a cluster one node has it. redis-py finds this node, and the primary.
 
 The script checks everything that it finds in the record, and this module checks the script's answers. A record of rubbish may
-cost the fleet some seconds, but never ends a process and never exceeds the budget.
+cost the fleet some seconds. It never ends a process, and the fleet never exceeds its budget.
 
 Beside the writer's rights, an ACL user needs: ~cacheupdater:fleet:* +hgetall +hset +hdel +pexpire +time
 In a cluster also +command, which redis-py uses.

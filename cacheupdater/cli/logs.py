@@ -2,7 +2,7 @@
 
 `run` sets it up once. On a terminal the lines are for people; elsewhere they are JSON for a collector. Passwords in URLs are
 hidden. Control characters are escaped, so that a key or an error text cannot forge a line. Only our own loggers follow
-`--log-level`: at lower levels, drivers print parameters and commands.
+`--log-level`, for drivers print parameters and commands below `warning`.
 """
 
 from __future__ import annotations

@@ -92,7 +92,12 @@ def _parent(args: argparse.Namespace, config: Config) -> Workers:
 
     # -P: Python must not search the working directory first
     again = [sys.executable, "-P", "-m", "cacheupdater", "run", "--config", args.config]
-    again += ["--log-level", args.log_level, "--workers", str(args.workers)]  # as many share the memory
+    again += [
+        "--log-level",
+        args.log_level,
+        "--workers",
+        str(args.workers),
+    ]  # as many processes share the memory
     return Workers(config, args.workers, [*again, "--worker"])
 
 

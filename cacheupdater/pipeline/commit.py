@@ -1,4 +1,4 @@
-"""Commits to the queue: the offset before which everything is finished. Always the last step.
+"""Commits a partition's progress to the queue: the offset before which everything is finished. Always the last step.
 
 Each owned partition has one `Committer`. It remembers the last committed offset, so that nothing is committed twice or
 backwards. It also knows the epoch, so that nothing of an older ownership is committed. It names the packs that were finished

@@ -165,7 +165,7 @@ class Partition:
             await self._wait(wake)
 
     async def _wait(self, until: float) -> None:
-        """Waits for `stir`, which a timer calls at `until`. Expiry is no exception here: this wait follows every unit."""
+        """Waits for `stir`, which a timer calls at `until`. It raises no timeout, for that would cost time at every unit."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(min(max(TICK, until - loop.time()), LONGEST_WAIT), self.stir)
         try:
@@ -180,7 +180,7 @@ class Partition:
         return task
 
     def _give_back(self, unit: Unit, task: asyncio.Task[None]) -> None:
-        """The engine has not heard of a refresh that was cut off, and others share the source whose slot it held."""
+        """Frees the slot of a refresh that was cut off: the engine has not heard of its end, and others share the source."""
         if task.cancelled():
             self.engine.on_cut_off(unit, asyncio.get_running_loop().time())
             self._stir_all()

@@ -43,7 +43,7 @@ class Surroundings:
     log_keys: LogKeys = "hash"
     judged: bool = False  # whether the first values of a namespace decide if it may be written
     wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
-    listens: Sequence[str] = ()  # the addresses to which clients may connect, for the line that none has
+    listens: Sequence[str] = ()  # the addresses for clients, named in the log when no client connects
 
     @cached_property
     def vitals(self) -> Vitals:

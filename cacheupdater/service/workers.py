@@ -281,7 +281,7 @@ class _Life(asyncio.SubprocessProtocol):
                     self.tell(number)
         self._rest = rest[:LINE_BYTES]
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  how is all the same
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  the reason does not matter
         if fd == 1:
             self.silent.set()
 
