@@ -52,7 +52,7 @@ PER_ADDRESS_MAX = 8  # of these connections: probes, a scraper and a browser beh
 AT_ONCE_MAX = 128  # during the SETTLE_S of new connections
 SETTLE_S = 0.02  # time for a new connection to send its request; a probe needs a millisecond
 SETTLE_TURNS = (
-    3  # of the loop, in which it reads what has arrived: to notice data, to read it, to wake the reader
+    3  # turns of the loop in which it reads what has arrived: to notice data, to read it, to wake the reader
 )
 NETWORK_BITS = 64  # of an IPv6 address: one host may choose any address in such a network
 TOLD_EVERY_S = 600.0  # between two lines of the log about closed connections

@@ -53,7 +53,7 @@ async def _never_ours(around: Surroundings, keys: Sequence[bytes]) -> set[bytes]
 
 
 async def _asked(around: Surroundings, keys: Sequence[bytes], forms: dict[bytes, Form]) -> Sequence[Answer]:
-    """If the Redis user may remove nothing at all, each key counts as refused: the engine retries a refused key only a few times."""
+    """If the Redis user may remove nothing at all, each key counts as refused, for refused keys are retried only a few times."""
     try:
         return await around.writer.invalidate(keys, forms)
     except Forbidden as e:

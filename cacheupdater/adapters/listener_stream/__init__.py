@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 # one read: some 4000 hints; this and a cut frame of 257 KiB are the most that one peer may occupy
 READ_BYTES = 64 * 1024
-# with more unsent, a peer gets no acknowledgement until it has read; acknowledgements add up anyway
+# a peer with more unread bytes gets no acknowledgement until it has read; acknowledgements add up anyway
 UNSENT_BYTES_MAX = 4 * 1024
 # A peer that waits for room gets its last acknowledgement again: a client takes 10 s of silence for our death. The repeated
 # write also shows whether the peer is still there, for nothing is read from it meanwhile.
 REASSURE_EVERY_S = 2.5
-# seconds of silence while closing that mean that nothing is in flight; local sockets take microseconds
+# after so many seconds of silence during a close, nothing is in flight; local sockets take microseconds
 QUIET_S = 0.02
 _CREDENTIALS_BYTES = 12  # of Linux: process, user and group
 KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
@@ -254,7 +254,7 @@ class _Peer(asyncio.BufferedProtocol):
         self._acknowledge()
 
     def check(self, now: float) -> None:
-        """Drops the peer if it has stalled: it has neither ended a begun frame nor read our answers for too long."""
+        """Drops a peer that has completed no frame for too long, and owes the end of a frame or does not read our answers."""
         accepted, since = self._progress
         owes = (self._rest and not self.waiting) or not self._writable
         if not owes or self._gone or accepted != self._accepted:

@@ -94,7 +94,7 @@ class Driver:
 
 
 class PostgreSql(Driver):
-    """asyncpg."""
+    """PostgreSQL, by asyncpg."""
 
     dialect = "postgresql"
     _ARRAYS: ClassVar[dict[CaptureType, type[BigInteger | Text | Uuid[UUID]]]] = {
@@ -164,7 +164,7 @@ class PostgreSql(Driver):
 
 
 class Sqlite(Driver):
-    """aiosqlite: a thread per connection."""
+    """SQLite, by aiosqlite, which runs a thread per connection."""
 
     dialect = "sqlite"
     _UNAVAILABLE = frozenset(

@@ -1,8 +1,8 @@
 """How a connection to a database is encrypted: makes the TLS context of a source, once, from its settings.
 
 Without settings, connections to other machines are encrypted, and connections on this machine are not. A context that
-verifies checks the name of the server. A context that does not verify protects against listeners only. Certificates are read
-at the start: after a renewal, the updater must be started again.
+verifies checks the name of the server. A context that does not verify protects only against eavesdroppers. Certificates are
+read at the start: after a renewal, the updater must be started again.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ DENIED = (kafka.TopicAuthorizationFailedError, kafka.GroupAuthorizationFailedErr
 
 
 class OutOfRange(Exception):
-    """The broker does not have the offsets at which we read any more."""
+    """The broker no longer has the offsets at which we read."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         super().__init__()

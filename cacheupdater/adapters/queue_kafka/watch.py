@@ -87,7 +87,7 @@ class Watch:
         return Sight(answers=not wanting, joined=self._owned.joined, places=places, trouble=trouble)
 
     def _say(self, wanting: str) -> None:
-        """Report what is missing, at every look. The notices log it only when it begins, lasts or ends."""
+        """Report what is missing, at every look. The notices decide when it is logged."""
         if wanting:
             self._notices.trouble("queue_missing", "", f"waiting for {wanting}")
         else:

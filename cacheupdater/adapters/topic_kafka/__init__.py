@@ -86,7 +86,10 @@ class Made(NamedTuple):
 
 
 async def inspect(address: Address, group: str) -> Topic:
-    """The topic, and all findings about it for updaters of this group. Raises Misconfigured or Unavailable if there are none."""
+    """The topic, and all findings about it for updaters of this group.
+
+    Raises Misconfigured or Unavailable if the topic cannot be inspected.
+    """
     try:
         async with asyncio.timeout(INSPECT_S), reached(address) as cluster:
             topic, leaders = await _looked_at(cluster, address.topic)
@@ -166,7 +169,7 @@ async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, in
 
 
 async def _looked_at(cluster: Cluster, name: str) -> tuple[Topic, Mapping[int, int]]:
-    """The topic, without the findings that need its rights; and the leader of each partition that has one."""
+    """The topic, without the findings about rights; and the leader of each partition that has one."""
     found = await _described(cluster, name)
     if found is None:
         raise Misconfigured(f"there is no topic {name}: `cacheupdater topic create` makes it")

@@ -56,7 +56,7 @@ class Cluster:
         """Why some servers of the address did not answer, although others did."""
 
     async def ask(self, request: Request[Any], *, broker: int | None = None) -> Response:
-        """The answer of this broker, or of the usual one. The usual one knows at the next request what it has said before."""
+        """The answer of this broker. By default the same broker is always asked, so that its answers agree with earlier ones."""
         node = self._usual if broker is None else broker
         named = _named(self._client, node)
         try:

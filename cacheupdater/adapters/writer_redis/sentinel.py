@@ -1,9 +1,10 @@
 """Finds the primary by a vote of the sentinels.
 
-A writer asks before each new connection, and once a second whether the primary is still the same. For a primary that was
-replaced on command goes on taking writes for some ten seconds, and no reader will ever see them. All sentinels are asked at
-the same time. A primary that more than half of them name is taken at once; else the primary that most of the answers in time
-name. So neither a frozen sentinel nor a sentinel that is cut off from the others can mislead the writer.
+A writer asks before each new connection, and once a second whether the primary is still the same: a primary that was replaced
+on command goes on taking writes for some ten seconds, and no reader will ever see these writes. All sentinels are asked at the
+same time. If more than half of them name the same primary, it is taken at once. Otherwise the writer takes the primary that
+most answers name, of those that come in time. So neither a frozen sentinel nor a sentinel that is cut off from the others can
+mislead the writer.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ ASKING = ("ASKING",)
 
 
 def connector(url: str) -> Callable[[], Any]:
-    """Makes connections that are not open yet. Raises Misconfigured where redis-py cannot read the URL."""
+    """A function that makes connections, not open yet. Raises Misconfigured if redis-py cannot read the URL."""
     try:
         # RESP2: nothing here needs more, and RESP3 would turn on redis-py's relaxed timeouts during maintenance
         pool: Any = ConnectionPool.from_url(

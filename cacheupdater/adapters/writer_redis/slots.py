@@ -236,7 +236,7 @@ class Slots:
 
 
 def _named(host: str, said_by: Place) -> str:
-    """The host that a node names. A node that does not know a name leaves it out or says "?", for its own host."""
+    """The host that a node names. A node that does not know its own name leaves the host out or says "?"."""
     return said_by[0] if host in {"", "?"} else host
 
 
