@@ -160,9 +160,7 @@ class _Seats:
         now = asyncio.get_running_loop().time()
         if now - self._told >= TOLD_EVERY_S:
             self._told = now
-            text = (
-                "admin: %s holds too many connections; some that ask nothing are closed (said once in %g s)"
-            )
+            text = "admin: %s holds too many connections; some that send no request are closed (logged once in %g s)"
             _log.warning(text, leaving.address or "the socket", TOLD_EVERY_S)
 
 

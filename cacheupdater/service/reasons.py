@@ -65,7 +65,7 @@ def _row(redis: Facts, row: Facts | None, *, comparable: bool) -> Iterator[str]:
     elif row["same"]:
         yield "It is not old: what Redis has is what the source has."
     elif redis.get("type") != "none":
-        yield "It is old: the source has something else than Redis."
+        yield "It is old: the source has another value than Redis."
 
 
 def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]:

@@ -52,7 +52,7 @@ class Driver:
     def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  others have one
         """The arguments of SQLAlchemy's engine: read-only if possible, with a deadline that the database enforces."""
         if tls is not None:  # these drivers continue in plain text if a server says that it has no TLS
-            raise Misconfigured("tls: of PostgreSQL alone it is certain that nothing is sent without TLS")
+            raise Misconfigured("tls: only PostgreSQL's driver guarantees that nothing is sent without TLS")
         return {"pool_pre_ping": True}  # one more round trip, as `alive` cannot know
 
     def condition(self, types: Sequence[CaptureType]) -> tuple[str, Sequence[BindParameter[Any]]]:

@@ -122,7 +122,7 @@ def _new_records(
             value, at = (b"", at + 1) if body[at] == 0 else _sized(body, at, stop)
             offset = batch.base + delta
             if not (at <= stop <= size and last < offset < batch.end):
-                raise Unreadable("corrupt", "records whose sizes or places cannot be")
+                raise Unreadable("corrupt", "records with impossible sizes or offsets")
             ms = last_ms if by_log else first_ms + delta_ms
             last, at = offset, stop  # skips the headers
             yield offset, ms if -1 <= ms <= _MOST_MS else -1, key, value
@@ -131,7 +131,7 @@ def _new_records(
     finally:
         mark.read, mark.at, mark.last = read + 1, at - start, last
     if at != size:
-        raise Unreadable("corrupt", f"a batch that says it holds {count} records, and does not")
+        raise Unreadable("corrupt", f"a batch that does not hold its {count} records")
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
@@ -188,7 +188,7 @@ def _wrapped(body: bytes, outer: Record) -> Iterator[Record]:
         codec, (offset, ms, key, value) = _old(body, each)
         offset += moved
         if codec or not before < offset <= outer[0]:
-            raise Unreadable("corrupt", "messages in a message whose codecs or places cannot be")
+            raise Unreadable("corrupt", "messages in a message with impossible codecs or offsets")
         yield offset, ms, key, value
         before = offset
 

@@ -48,7 +48,7 @@ def decompress(codec: int, data: memoryview) -> bytes:
     try:
         decoder = _DECODERS[codec]
     except KeyError:
-        raise Unreadable("codec", f"a codec that nobody knows: {codec}") from None
+        raise Unreadable("codec", f"an unknown codec: {codec}") from None
     try:
         return decoder(data)
     except Unreadable:
@@ -83,7 +83,7 @@ def _snappy(data: memoryview) -> bytes:
         (size,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
         if size <= 0 or at + size > len(data) or len(found) == BLOCKS_MAX:
-            raise Unreadable("corrupt", "snappy: blocks that cannot be")
+            raise Unreadable("corrupt", "snappy: blocks of impossible sizes")
         found.append(_snappy_block(data[at : at + size], room))
         room -= len(found[-1])
         at += size

@@ -139,7 +139,7 @@ def _differences(
         ("retention", asked_for, topic.kept or asked_for),
     ]
     return [
-        f"{name} is {found}, asked for was {asked}"
+        f"{name} is {found}, and not {asked} as requested"
         for name, asked, found in kinds
         if asked is not None and asked != found
     ]
@@ -158,10 +158,10 @@ async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, in
         return None
     if error is TopicAuthorizationFailedError:
         raise Misconfigured(
-            f"this user may not see the topic {name}, be it there or not: allow Read and Describe on it"
+            f"this user may not see the topic {name}, whether it exists or not: allow Read and Describe on it"
         )
     if error not in {NoError, LeaderNotAvailableError}:
-        raise Unavailable(f"the brokers say of the topic {name}: {error.description}")
+        raise Unavailable(f"the brokers cannot describe the topic {name}: {error.description}")
     return [
         (each["partition"], each["leader"], len(each["replicas"]), len(each["isr"]))
         for each in found["partitions"]
@@ -219,7 +219,7 @@ async def _made(
         return False
     if error in {TopicAuthorizationFailedError, ClusterAuthorizationFailedError}:
         raise Misconfigured(
-            f"this user may not make the topic {name}: allow Create on it, or let someone make it who may"
+            f"this user may not make the topic {name}: allow Create on it, or let a user with this right make it"
         )
     if error is NotControllerError:
         raise Unavailable("the cluster is choosing a controller; try again")

@@ -67,7 +67,7 @@ class Cluster:
         except TimeoutError as e:
             raise Unavailable(f"{named} did not answer within {ANSWER_S:g} s") from e
         except IncompatibleBrokerVersion as e:
-            raise Misconfigured(f"the brokers do not know this question: {masking.foreign(str(e))}") from e
+            raise Misconfigured(f"the brokers do not know this request: {masking.foreign(str(e))}") from e
         except KafkaError as e:
             raise Unavailable(f"{named} cannot answer now: {masking.foreign(str(e))}") from e
         return answer
@@ -163,8 +163,8 @@ async def _tried(server: str, address: Address, how: dict[str, Any]) -> Misconfi
 
 _LOGIN = "write ?sasl=SCRAM-SHA-512&username=...&password_file=..."
 _ASTRAY = (
-    "{}, where the cluster says its broker is, cannot be reached from here:"
-    " it is down, or advertised.listeners of the broker names an address for others"
+    "the cluster names {}, which cannot be reached from here:"
+    " the broker is down, or its advertised.listeners names an address for other machines"
 )
 _TLS = "is this the port for TLS, and are tls, ca, cert and key in the URL right?"
 
@@ -176,9 +176,9 @@ def _explained(server: str, address: Address, error: Exception) -> Misconfigured
     if wrong := next(filter(None, mistakes), None):
         return Misconfigured(f"{server} {wrong}")
     if isinstance(error, ValueError) or getattr(error, "filename", None):  # a server's proof, a token's file
-        return Misconfigured(f"{server} cannot be logged in to: {_plain(error)}")
+        return Misconfigured(f"the login at {server} fails: {_plain(error)}")
     if isinstance(error, KafkaConnectionError):
-        return Misconfigured(f"{server} ends the connection before a word is said: {_TLS}")
+        return Misconfigured(f"{server} closes the connection at once: {_TLS}")
     return Unavailable(_silence(server, error))
 
 

@@ -46,7 +46,7 @@ async def _members(cluster: Cluster, group: str) -> Any:
 def _check(code: int) -> None:
     error: Any = for_code(code)
     if error is not NoError:
-        raise Unavailable(f"the brokers do not tell who is in the group: {error.description}")
+        raise Unavailable(f"the brokers do not list the members of the group: {error.description}")
 
 
 def _owned(member: Any, topic: str) -> set[int]:

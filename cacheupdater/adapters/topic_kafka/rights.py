@@ -82,7 +82,7 @@ async def join(cluster: Cluster, group: str) -> Misconfigured | Unavailable | No
         if error not in _COMING:  # "unknown member" is the expected answer
             return None
         if loop.time() > deadline:
-            return Unavailable(f"no broker looks after the group {group} now: {error.description}")
+            return Unavailable(f"no broker coordinates the group {group} now: {error.description}")
         await asyncio.sleep(POLL_S)
 
 

@@ -148,7 +148,9 @@ class Slots:
 
     async def _learn(self) -> None:
         if self._now() < self._again:
-            raise Unavailable(f"no node of the Redis Cluster was of help a moment ago; one said: {self._why}")
+            raise Unavailable(
+                f"no node of the Redis Cluster knew the slots a moment ago; one said: {self._why}"
+            )
         self._again = self._now() + LEARN_EVERY_S
         hint, self._hint = self._hint, None
         others = list(dict.fromkeys([*self._members, *self._address.seeds]))
@@ -159,7 +161,7 @@ class Slots:
             if ranges:
                 await self._adopt(ranges)
                 return
-        raise Unavailable(f"no node of the Redis Cluster says who has which keys; one says: {self._why}")
+        raise Unavailable(f"no node of the Redis Cluster knows the slots; one says: {self._why}")
 
     async def _first(self, places: Sequence[Place]) -> list[tuple[int, int, Place]]:
         """The answer of the first node that knows all slots; else the answer that knows the most slots."""
