@@ -169,7 +169,7 @@ class Vitals:
         self._observer.level("elsewhere", float(where.elsewhere))
         if where.elsewhere:
             text = (
-                "most keys that readers find were not in our Redis when they came to us:"
+                "most keys that readers have found were not in our Redis:"
                 " do cache.url and the application name the same server and database?"
             )
             self._notices.trouble("elsewhere", "", text)

@@ -49,7 +49,7 @@ class Driver:
         """The URL of the same database, for our driver."""
         return url
 
-    def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  others have one
+    def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  other drivers use it
         """The arguments of SQLAlchemy's engine: read-only if possible, with a deadline that the database enforces."""
         if tls is not None:  # these drivers continue in plain text if a server says that it has no TLS
             raise Misconfigured("tls: only PostgreSQL's driver guarantees that nothing is sent without TLS")
@@ -71,18 +71,18 @@ class Driver:
         """The values of the binds for these bound keys."""
         return {"keys": [key[0] for key in keys] if len(keys[0]) == 1 else keys}
 
-    def alive(self, connection: AdaptedConnection) -> bool:  # noqa: ARG002  others know
+    def alive(self, connection: AdaptedConnection) -> bool:  # noqa: ARG002  other drivers use it
         """False if the connection is known to be dead, without a request to the server."""
         return True
 
     def abort(self, connection: AdaptedConnection) -> None:
         """Stops the statement on the connection before SQLAlchemy closes it. Called inside SQLAlchemy's greenlet."""
 
-    def outdated(self, error: BaseException) -> bool:  # noqa: ARG002  others know
+    def outdated(self, error: BaseException) -> bool:  # noqa: ARG002  other drivers use it
         """Whether the statement failed because a table has changed since it was prepared."""
         return False
 
-    def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:  # noqa: ARG002  others know
+    def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:  # noqa: ARG002  other drivers use it
         """The error that says what the caller can do. The text of an unknown driver may quote anything, so it is left out."""
         own = _own(error)
         code = next((part for part in own.args[:1] if isinstance(part, int)), "")
