@@ -45,60 +45,60 @@ _DECISIONS = {
 }
 _RESULTS = {
     Result.WRITTEN.value: "a new value, or a removal, is in Redis",
-    Result.UNCHANGED.value: "the same bytes were there, and live for another ttl",
-    Result.DUPLICATE.value: "this load had been written already",
-    Result.REFUSED.value: "the key has been written or removed since the load began; it is loaded again",
+    Result.UNCHANGED.value: "the same bytes were there already; their ttl begins again",
+    Result.DUPLICATE.value: "this same load had been written already",
+    Result.REFUSED.value: "something newer has happened to the key since the load began; the key is loaded again",
     Result.TOO_OLD.value: "the load took too long, or Redis' clock has moved; the key is loaded again",
-    Result.FOREIGN.value: "the key holds a value that we did not write and that does not read as the namespace's values; it is left alone",
-    Result.UNDECIDED.value: "it is not known yet whose values the namespace holds; until then nothing is written",
+    Result.FOREIGN.value: "the key holds a value that we did not write and that does not read as the namespace's values; the value is left alone",
+    Result.UNDECIDED.value: "the namespace has no verdict yet, so nothing is written",
     Result.FAILED.value: "Redis refused this key, or its value could not be encoded",
-    Result.UNAVAILABLE.value: "this key's server cannot take it now",
-    Result.BRAKED.value: "too many rows vanished at once to be believed; nothing was deleted",
-    "evicted": "given up after 3 s; its hints are due again",
-    "error": "its load failed, or Redis could not be reached; the key is tried again",
-    "late": "ended after it had been given up",
+    Result.UNAVAILABLE.value: "the key's Redis server cannot take it now",
+    Result.BRAKED.value: "so many rows vanished at once that the updater does not believe it; nothing was deleted",
+    "evicted": "given up after 3 s; the key is due again",
+    "error": "the load failed, or Redis could not be reached; the key is tried again",
+    "late": "the answer came after the refresh had been given up",
 }
 _DROPS = {
-    "unknown": "no pattern takes the key",
+    "unknown": "the key matches no pattern",
     "backlog": "more keys waited than `max_backlog`",
-    "late": "a read that came more than a minute late; a key that is still read has been read again since",
-    "aged": "waited for 30 s, and the budget did not suffice",
+    "late": "a read that was reported more than a minute late; if the key is still read, a later read has repeated it",
+    "aged": "the key waited for 30 s, and the budget could not pay for it",
     "quarantined": "the key failed by itself too often, and is left alone for a minute",
-    "removal_refused": "a change that could not be served, and Redis refused five times to remove its key: its old value may remain",
+    "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",
 }
 _ERRORS = {
     "unavailable": "the server did not answer, or not in time",
-    "faulty": "the statement, the rows or the values are at fault",
+    "faulty": "the server answered that the statement, the rows or the values are at fault",
 }
 _REJECTS = {
     "garbage": "not a pack of hints",
     "too_large": "a pack of more than 256 KiB",
     "unknown_version": "a pack of a version that is newer than this updater",
-    "frame_out_of_range": "a frame of an impossible length; its sender is cut off",
-    "partition_out_of_range": "a frame for a partition that does not exist; its sender is cut off",
+    "frame_out_of_range": "a frame with an impossible length; its connection is closed",
+    "partition_out_of_range": "a frame for a partition that does not exist; its connection is closed",
     "cut_short": "a connection that ended within a frame",
     "stalled": "a connection that neither finished a frame nor read its answers, and was closed",
-    "crowded": "a connection that was closed because its unfinished and waiting frames took the most memory of all, which was too much",
+    "crowded": "the connection that held most of all incomplete and waiting frames, when these were too many bytes together",
     "too_many_peers": "a connection beyond the limit",
     "closed": "a pack that came while this process was ending",
 }
 _LOST = {
-    "retention": "the topic did not keep them for long enough",
-    "reset": "the topic was made again, or an election cut its log",
+    "retention": "the topic's retention time was too short",
+    "reset": "the topic was created anew, or an election cut its log",
 }
 _SKIPPED = {
-    "too_large": "more than 4 MiB when it is decompressed",
+    "too_large": "the batch is larger than 4 MiB when decompressed",
     "corrupt": "its codec or its records contradict themselves",
-    "codec": "an unknown compression, or the package `cramjam` is missing",
+    "codec": "the updater cannot read the compression: the codec is unknown, or the package `cramjam` is missing",
     "torn": "its checksum was wrong three times",
 }
 _UNSOUND = {
-    "floor": "a key's floor was no floor; it has been replaced by one",
-    "fleet": "an entry of a fleet's record, or the whole record, was invalid; it has been removed",
+    "floor": "a key's floor was invalid, and has been replaced by a valid one",
+    "fleet": "an entry of the fleet's record, or the whole record, was invalid, and has been removed",
 }
 _COMMIT_FAILURES = {
-    "rebalance": "other updaters own the partitions by now, and read the rest again",
-    "unavailable": "the broker did not take it; it is tried again",
+    "rebalance": "the partitions belong to other updaters by now, which read the rest again",
+    "unavailable": "the broker did not take the commit; it is tried again",
     "denied": "a right is missing",
 }
 
@@ -119,15 +119,13 @@ class Declared(NamedTuple):
 
 
 DECLARED: dict[Metric, Declared] = {
-    "hints": Declared("counter", "Hints that reached the engine, with repeated ones.", "kind"),
+    "hints": Declared("counter", "Hints that reached the engine, including repeated ones.", "kind"),
     "decisions": Declared(
         "counter", "What the automaton decided about hints.", "namespace", "decision", _DECISIONS
     ),
     "refreshes": Declared("counter", "How the refreshes of keys ended.", "namespace", "result", _RESULTS),
     "dropped": Declared("counter", "Hints that were given up.", "namespace", "reason", _DROPS),
-    "rows": Declared(
-        "counter", "Keys requested from the source; each costs a row of the budget.", "namespace"
-    ),
+    "rows": Declared("counter", "Keys asked of the source; each costs a row of the budget.", "namespace"),
     "statements": Declared("counter", "Statements sent to the source.", "namespace"),
     "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),
     "invalidations": Declared(
@@ -135,13 +133,13 @@ DECLARED: dict[Metric, Declared] = {
     ),
     "unsound": Declared(
         "counter",
-        "Entries in Redis with a name of ours that no updater has written; they are taken for absent. Another program writes there.",
+        "Invalid entries found in Redis under our names; they count as absent. Another program writes there.",
         reason="what",
         reasons=_UNSOUND,
     ),
     "removals_at_once": Declared(
         "counter",
-        "Keys removed without the rate of removals: too many waited, or the partition went to another owner.",
+        "Invalidations that did not wait for the rate of removals: too many waited, or the partition went to another owner.",
         "namespace",
     ),
     "removals_waiting": Declared(
@@ -153,36 +151,36 @@ DECLARED: dict[Metric, Declared] = {
         reason="reason",
         reasons=_REJECTS,
     ),
-    "peers": Declared("gauge", "Connected senders of hints."),
+    "peers": Declared("gauge", "Hint senders that are connected."),
     "load_seconds": Declared("histogram", "Time of one load.", "namespace", buckets=_IO_SECONDS),
     "write_seconds": Declared("histogram", "Time of one fenced write.", "namespace", buckets=_IO_SECONDS),
     "unit_keys": Declared("histogram", "Keys that were loaded together.", "namespace", buckets=_UNIT_KEYS),
     "turn_seconds": Declared(
         "histogram",
-        "How long an intake or a step of a partition made the rest of the process wait.",
+        "How long an intake or a step of a partition kept everything else in the process waiting.",
         buckets=_TURN_SECONDS,
     ),
     "turn_cpu_seconds": Declared(
         "histogram",
-        "Processor time of the same turns, which a busy machine does not make longer.",
+        "CPU time of the same turns. Other programs on a busy machine make turns longer, but not their CPU time.",
         buckets=_TURN_SECONDS,
     ),
     "hint_to_write_seconds": Declared(
-        "histogram", "From a hint's arrival to its written value.", "namespace", buckets=_AGE_SECONDS
+        "histogram", "Time from a hint's arrival to its written value.", "namespace", buckets=_AGE_SECONDS
     ),
     "read_age_seconds": Declared(
         "histogram",
-        "Age of values when they are read, by their floors; measured at up to 20 random reads a second.",
+        "Age of a value when it is read, by its floor; for a sample of at most 20 reads a second.",
         "namespace",
         buckets=_AGE_SECONDS,
     ),
     "source_up": Declared("gauge", "1, or 0 while its loads fail.", "source"),
     "source_silence_seconds": Declared(
         "gauge",
-        "Seconds since the last successful load, or the start. It also grows while nothing has to be loaded.",
+        "Time since the last successful load, or since the start; it also grows while no loads are needed.",
         "source",
     ),
-    "nobodys_share": Declared("gauge", "Share of the last minute's hints that belong to no namespace."),
+    "nobodys_share": Declared("gauge", "Share of the last minute's hints that are of no namespace."),
     "elsewhere": Declared("gauge", "1 if most keys that readers found were not in our Redis, else 0."),
     "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
     "budget_used": Declared("gauge", "Share of the budget that was spent lately.", "source"),
@@ -191,42 +189,42 @@ DECLARED: dict[Metric, Declared] = {
         "Share of the budget that was not worth spending in the last minute: see `least_gain`.",
         "source",
     ),
-    "learned": Declared("gauge", "Keys whose reads and changes are being learned.", "source"),
+    "learned": Declared("gauge", "Keys whose reads and changes the policy learns.", "source"),
     "starved": Declared("gauge", "Keys that are not worth a load at this price.", "source"),
-    "stale_estimated": Declared("gauge", "Estimated share of stale reads, lately.", "namespace"),
+    "stale_estimated": Declared(
+        "gauge", "Share of stale reads lately, as the policy estimates it.", "namespace"
+    ),
     "stale_measured": Declared(
-        "gauge", "Share of stale reads among those sampled in the last 10 minutes.", "namespace"
+        "gauge", "Share of stale reads, measured on a sample of the last 10 minutes.", "namespace"
     ),
-    "stale_measured_low": Declared(
-        "gauge", "With 95 % confidence, the share of stale reads is at least this.", "namespace"
-    ),
-    "stale_measured_high": Declared(
-        "gauge", "With 95 % confidence, the share of stale reads is at most this.", "namespace"
-    ),
+    "stale_measured_low": Declared("gauge", "With 95 % confidence the share is at least this.", "namespace"),
+    "stale_measured_high": Declared("gauge", "With 95 % confidence the share is at most this.", "namespace"),
     "over_age": Declared("counter", "Reads of values older than `max_age`.", "namespace"),
     "pending": Declared("gauge", "Keys with a refresh that waits or runs.", "partition"),
     "tracked": Declared("gauge", "Keys that have a seat.", "partition"),
     "scan_offset": Declared("gauge", "Packs before this offset were read.", "partition"),
     "done_offset": Declared("gauge", "Packs before this offset are finished.", "partition"),
     "oldest_open_seconds": Declared(
-        "gauge", "Seconds since the oldest unfinished hint was read; 0 if all are finished.", "partition"
+        "gauge", "Time since the oldest unfinished hint was read; 0 if all are finished.", "partition"
     ),
     "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
-    "troubles": Declared("gauge", "Troubles of this kind that stand now.", "event"),
+    "troubles": Declared("gauge", "Troubles of this kind at present.", "event"),
     "partitions": Declared("gauge", "Partitions of the topic; grows when partitions are added."),
     "lag": Declared(
-        "gauge", "Unfinished packs on the queue, for partitions that this process owns.", "partition"
+        "gauge",
+        "Packs on the queue that are not finished, in partitions that this process owns.",
+        "partition",
     ),
-    "rebalances": Declared("counter", "How often the group has assigned its partitions."),
+    "rebalances": Declared("counter", "How often the group has assigned the partitions."),
     "lost_packs": Declared(
         "counter",
-        "Packs that were gone from the queue before they were read; a topic that was made again counts at least one.",
+        "Packs that left the queue before they were read; a topic that was created anew counts as at least one.",
         reason="reason",
         reasons=_LOST,
     ),
     "skipped_batches": Declared(
         "counter",
-        "Batches of the topic that were skipped unread and committed; each also counts as one pack of `garbage`.",
+        "Batches of the topic that were skipped unread and committed; each also counts as one pack that is `garbage`.",
         reason="reason",
         reasons=_SKIPPED,
     ),
