@@ -1,17 +1,18 @@
-"""What an operator and Kubernetes ask over HTTP: `/metrics`, `/livez`, `/readyz`, and pages of JSON such as `/freshness`.
+"""The HTTP pages for operators and Kubernetes: `/metrics`, `/livez`, `/readyz`, and pages of JSON such as `/freshness`.
 
-The service starts one `AdminServer` when `admin:` is configured; it lives until shutdown is complete, so that a
-draining process still answers. It only reads, and knows nothing of what it reports: metrics and readiness are
-functions given to it. `/livez` asks nobody: that the event loop turned to answer is the proof, and a loop that
-does not turn fails the probe by its time limit; a liveness probe that asks a database makes one outage two.
+The service starts one `AdminServer` if `admin:` is configured. The server lives until the shutdown is complete, so that a
+draining process still answers. It only reads, and knows nothing of its pages: it is given functions for metrics and
+readiness. `/livez` checks nothing else: an answer proves that the event loop runs, and a loop that hangs fails the probe by
+the probe's time limit. A liveness probe that depends on a database would turn one outage into two.
 
-The server is our own because the task is a few small GETs and a general one fits it badly: uvicorn 0.54 takes over
-the signal handlers in `serve`, exits the process when the port is taken, has no limit on the time or number of
-connections that have not yet sent a request, and waits in steps of 0.1 s when closing. Here a connection is one
-request, within fixed limits of size, time and number.
+The server is our own, for the task is a few small GETs, and a general server fits it badly. uvicorn 0.54 takes over the
+signal handlers in `serve`, exits the process when the port is taken, has no limit on the time or number of connections that
+have not yet sent a request, and closes in steps of 0.1 s. Here a connection is one request, within fixed limits of size, time
+and number.
 
-Who comes is let in, and who holds most pays for it (`_Seats`): a stranger that opens connections and asks nothing takes
-them from itself, never from the kubelet, whose probe would else fail and have a healthy updater killed.
+Every connection is accepted. If there are too many, the address that holds the most loses connections (`_Seats`). So a
+client that opens connections and sends no requests takes the room from itself. It never takes room from the kubelet, whose
+probe would otherwise fail, so that a healthy updater would be killed.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ if TYPE_CHECKING:
 
     Metrics: TypeAlias = Callable[[str], tuple[bytes, str]]  # Accept header -> page and content type
     Conditions: TypeAlias = Callable[[], Mapping[str, bool]]  # named conditions; ready when all are true
-    Warnings: TypeAlias = Callable[
-        [], Sequence[object]
-    ]  # what is wrong though it may be ready, as JSON can say it
+    Warnings: TypeAlias = Callable[[], Sequence[object]]  # troubles that do not affect readiness, for JSON
     Pages: TypeAlias = Mapping[
         str, Callable[[], Awaitable[Mapping[str, object]]]
-    ]  # path -> what JSON can say
-    KeyPage: TypeAlias = Callable[[bytes], Awaitable[Mapping[str, object]]]  # of the key in ?key=
+    ]  # path -> the page, for JSON
+    KeyPage: TypeAlias = Callable[[bytes], Awaitable[Mapping[str, object]]]  # the page of the key in ?key=
 
 HEAD_BYTES_MAX = 8 * 1024  # request line and headers; scrapers and probes send under 1 KiB
 REQUEST_S = 5.0  # for the head to arrive; probes give up sooner
 ANSWER_S = 30.0  # to make and send a page: thousands of namespaces over a slow link
 CONNECTIONS_MAX = 32  # a scraper, probes and a few people
-PER_ADDRESS_MAX = 8  # of them: probes, a scraper and a browser behind one address
-AT_ONCE_MAX = 128  # while new ones have their moment
-SETTLE_S = 0.02  # that moment: a probe asks within one millisecond of having connected
+PER_ADDRESS_MAX = 8  # of these connections: probes, a scraper and a browser behind one address
+AT_ONCE_MAX = 128  # during the SETTLE_S of new connections
+SETTLE_S = 0.02  # time for a new connection to send its request; a probe needs a millisecond
 SETTLE_TURNS = (
-    3  # of the loop, in which it reads what has arrived: to be told of it, to take it, to wake the reader
+    3  # turns of the loop in which it reads what has arrived: to notice data, to read it, to wake the reader
 )
-NETWORK_BITS = 64  # of an IPv6 address: what one host may choose its own addresses from
-TOLD_EVERY_S = 600.0  # between two lines of the log about connections that had to go
-BACKLOG = 512  # connections that the system keeps while the loop turns: a flood is let in, to be parted with
-CLOSE_S = 1.0  # for requests that are under way when closing
+NETWORK_BITS = 64  # of an IPv6 address: one host may choose any address in such a network
+TOLD_EVERY_S = 600.0  # between two lines of the log about closed connections
+BACKLOG = (
+    512  # connections that the system holds while the loop is busy: a flood is accepted first, then closed
+)
+CLOSE_S = 1.0  # for requests that are under way at the close
 
 UNIX = "unix://"
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -80,23 +81,23 @@ class _Request(NamedTuple):
 
 
 class Keyed(NamedTuple):
-    """Pages about one key. Keys are data: whoever has the token sees them, without one only who asks from this machine."""
+    """Pages about one key. Keys are data: a request needs the token; if none is configured, it must come from this machine."""
 
     pages: Mapping[str, KeyPage]
     token: str | None = None
 
 
 class _Stage(IntEnum):
-    """How far a connection has come; whose stage is lowest goes first."""
+    """How far a connection has come. Connections of the lowest stage are closed first."""
 
     SILENT = 0  # it has not sent a whole request
-    SENDING = 1  # its answer waits for it to read
-    MAKING = 2  # its answer is being made: that costs us time, and soon it is over
+    SENDING = 1  # its answer waits for the client to read
+    MAKING = 2  # its answer is being made, which has cost time and will be over soon
 
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """One connection's."""
+    """The seat of one connection."""
 
     task: asyncio.Task[None]
     address: str
@@ -104,11 +105,11 @@ class _Seat:
 
 
 class _Seats:
-    """Room for so many connections, of which no address has more than its share.
+    """Room for a number of connections, of which no address has more than its share.
 
-    A new one always finds room, and has a moment to say what it wants. Then, where there are too many, some go of the
-    address that holds most: the oldest that have sent no request, else the oldest that do not read their answer, else
-    those that have waited for it least. So a stranger never shuts out an address that holds less than itself.
+    A new connection always gets a seat, and has `SETTLE_S` to send its request. Then, if there are too many connections, the
+    address that holds the most loses some: the oldest that have sent no request, else the oldest that do not read their
+    answer, else those that have waited the least for it. So no address can shut out an address that holds fewer.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ class _Seats:
         self._told = -TOLD_EVERY_S
 
     def take(self, seat: _Seat) -> None:
-        """Somebody else may have to leave for it."""
+        """Take a seat for a new connection. Another connection may lose its seat for it."""
         self._taken[seat] = None
         if len(self._taken) > AT_ONCE_MAX:
             self._part_with(self._greatest())
@@ -126,11 +127,11 @@ class _Seats:
             asyncio.get_running_loop().call_later(SETTLE_S, self._settle, SETTLE_TURNS)
 
     def give_back(self, seat: _Seat) -> None:
-        """Its connection is over."""
+        """The seat's connection is over."""
         self._taken.pop(seat, None)
 
     def _settle(self, turns: int) -> None:
-        """After a loop that stood still: what has arrived meanwhile is read first."""
+        """Close connections until there is room. First the loop turns, to read requests that came while it was busy."""
         if turns:
             asyncio.get_running_loop().call_soon(self._settle, turns - 1)
             return
@@ -139,7 +140,7 @@ class _Seats:
             self._part_with(crowds)
 
     def _crowds(self) -> set[str]:
-        """Of whose connections one must go."""
+        """The addresses one of whose connections must be closed; empty if there is room."""
         held = Counter(each.address for each in self._taken)
         if above := {address for address, count in held.items() if count > PER_ADDRESS_MAX}:
             return above
@@ -150,7 +151,7 @@ class _Seats:
         return {address for address, count in held.items() if count == max(held.values())}
 
     def _part_with(self, crowds: set[str]) -> None:
-        """One connection of these."""
+        """Close one connection of these addresses."""
         crowd = [each for each in self._taken if each.address in crowds]
         stage = min(each.stage for each in crowd)
         leaving = [each for each in crowd if each.stage == stage][-1 if stage is _Stage.MAKING else 0]
@@ -159,9 +160,7 @@ class _Seats:
         now = asyncio.get_running_loop().time()
         if now - self._told >= TOLD_EVERY_S:
             self._told = now
-            text = (
-                "admin: %s holds too many connections; some that ask nothing are closed (said once in %g s)"
-            )
+            text = "admin: %s holds too many connections; some that send no request are closed (logged once in %g s)"
             _log.warning(text, leaving.address or "the socket", TOLD_EVERY_S)
 
 
@@ -178,8 +177,10 @@ class AdminServer:
         pages: Pages | None = None,
         keyed: Keyed | None = None,
     ) -> None:
-        """`listen` is host:port; with port 0 the system chooses one, see `port` after `start`. Or unix:///path, for a
-        worker whose pages its parent collects."""
+        """`listen` is host:port, or unix:///path for a worker whose pages its parent collects.
+
+        For port 0 the system chooses a port: see `port` after `start`.
+        """
         self._path = listen.removeprefix(UNIX) if listen.startswith(UNIX) else None
         self.host, self.port = ("localhost", 0) if self._path else _host_and_port(listen)
         self._metrics = metrics
@@ -187,8 +188,8 @@ class AdminServer:
         self._warnings = warnings
         self._pages = pages or {}
         self._key_pages, self._token = keyed or Keyed({})
-        # Of a page that is only for this machine, a foreign name in Host means that a browser was tricked into
-        # asking (DNS rebinding). On other addresses the names under which pods are asked cannot be known here.
+        # On a loopback address, a foreign name in Host means that a browser was tricked into the request (DNS
+        # rebinding). On other addresses the names by which clients know the pod cannot be known here.
         self._names = {*_LOOPBACK_NAMES, self.host} if _is_loopback(self.host) else None
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[None]] = set()
@@ -198,7 +199,7 @@ class AdminServer:
     async def start(self) -> None:
         """Listen, or raise Misconfigured."""
         if self._path:
-            with suppress(FileNotFoundError):  # a worker that was killed has left its own
+            with suppress(FileNotFoundError):  # a worker that was killed has left its socket
                 os.unlink(self._path)  # noqa: PTH108  pathlib's is refused in coroutines, and this takes no time
             try:
                 self._server = await asyncio.start_unix_server(
@@ -216,7 +217,7 @@ class AdminServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening; what is under way may end within a bound."""
+        """Stop listening. Requests under way may end within `CLOSE_S`."""
         if self._server is None:
             return
         self._server.close()
@@ -236,9 +237,9 @@ class AdminServer:
         try:
             await self._serve(reader, writer, seat)
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
-            pass  # the asker has gone or is too slow: nobody is left to tell
+            pass  # the client has gone or is too slow to get an answer
         except asyncio.CancelledError:
-            pass  # only `close` and `_Seats` cancel us, nobody awaits this task; cancelled ones would be logged as errors
+            pass  # only `close` and `_Seats` cancel this task, which nothing awaits; asyncio would log it as an error
         finally:
             self._seats.give_back(seat)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
@@ -252,7 +253,7 @@ class AdminServer:
             request, answer = None, _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except ValueError:
             request, answer = None, _plain(HTTPStatus.BAD_REQUEST)
-        writer.transport.set_write_buffer_limits(high=0)  # drain means sent
+        writer.transport.set_write_buffer_limits(high=0)  # so that `drain` waits until all is sent
         async with asyncio.timeout(ANSWER_S):
             if request is not None:
                 seat.stage = _Stage.MAKING
@@ -268,8 +269,8 @@ class AdminServer:
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
             return await self._page(request)
-        except Exception as e:  # noqa: BLE001  whatever fails inside is ours: logged by type, never shown
-            _log.error("admin: %s failed: %s", request.path, type(e).__name__)  # its text may carry keys
+        except Exception as e:  # noqa: BLE001  an internal error is logged by its type, never shown to the client
+            _log.error("admin: %s failed: %s", request.path, type(e).__name__)  # its text may hold keys
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     async def _page(self, request: _Request) -> _Answer:
@@ -278,12 +279,12 @@ class AdminServer:
         if request.path == "/readyz":
             return self._readiness()
         if request.path == "/metrics":
-            # in a thread: thousands of series take longer than a loop may stand still
+            # in a thread: thousands of series take longer than the loop may be blocked
             async with self._rendering:
                 accept = request.headers.get("accept", "")
                 return _Answer(HTTPStatus.OK, *await asyncio.to_thread(self._metrics, accept))
         if page := self._pages.get(request.path):
-            # in the loop, whose data it reads; it sees to it itself that nobody waits for long
+            # in the loop, whose data it reads; the page's own function keeps its time short
             return _json(await page())
         if keyed := self._key_pages.get(request.path):
             return await self._of_a_key(keyed, request)
@@ -321,7 +322,7 @@ def _host_and_port(listen: str) -> tuple[str, int]:
 
 
 def _parse(head: bytes) -> _Request:
-    """The head of a request, or ValueError."""
+    """The request whose head this is. Raises ValueError."""
     request_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     method, target, version = request_line.split(" ")
     if not version.startswith("HTTP/1."):
@@ -337,12 +338,12 @@ def _parse(head: bytes) -> _Request:
 
 
 def _parsed(query: str) -> dict[str, str]:
-    """Names and values, still quoted; of a name that is given twice, the last."""
+    """The names and values of a query, still quoted. Of a name that comes twice, the last value counts."""
     return {name: value for name, _, value in (each.partition("=") for each in query.split("&"))}
 
 
 def _host_name(host: str) -> str | None:
-    """The name in a Host header, without port and brackets."""
+    """The name in a Host header, without the port and brackets."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:
@@ -357,9 +358,9 @@ def _is_loopback(host: str) -> bool:
 
 
 def _network_of(peer: object) -> str:
-    """Whom a connection counts for: an IPv4 address, or the network in which an IPv6 host chooses its own."""
+    """The address for which a connection counts: an IPv4 address, or the network in which an IPv6 host chooses its own."""
     if not isinstance(peer, tuple):
-        return ""  # a unix socket: whoever may open it
+        return ""  # a unix socket: all its clients count as one
     try:
         address = ipaddress.ip_address(peer[0].partition("%")[0])
     except ValueError:

@@ -1,19 +1,19 @@
 """The fleet port over the Redis whose values the fleet keeps fresh: one small hash per source, one script per exchange.
 
-The composition root makes one `RedisFleet` per process where the configuration names a fleet; `price.shell.sharing` calls
-it every few seconds. The script is atomic and goes by Redis' clock, so owners agree without knowing one another. The
-owner's id is drawn by lot: a process that was killed and started again is somebody else, and its old claim runs out.
+The composition root makes one `RedisFleet` per process if the configuration names a fleet. `price.shell.sharing` calls it
+every few seconds. The script is atomic and uses Redis' clock, so owners agree without knowing one another. The owner's id is
+random. A process that was killed and started again is a new owner, and its old claim expires.
 
-A call whose answer did not come may still be carried out, later than its successor: calls are numbered, and the script
-ignores the late one. Nothing is repeated here; the next exchange is the repetition.
+A call whose answer did not come may still run, later than the next call. So calls are numbered, and the script ignores a late
+one. Nothing is tried again here: the next exchange repeats the call.
 
-A record is a single key, so in a cluster one node has it; redis-py finds out which, and who the primary is.
+A record is a single key, so in a cluster one node has it. redis-py finds this node, and the primary.
 
-The script believes nothing of what it finds in the record, and this module nothing of what the script answers: a record of rubbish costs the
-fleet some seconds, never a process and never more than its budget.
+The script checks everything that it finds in the record, and this module checks the script's answers. A record of rubbish may
+cost the fleet some seconds. It never ends a process, and the fleet never exceeds its budget.
 
-Beside what the writer needs, an ACL user needs: ~cacheupdater:fleet:* +hgetall +hset +hdel +pexpire +time
-In a cluster also +command, which redis-py asks for.
+Beside the writer's rights, an ACL user needs: ~cacheupdater:fleet:* +hgetall +hset +hdel +pexpire +time
+In a cluster also +command, which redis-py uses.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
     from cacheupdater.ports import Offer
 
-CALL_TIMEOUT_S = 0.5  # as the writer's: a claim is worth three tries within its life
+CALL_TIMEOUT_S = 0.5  # as the writer's: a claim's life has time for three tries
 CONNECT_TIMEOUT_S = 0.3  # so that a connect leaves time for the call
-SENTINEL_TIMEOUT_S = 0.1  # one that hangs leaves time to ask the next
+SENTINEL_TIMEOUT_S = 0.1  # so that a sentinel that hangs leaves time to ask the next
 
 _TEXT = Path(__file__).with_name("fleet.lua").read_text("utf-8")
 _SHA = sha1(_TEXT.encode(), usedforsecurity=False).hexdigest()
 
 
 class RedisFleet:
-    """One owner of the fleet of this name."""
+    """One owner in the fleet of this name."""
 
     def __init__(self, url: str, name: str) -> None:
         try:
@@ -68,7 +68,7 @@ class RedisFleet:
         self._owner, self._numbers, self._told = _newcomer()
 
     async def exchange(self, source: str, offer: Offer) -> Grant:
-        """Replace our claim."""
+        """Replace our claim by this offer."""
         told = [each if isfinite(each) else 0.0 for each in offer.owner]
         rates = (offer.budget, offer.wanted, offer.held, *told, offer.least)
         times = [round(seconds * 1000) for seconds in (CLAIM_LIFE, YOUTH, WAITING)]
@@ -84,14 +84,14 @@ class RedisFleet:
             raise Unavailable("what Redis answered is no answer of our script") from e
 
     def _read(self, answer: Sequence[bytes], offer: Offer) -> Grant:
-        """Whatever stands in the record, no more than was asked for, and no more than there is."""
+        """The grant. Whatever the record holds, it never exceeds the wanted rate or the budget."""
         if len(answer) == 1:
             if int(answer[0]) <= self._told:
                 raise Unavailable("a newer call of this updater came first")
-            # What it claims in our name ends by itself; it may be more than we have, and never is what we count on.
+            # The other claim under our name expires by itself. It may be larger than ours, but we never count on it.
             self._owner, self._numbers, self._told = _newcomer()
             raise Unavailable(
-                "somebody else has written in the fleet's record in our name; we take another one"
+                "another program has written to the fleet's record in our name; we take another name"
             )
         rate, ahead, unsound, *told = answer
         most = min(offer.wanted, offer.budget)
@@ -100,20 +100,20 @@ class RedisFleet:
         return Grant(granted, others, int(ahead), int(unsound))
 
     async def leave(self, source: str) -> None:
-        """Give our claim up."""
+        """Remove our claim."""
         async with _one_call():
             await self._find()
             await self._redis.hdel(self._record(source), self._owner)
 
     async def close(self) -> None:
-        """Claims stay as they are."""
+        """Close the connections. Claims stay as they are."""
         await self._redis.aclose()
         if self._kind is cache_url.Sentinels:
             for sentinel in self._redis.connection_pool.sentinel_manager.sentinels:
                 await sentinel.aclose()
 
     async def _find(self) -> None:
-        """Sentinels are asked at each new connection only, and a former primary answers for a while."""
+        """Drop the connections, so that the sentinels are asked again: a former primary answers for a while."""
         if self._kind is cache_url.Sentinels:
             await self._redis.connection_pool.disconnect()
 
@@ -125,10 +125,10 @@ class RedisFleet:
                 await self._load_script(record)
             else:
                 return found
-        raise Unavailable("Redis forgets its scripts")
+        raise Unavailable("Redis does not keep the script that was just loaded")
 
     async def _load_script(self, record: str) -> None:
-        """To the one server that needs it."""
+        """Load the script into the server that needs it."""
         where = {}
         if self._kind is cache_url.Cluster:
             where["target_nodes"] = self._redis.get_node_from_key(record)
@@ -139,16 +139,16 @@ class RedisFleet:
 
 
 def _newcomer() -> tuple[str, Iterator[int], int]:
-    """An owner that nobody has heard of: its name, the numbers of its calls, and the highest that was sent."""
+    """A new owner: its random name, the numbers of its calls, and the highest number that was sent."""
     return token_hex(8), count(1), 0
 
 
 def _client(address: cache_url.One | cache_url.Cluster | cache_url.Sentinels) -> Any:
-    """redis-py's client for it. Nothing is tried again; that is the next exchange's part."""
+    """redis-py's client for this address. It retries nothing: the next exchange repeats the call."""
     options: dict[str, Any] = {"protocol": 2, "socket_connect_timeout": CONNECT_TIMEOUT_S}
     if isinstance(address, cache_url.One):
         return Redis.from_url(address.url, retry=Retry(NoBackoff(), 0), socket_timeout=None, **options)
-    # a node that hangs must look dead to redis-py, or it would not ask for its successor
+    # a node that hangs must look dead to redis-py, or redis-py would not look for its successor
     options |= {"retry": Retry(NoBackoff(), 0), "socket_timeout": CONNECT_TIMEOUT_S}
     options |= _parsed(address.url(*address.seeds[0]))
     if isinstance(address, cache_url.Cluster):
@@ -162,7 +162,7 @@ def _client(address: cache_url.One | cache_url.Cluster | cache_url.Sentinels) ->
 
 
 def _parsed(url: str) -> dict[str, Any]:
-    """What redis-py reads from it, without the place."""
+    """The options that redis-py reads from the URL, without its host and port."""
     options: dict[str, Any] = {**parse_url(url)}
     if options.pop("connection_class", None) is not None:
         options["ssl"] = True
@@ -171,7 +171,7 @@ def _parsed(url: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _one_call() -> AsyncIterator[None]:
-    """Bounds one exchange and tells its failures in our words."""
+    """Limits the time of one exchange, and turns its failures into our errors."""
     try:
         async with asyncio.timeout(CALL_TIMEOUT_S):
             yield

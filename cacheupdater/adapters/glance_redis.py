@@ -1,7 +1,8 @@
-"""One look at one key in Redis: what is there, how long it lives, and how old its floor says that it is.
+"""One look at one key in Redis: its value, how long the value lives, and its age by its floor.
 
-`cacheupdater explain` makes a `Glance`, asks it once and closes it; `check --connect` also looks for keys with it. It reads and changes nothing, and it is no part of a
-running updater: a slow answer costs a person a second. Needs the rights to TIME, TYPE, GET, HGETALL and PTTL; to look for keys, SCAN.
+`cacheupdater explain` makes a `Glance`, asks it once and closes it. `check --connect` also searches for keys with it. A glance
+changes nothing. A running updater does not use it, so a slow answer costs only a person's time. It needs the rights to TIME,
+TYPE, GET, HGETALL and PTTL; to search for keys, also SCAN.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from cacheupdater_client.protocol import fence
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-ANSWER_S = 3.0  # for all of it; a person waits
+ANSWER_S = 3.0  # for the whole look; a person waits
 _HAS_NO_TTL = -1
-SCANNED = 1_000  # keys that one SCAN looks at: less than a millisecond of Redis
+SCANNED = 1_000  # keys that one SCAN visits: less than a millisecond of Redis' time
 
 
 class Look(NamedTuple):
-    """What stands at a key."""
+    """What Redis has at a key."""
 
-    kind: str  # as Redis calls the type; "none" where nothing is
+    kind: str  # the type, by Redis' names; "none" if the key does not exist
     value: bytes | Mapping[bytes, bytes] | None  # None also for a type that we never write
     ttl: float | None  # seconds; None: it never expires
     age: (
@@ -40,12 +41,12 @@ class Look(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of the value in bytes."""
         return fence.size_of(self.value)
 
 
 class Glance:
-    """One Redis, whichever of the three kinds of URL names it."""
+    """One Redis, by any of the three kinds of URL."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -55,7 +56,7 @@ class Glance:
             raise Misconfigured(cache_url.unusable(e)) from e
 
     async def look(self, key: bytes) -> Look:
-        """Raises Unavailable."""
+        """Reads the key. Raises Unavailable."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await self._looked(key)
@@ -65,7 +66,10 @@ class Glance:
             raise Unavailable(f"Redis cannot be asked: {masking.foreign(str(e))}") from e
 
     async def keys(self, prefix: bytes, *, within: bool = False) -> AsyncIterator[bytes]:
-        """Those that begin so, or hold it, in no order, by SCAN: the caller ends it, in time too. Raises Unavailable."""
+        """The keys that begin with `prefix`, or hold it `within`, in no order, by SCAN. Raises Unavailable.
+
+        The caller must bound the number of keys and the time.
+        """
         pattern = b"".join(b"\\" + each if each in _GLOB else each for each in _bytes(prefix)) + b"*"
         if within:
             pattern = b"*" + pattern
@@ -76,7 +80,10 @@ class Glance:
             raise Unavailable(f"Redis cannot be searched: {masking.foreign(str(e))}") from e
 
     async def databases(self) -> tuple[int, list[int]]:
-        """Ours, and the others of this server that have keys; none where it cannot be asked (a cluster, a right that is missing)."""
+        """The number of our database, and of the server's others that have keys; no others where they cannot be known.
+
+        They cannot be known in a cluster, or if a right is missing.
+        """
         ours = int(self._redis.get_connection_kwargs().get("db") or 0)
         try:
             said = await self._redis.info("keyspace")
@@ -86,7 +93,7 @@ class Glance:
         return ours, [each for each in numbers if each != ours]
 
     async def close(self) -> None:
-        """Its connections."""
+        """Closes the connections."""
         await self._redis.aclose()
         if isinstance(self._address, cache_url.Sentinels):
             for sentinel in self._redis.connection_pool.sentinel_manager.sentinels:
@@ -136,7 +143,7 @@ def _client(address: cache_url.One | cache_url.Cluster | cache_url.Sentinels) ->
 
 
 def _options(url: str) -> dict[str, Any]:
-    """What redis-py reads from a URL beside its place."""
+    """The options that redis-py reads from the URL, without its host and port."""
     read: dict[str, Any] = {**parse_url(url)}
     tls = {"ssl": True} if read.pop("connection_class", None) is not None else {}
     return {name: value for name, value in read.items() if name not in {"host", "port"}} | tls

@@ -1,9 +1,9 @@
 """`memory://name`: applications in the updater's own process hand in their hints through a mailbox.
 
-For demonstrations, tests and small programs that run both sides. The service makes one `MemoryListener` per name
-beside a memory queue and closes it with the other listeners. It looks into the mailbox at short intervals (senders
-are threads that know no event loop) and puts what it finds on the queue; a full queue leaves the frames in the
-mailbox, which is bounded. It copies nothing and decodes nothing.
+For demonstrations, tests and small programs that run both sides. The service makes one `MemoryListener` per name beside a
+memory queue, and closes it with the other listeners. The listener looks into the mailbox at short intervals, for senders are
+threads that know no event loop. It puts the frames that it finds on the queue. While the queue is full, frames stay in the
+mailbox, which is bounded. The listener copies nothing and decodes nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Observer
 
 SCHEME = "memory://"
-LOOK_S = 0.005  # well below the 10 ms within which a change shall leave its application
-TAKE_FRAMES = 64  # what is out of the mailbox and not yet on the queue
+LOOK_S = 0.005  # well below the 10 ms within which a change must leave its application
+TAKE_FRAMES = 64  # frames that are out of the mailbox and not yet on the queue
 GRACE_S = 1.0  # how long closing waits for room on the queue
 
 
@@ -45,7 +45,7 @@ class MemoryListener:
         self._taking: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> None:
-        """Open the mailbox of that name, or raise Misconfigured."""
+        """Open the mailbox of this name, or raise Misconfigured."""
         if not address.startswith(SCHEME):
             raise Misconfigured(f"listen: {address!r} is not memory://name")
         box = wire.mailbox(address.removeprefix(SCHEME))
@@ -56,7 +56,7 @@ class MemoryListener:
         self._taking = asyncio.get_running_loop().create_task(self._take_all())
 
     async def close(self) -> None:
-        """Accept no more, take what was accepted, within a bound."""
+        """Accept no more frames, and put the accepted ones on the queue, within `GRACE_S`."""
         if self._box is None or self._taking is None:
             return
         self._box.close()
@@ -67,10 +67,12 @@ class MemoryListener:
         self._box = None
 
     async def _take_all(self) -> None:
-        """Until the mailbox is closed and empty, or the queue is closed."""
+        """Runs until the mailbox is closed and empty, or the queue is closed."""
         assert self._box is not None
         while True:
-            closed = self._box.hello is None  # read before taking: whatever was put before is taken after
+            closed = (
+                self._box.hello is None
+            )  # read before taking: every frame put before the close is taken after it
             frames = self._box.take(TAKE_FRAMES)
             if not await self._put_all(frames) or (closed and not frames):
                 return
@@ -78,9 +80,11 @@ class MemoryListener:
                 await asyncio.sleep(LOOK_S)
 
     async def _put_all(self, frames: Sequence[tuple[int, bytes]]) -> bool:
-        """False if there is nobody left to put them to."""
+        """Puts these frames on the queue. False if the queue takes no more."""
         for at, (partition, pack) in enumerate(frames):
-            if partition >= self._hello.partitions:  # put with the hello of an earlier updater
+            if (
+                partition >= self._hello.partitions
+            ):  # from a sender that knows the hello of an earlier updater
                 self._observer.count("intake_rejected", 1, reason="partition_out_of_range")
                 continue
             try:

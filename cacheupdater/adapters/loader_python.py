@@ -1,14 +1,15 @@
 """Values from a user's own function, named `module:function` in the configuration.
 
-The function gets a list of what the keys say: plain values where the pattern has one capture (`[7, 8]`), tuples in the
-pattern's order where it has several (`[(7, "de"), (8, "fr")]`). It returns a mapping from those to values; what it
-leaves out does not exist and is deleted. It may be async, or ordinary: then its calls share threads that live on, for
-many libraries keep a connection per thread and close it with nothing.
+The function gets a list of the keys' captures: plain values if the pattern has one capture (`[7, 8]`), tuples in the
+pattern's order if it has several (`[(7, "de"), (8, "fr")]`). It returns a mapping from these to values. A key that it leaves
+out does not exist and is deleted. The function may be async or ordinary. The calls of an ordinary function run in threads
+that stay alive between calls, for many libraries keep a connection per thread and never close it.
 
-One `PythonLoader` per namespace, for the life of the process. Python cannot stop a thread, nor a coroutine that ignores
-its cancellation, so a call that hangs keeps its place among `threads`; when none is left, loads fail as `Unavailable`
-until one returns, and nothing else suffers.
-A function may raise `Unavailable` or `Faulty` itself. Of any other exception the type and the line are told, not the
+Each namespace has one `PythonLoader`, for the life of the process. Python cannot stop a thread, nor a coroutine that ignores
+its cancellation. So a call that hangs keeps its place among `threads`. When no place is left, loads fail as `Unavailable`
+until a call returns; other namespaces are not affected.
+
+A function may raise `Unavailable` or `Faulty` itself. For any other exception, errors give the type and the line, but not the
 text, which may quote a value.
 """
 
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
 
 
 class PythonLoader:
-    """Calls the function once per load and holds its answer to the contract."""
+    """Calls the function once per load, and checks that its answer keeps the contract."""
 
     def __init__(self, target: str, pattern: Pattern, *, deadline: float = 1.0, threads: int = 8) -> None:
-        """Imports the function; `deadline` in seconds per call, `threads` for calls at once, async ones too."""
+        """Imports the function. `deadline` is in seconds per call; at most `threads` calls run at once, async ones too."""
         self._target = target
         self._function = _imported(target)
         self._single = len(pattern.names) == 1
@@ -53,15 +54,15 @@ class PythonLoader:
         self._threads = _Threads(f"loader {target}")
 
     async def load(self, keys: Sequence[Captures], leaves: Leaves = at_once) -> Mapping[Captures, object]:
-        """As `ports.Loader`, by one call."""
+        """As `ports.Loader`, by one call of the function."""
         if not keys:
             return {}
         wanted = [key[0] for key in keys] if self._single else list(keys)
-        # before the call, for the function may sort its list
+        # the owners are mapped before the call, for the function may sort its list
         return await self._asked(wanted, dict(zip(wanted, keys, strict=True)), leaves)
 
     async def try_out(self) -> None:
-        """Calls the function with an empty list, to which only an empty mapping is an answer."""
+        """Calls the function with an empty list. Only an empty mapping is a correct answer."""
         await self._asked([], {})
 
     async def _asked(
@@ -75,11 +76,11 @@ class PythonLoader:
             raise _kind(e)(f"{self._target} raised {type(e).__name__} at {_line(e)}") from None
 
     async def close(self) -> None:
-        """Threads end when they are idle; those that hang end with the process."""
+        """Ends the idle threads. Threads that hang end with the process."""
         self._threads.close()
 
     async def _in_time(self, wanted: Wanted, begun: _Begun) -> object:
-        """A task of its own: nobody waits beyond the deadline for a function that ignores its cancellation."""
+        """The function's answer within the deadline. In a task of its own, for a function may ignore its cancellation."""
         call = asyncio.get_running_loop().create_task(self._called(wanted, begun))
         try:
             await asyncio.wait([call], timeout=self._deadline)
@@ -87,7 +88,7 @@ class PythonLoader:
             if not call.done():
                 call.add_done_callback(_forgotten)
                 call.cancel()
-        if call.cancelled():  # from within: to us that would look like the end of our own task
+        if call.cancelled():  # from within: raised here, it would look like a cancellation of our own task
             raise Faulty(f"{self._target} was cancelled by something that it waited for")
         if call.done():
             return call.result()
@@ -115,7 +116,7 @@ class PythonLoader:
         def settle(result: Callable[[], object]) -> None:
             self._threads.idle += 1
             self._free.release()
-            if not outcome.done():  # else the caller has given up
+            if not outcome.done():  # done: the caller has given up
                 outcome.set_result(result)
 
         def work() -> None:
@@ -125,7 +126,7 @@ class PythonLoader:
 
         try:
             self._threads.give(work)
-        except RuntimeError as e:  # the system's own limit of threads
+        except RuntimeError as e:  # the system's limit on threads
             self._free.release()
             raise Unreached(f"{self._target} gets no thread: {e}") from None
         return (await outcome)()
@@ -152,28 +153,28 @@ class PythonLoader:
 
 @dataclass(slots=True)
 class _Begun:
-    """Whether the function was called. What it does before its statement leaves, nobody knows."""
+    """Whether the function was called. The call counts as the moment at which the statement leaves."""
 
     leaves: Leaves
     true: bool = False
 
     def now(self) -> None:
-        """There is a place for it. Raises where it must not be called any more."""
+        """The function is about to be called. Raises if it must not be called any more."""
         self.leaves()
         self.true = True
 
 
 class _Threads:
-    """Daemons, as an executor's threads would hold up the end of the process. At most as many as work is given at once."""
+    """Daemon threads, for an executor's threads would hold up the end of the process. At most as many as calls at once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._started = 0
-        self.idle = 0  # for whoever gave work to say when it is done
+        self.idle = 0  # the caller of `give` counts it up when the work is done
 
     def give(self, work: Callable[[], None]) -> None:
-        """To a thread that is idle, else to a new one; RuntimeError where the system has none left."""
+        """Hand work to an idle thread, else to a new one. Raises RuntimeError if the system has no thread left."""
         if self.idle:
             self.idle -= 1
         else:
@@ -182,7 +183,7 @@ class _Threads:
         self._work.put(work)
 
     def close(self) -> None:
-        """Each thread ends after the work it has."""
+        """Each thread ends after its present work."""
         for _ in range(self._started):
             self._work.put(None)
         self._started = self.idle = 0
@@ -210,7 +211,7 @@ def _imported(target: str) -> Function:
 
 
 def _attempted(target: str, function: Function, wanted: Wanted) -> Callable[[], object]:
-    """Calls the function here; what is returned returns or raises its result elsewhere."""
+    """Calls the function in this thread. Returns a function that returns or raises its result in another."""
     try:
         answer = function(wanted)
     except BaseException as e:  # noqa: BLE001  SystemExit in a user's function must not end a thread silently
@@ -224,19 +225,19 @@ def _attempted(target: str, function: Function, wanted: Wanted) -> Callable[[], 
 
 
 def _kind(error: Exception) -> type[Unavailable | Faulty]:
-    """What the caller can do about an error of the function."""
+    """The error class that says what the caller can do about an error of the function."""
     if isinstance(error, TimeoutError):
         return TimedOut
     return Unavailable if isinstance(error, ConnectionError) else Faulty
 
 
 def _forgotten(call: asyncio.Task[object]) -> None:
-    """Nobody waits any more for how this ends; asyncio would complain about an error that nobody looks at."""
+    """Reads the error of a call that is not awaited any more: asyncio would complain about an unread one."""
     if not call.cancelled():
         call.exception()
 
 
 def _line(error: Exception) -> str:
-    """Where it was raised, in the user's words."""
+    """The file and line at which the error was raised."""
     frames = extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"

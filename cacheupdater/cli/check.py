@@ -1,8 +1,8 @@
-"""`cacheupdater check`: says whether a configuration can work, without contacting anything unless asked to.
+"""`cacheupdater check`: says whether a configuration can work. Contacts nothing without `--connect`.
 
-Prints the settings that would be used, defaults merged, or every problem with its line (exit 78), those included that
-only `run` would meet: a driver that is not installed, a loader's module that is not there. With `--connect`
-everything is contacted once, and what is wrong is named (exit 78; 70 where something is only unreachable now).
+Prints the settings that would be used, with the defaults merged in, or every problem with its line (exit 78). The problems
+include those that only `run` would meet: a driver that is not installed, a loader's module that is missing. With `--connect`,
+`check` contacts everything once and names what is wrong (exit 78, or 70 if something is only unreachable now).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def add_to(
     parser.add_argument(
         "--sidecar",
         action="store_true",
-        help="hold the file to what `run --sidecar` asks: a fleet",
+        help="also check what `run --sidecar` needs: a fleet",
     )
     parser.set_defaults(command=check)
 
@@ -69,12 +69,12 @@ def check(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _contacted(config: Config) -> int:
-    """Prints what was found, and says by the exit code whose turn it is."""
+    """Prints the findings. The exit code says whether a person must act (78) or something is unreachable now (70)."""
     import asyncio
 
     from cacheupdater.service.contact import contact
 
-    logging.getLogger().addHandler(logging.NullHandler())  # what drivers log, the table says
+    logging.getLogger().addHandler(logging.NullHandler())  # the table says what drivers would log
     found = asyncio.run(contact(config))
     print()
     print("\n".join(table(("CONTACTED", "NAME", "IS", "WHAT"), map(_finding, found))))

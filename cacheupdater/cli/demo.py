@@ -1,4 +1,4 @@
-"""`cacheupdater demo`: reads its arguments and hands over to `cacheupdater.demo`."""
+"""`cacheupdater demo`: reads its arguments and calls `cacheupdater.demo`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SECONDS_MIN, _SECONDS_MAX = 1.0, 3600.0  # shorter shows nothing, longer belongs to `run`
+_SECONDS_MIN, _SECONDS_MAX = 1.0, 3600.0  # a shorter demo shows nothing; for longer there is `run`
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,14 +27,14 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument(
         "--kafka",
         action="store_true",
-        help="another one: hints go through Kafka to two updaters, and one is killed while you watch",
+        help="show another demo: hints go through Kafka to two updaters, and one is killed while you watch",
     )
     parser.set_defaults(command=demo)
 
 
 def demo(args: argparse.Namespace, _environ: Mapping[str, str]) -> int:
-    # its applications are processes of multiprocessing, whose Python would look into the working directory first
-    os.environ["PYTHONSAFEPATH"] = "1"  # noqa: TID251  for children alone
+    # the demo's applications are multiprocessing children, whose Python would search the working directory first
+    os.environ["PYTHONSAFEPATH"] = "1"  # noqa: TID251  for the children only
     if args.kafka:
         from cacheupdater.demo.group.main import run
     else:

@@ -1,7 +1,8 @@
-"""Signals to an updater that is still importing: nothing is drained yet, so a stop ends it at once, with 0.
+"""Signals to an updater that is still importing: there is nothing to drain yet, so a stop ends it at once, with exit code 0.
 
-`run` enters `signals` before it imports anything heavy; `serve` takes over once there is a loop. Without it SIGHUP would
-kill a process that has just begun, and SIGTERM would be lost as PID 1, which the kernel spares signals without a handler.
+`run` enters `signals` before it imports anything heavy; `serve` takes over once there is a loop. Without `signals`, SIGHUP would
+kill a process that has just begun. SIGTERM would be lost in a process with PID 1, for the kernel does not deliver signals
+without a handler to PID 1.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_hung_up: list[int] = []  # one process, one list: a handler has nobody to ask where to write
+_hung_up: list[int] = []  # one per process: a signal handler gets no other place to write to
 
 
 @contextmanager
 def signals() -> Iterator[None]:
-    """While it lasts; afterwards they are what they were."""
+    """Handles the signals within the block. At its end the former handlers are back."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _note)
@@ -35,7 +36,7 @@ def signals() -> Iterator[None]:
 
 
 def hung_up() -> bool:
-    """Whether a SIGHUP came since; the configuration may have been read before that."""
+    """Whether a SIGHUP has come within `signals`. The configuration may have been read before it."""
     return bool(_hung_up)
 
 

@@ -1,7 +1,7 @@
-"""Exit codes, as in sysexits.h: what a supervisor or a script may rely on."""
+"""Exit codes, as in sysexits.h. Supervisors and scripts may rely on them."""
 
 OK = 0
 USAGE = 2  # argparse's own
-SOFTWARE = 70  # failed inside: starting again may help
+SOFTWARE = 70  # an internal failure: starting again may help
 CONFIG = 78  # a person must change something first
-SIGNALLED = 128  # plus the signal's number: aborted by a second signal, as a shell reports it
+SIGNALLED = 128  # plus the signal's number, as shells report it: aborted by a second signal

@@ -1,6 +1,6 @@
 """`cacheupdater explain KEY`: why is this value old? Asks the running updater, Redis and, with --connect, the source.
 
-Without a running updater it answers what configuration and Redis can tell. It writes nothing.
+Without a running updater, it prints what the configuration and Redis say. It writes nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _looked(config: Config, key: bytes, *, connect: bool) -> tuple[Facts, 
 
 
 def _updater(file: str, config: Config, key: bytes) -> tuple[Facts | None, str | None]:
-    """What it says; or why nobody was asked, or answered."""
+    """The updater's answer; or why no updater was asked, or why it did not answer."""
     from cacheupdater.cli.asking import address_of, asked
     from cacheupdater.errors import CacheUpdaterError
 
@@ -87,7 +87,7 @@ def _updater(file: str, config: Config, key: bytes) -> tuple[Facts | None, str |
 
 
 def _page(said: Facts) -> Iterable[str]:
-    """A line per part, then the reasons."""
+    """The report: a line per part, then the reasons."""
     yield str(said["key"])
     declared, redis, updater, row = (_facts(said[name]) for name in ("declared", "redis", "updater", "row"))
     if declared["namespace"] is not None:

@@ -1,6 +1,6 @@
 """`cacheupdater freshness`: asks the running updater how fresh its readers' values are, and what that costs.
 
-Finds it at the admin address of the configuration. Only prints; what the figures mean stands in the how-to.
+The updater is found at the admin address of the configuration. The command only prints; the how-to explains the figures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Figures: TypeAlias = Mapping[str, object]
 
-AGAIN_S = 2.0  # between two looks; the figures are of the last minute anyway
+AGAIN_S = 2.0  # seconds between two pages; the figures cover the last minute anyway
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -32,7 +32,7 @@ def add_to(
     parser = commands.add_parser(
         "freshness", parents=[file], help="show how fresh reads are, and at what price", description=text
     )
-    parser.add_argument("--watch", action="store_true", help="again every 2 seconds, until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="print it again every 2 seconds, until Ctrl-C")
     parser.set_defaults(command=freshness)
 
 
@@ -66,7 +66,7 @@ def _page(address: str) -> str:
 
 
 def _asked(address: str) -> Figures:
-    """What the updater says."""
+    """The updater's page, checked for its parts."""
     from cacheupdater.errors import Unavailable
 
     said = asked(address, "/freshness")
@@ -80,7 +80,7 @@ def _asked(address: str) -> Figures:
 
 
 def _first(said: Figures) -> Iterable[str]:
-    """What is wrong, and how old values are when they are read. An updater of another version may say neither."""
+    """The warnings, and how old values are when they are read. An updater of another version may give neither."""
     for each in _many(said, "warnings"):
         about = f"{each['event']} {each['subject']}".rstrip()
         worker = f" (worker {each['worker']})" if "worker" in each else ""

@@ -1,6 +1,7 @@
-"""`cacheupdater invalidate KEY…`: removes values by hand, behind the fence, so that no load under way brings an old one back.
+"""`cacheupdater invalidate KEY…`: removes values by hand, behind the fence, so that no load under way brings an old value back.
 
-For a person at night. The next read is a miss, which a running updater serves; no updater need run for it.
+For an operator in an emergency. The command needs no running updater. The next read of a removed key is a miss, which a
+running updater serves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def add_to(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
 ) -> None:
-    text = "Remove the values of these keys from Redis, as the client's `invalidate` does. Whatever is there goes."
+    text = "Remove the values of these keys from Redis, as the client's `invalidate` does. Foreign values go too."
     parser = commands.add_parser(
         "invalidate", parents=[file], help="remove values by hand, fenced", description=text
     )

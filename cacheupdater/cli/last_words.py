@@ -1,6 +1,7 @@
-"""What nobody has caught, on its way to stderr: a traceback as the log shows one, without users and passwords.
+"""Prints uncaught exceptions to stderr as the log prints them: a traceback without users and passwords.
 
-`main` asks once per process. It changes what Python would print and nothing else: not the exit code, not which thread ends.
+`main` calls `heard` once per process. This changes only the text that Python prints. The exit code is the same, and the same
+thread ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def heard() -> None:
-    """From here on."""
+    """Print uncaught exceptions this way from now on."""
     sys.excepthook = _say
     threading.excepthook = _of_thread
 

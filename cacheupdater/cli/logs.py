@@ -1,8 +1,8 @@
 """Logging of the service process: one line per record on stderr, safe to show.
 
-`run` sets it up once. Where stderr is a terminal the lines are for people, elsewhere they are JSON for a collector.
-Passwords in URLs are hidden and control characters escaped, so that a key or an error text cannot forge a line.
-Only our own loggers follow `--log-level`: drivers print parameters and commands when they are asked to be talkative.
+`run` sets it up once. On a terminal the lines are for people; elsewhere they are JSON for a collector. Passwords in URLs are
+hidden. Control characters are escaped, so that a key or an error text cannot forge a line. Only our own loggers follow
+`--log-level`, for drivers print parameters and commands below `warning`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cacheupdater import masking
 from cacheupdater.config.units import printable
 
 _OURS = "cacheupdater"
-_FIELDS = ("event", "subject", "state", "seconds", "times", "keys")  # of `pipeline.notices`
+_FIELDS = ("event", "subject", "state", "seconds", "times", "keys")  # set by `pipeline.notices`
 _TEXT_MAX = 16_384  # characters of one message or traceback: collectors cut longer lines in two
 
 
@@ -26,7 +26,7 @@ def configure(level: str, stream: TextIO) -> None:
     handler.setFormatter(PlainFormatter() if stream.isatty() else JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger(_OURS).setLevel(level.upper())
-    # Four times a second while a broker is away, and keys at debug; what matters of it the queue says in its own words.
+    # aiokafka logs four times a second while a broker is away, and keys at debug; the queue reports what matters.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 

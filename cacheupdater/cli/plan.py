@@ -1,4 +1,4 @@
-"""`cacheupdater plan`: what other budgets would give, from a recording alone; contacts nothing."""
+"""`cacheupdater plan`: computes from a recording what other budgets would give. Contacts nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from cacheupdater.recording.plan import Planned
     from cacheupdater.recording.recording import Recording
 
-_BUDGETS_MAX = 20  # lines that somebody compares
-_TELLING = 20  # sampled keys that were seen to change; fewer tell the rate to within a half at best
+_BUDGETS_MAX = 20  # as many lines as a person compares
+_TELLING = 20  # sampled keys that were seen to change; from fewer, the rate is known to within a half at best
 
 
 class Budget(NamedTuple):
@@ -71,7 +71,7 @@ def _lines(recording: Recording, budgets: Sequence[Budget]) -> Iterable[str]:
 
 
 def _known(recording: Recording) -> Iterable[str]:
-    """How certain all of it is."""
+    """What the recording holds, and how certain the results are."""
     reads = sum(times * keys for each in recording.spaces for times, keys in each.keys.items())
     keys = sum(sum(each.keys.values()) for each in recording.spaces)
     yield f"{number(reads / recording.seconds)} reads/s of {keys:,} keys, recorded for {recording.seconds:g}s"

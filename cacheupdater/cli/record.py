@@ -1,4 +1,4 @@
-"""`cacheupdater record`: listens for a minute instead of the updater, and writes down what was read and what changes."""
+"""`cacheupdater record`: listens for a minute in place of the updater, and writes down the reads and a sample of changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from cacheupdater.recording.recording import Recording
 
-_SECONDS_MIN, _SECONDS_MAX = 1.0, 3600.0  # shorter knows nothing; an hour without refreshes is long
+_SECONDS_MIN, _SECONDS_MAX = (
+    1.0,
+    3600.0,
+)  # a shorter recording tells nothing; an hour without refreshes is long
 
 
 def add_to(
@@ -55,7 +58,7 @@ def record(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     output = Path(args.output)
     part = output.with_name(output.name + ".part")
     try:
-        # before the minute, not after it; made anew, for what somebody has put there may lead to another file
+        # opened before the recording, so that it fails early; made anew, for a link there may lead to another file
         part.unlink(missing_ok=True)
         with part.open("xb") as file:
             recording = asyncio.run(recorded(config, args.seconds, ready=_say_ready, say=_say))

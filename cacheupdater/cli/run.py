@@ -1,4 +1,4 @@
-"""`cacheupdater run`: reads its arguments and the configuration, then hands over to `serve` until the end."""
+"""`cacheupdater run`: reads its arguments and the configuration, then calls `serve` until the end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def add_to(
         "--workers",
         type=_count,
         metavar="N|auto",
-        help="so many processes that share the partitions of a kafka:// queue; auto: one per core that this container may use",
+        help="how many processes share the partitions of a kafka:// queue; auto: one per core that this container may use",
     )
     parser.add_argument(
         "--sidecar",
         action="store_true",
-        help="one of many, each beside an application: refuses a configuration without fleet, or every copy would spend the budgets whole",
+        help="run as one of many copies, each beside an application: refuses a configuration without fleet, for each copy would spend the whole budgets",
     )
-    parser.add_argument("--worker", help=argparse.SUPPRESS)  # NUMBER:SOCKET, from the parent of several
+    parser.add_argument("--worker", help=argparse.SUPPRESS)  # NUMBER:SOCKET, from the parent of the workers
     parser.set_defaults(command=run)
 
 
@@ -83,16 +83,21 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _processes(args: argparse.Namespace) -> int:
-    """How many share this container: the parent of several is one too."""
+    """How many processes share this container: the workers and their parent, or one."""
     return 1 + args.workers if args.workers else 1
 
 
 def _parent(args: argparse.Namespace, config: Config) -> Workers:
     from cacheupdater.service.workers import Workers
 
-    # -P: Python itself must not look into the working directory first
+    # -P: Python must not search the working directory first
     again = [sys.executable, "-P", "-m", "cacheupdater", "run", "--config", args.config]
-    again += ["--log-level", args.log_level, "--workers", str(args.workers)]  # they share the memory
+    again += [
+        "--log-level",
+        args.log_level,
+        "--workers",
+        str(args.workers),
+    ]  # as many processes share the memory
     return Workers(config, args.workers, [*again, "--worker"])
 
 

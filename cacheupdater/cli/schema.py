@@ -1,4 +1,4 @@
-"""`cacheupdater schema`: the configuration's JSON schema on stdout, for editors and for the Helm chart; contacts nothing."""
+"""`cacheupdater schema`: prints the JSON schema of the configuration, for editors and the Helm chart. Contacts nothing."""
 
 from __future__ import annotations
 

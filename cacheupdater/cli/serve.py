@@ -1,7 +1,8 @@
-"""The updater as a process: event loop, signals, exit code. Lives from the built service to its drained end.
+"""The updater as a process: event loop, signals, exit code. `serve` runs a service from its start to its drained end.
 
-SIGHUP asks the service to read its budgets again. The first SIGTERM or SIGINT asks it to drain (exit 0). A second one aborts at once: whoever sends it has waited
-long enough, and what was not finished is loaded again by the next owner. So does a drain that does not end by itself.
+SIGHUP makes the service read its budgets again. The first SIGTERM or SIGINT makes it drain (exit 0). A second one aborts the
+process at once: its sender has waited long enough, and the next owner loads again whatever was not finished. A drain that
+does not end in time is aborted too.
 """
 
 from __future__ import annotations
@@ -26,31 +27,32 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# new objects between two looks for cycles; the default of 700 is reached several times per unit
+# new objects between two searches for cycles; the default of 700 is reached several times per unit
 GC_OBJECTS = 50_000
-# from the first signal to the end, whatever hangs: the service's drain of 10 s, and 5 s to part from everybody
+# seconds from the first signal to the end, even if something hangs: the service's drain of 10 s, and 5 s to close
+# all connections
 END_S = 15.0
-# after the first SIGTERM another one is its echo: systemd tells every process of a service, and so does the parent of
-# workers; `timeout` tells its child and then its group. Nobody sends two on purpose so fast.
+# Seconds after the first SIGTERM in which another one is its echo: systemd signals every process of a service, and so
+# does the parent of workers; `timeout` signals its child and then its group. Nobody sends two on purpose so fast.
 ECHO_S = 0.5
 
 
 class Runnable(Protocol):
-    """What a service is to its process."""
+    """A service, as its process sees it."""
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
-        """Calls `ready` once with where it listens; returns the exit code when `stop` is set and all is drained."""
+        """Calls `ready` once, with the addresses. Returns the exit code after `stop` is set and everything is drained."""
         ...
 
     def reload(self) -> None:
-        """Takes over what may change while it runs; what comes before `run` is made up for."""
+        """Takes over the settings that may change while it runs. A call before `run` takes effect in `run`."""
         ...
 
 
 def serve(service: Runnable) -> int:
-    """Runs the service to its end. What it cannot explain is logged, passwords hidden, and ends with 70."""
-    gc.freeze()  # what was imported stays: not worth another look
-    # rows are tuples by the thousand and make no cycles: a sixth of a refresh was measured
+    """Runs the service to its end. An unexpected error is logged, with passwords hidden, and gives exit code 70."""
+    gc.freeze()  # imported objects stay: no collection needs to visit them
+    # rows are thousands of tuples without cycles: collections were measured to take a sixth of a refresh
     gc.set_threshold(GC_OBJECTS)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -58,7 +60,7 @@ def serve(service: Runnable) -> int:
     except CacheUpdaterError:
         raise
     except Exception:  # noqa: BLE001  the last line of defence: logged with passwords hidden, and an exit code
-        _log.exception("stopped by an error that nobody expected")
+        _log.exception("stopped by an unexpected error")
         return exits.SOFTWARE
 
 
@@ -73,7 +75,7 @@ async def _serve(service: Runnable) -> int:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and so shall we
+    with suppress(RuntimeError):  # the loop has ended, and the process is about to end
         loop.call_soon_threadsafe(what)
 
 
@@ -82,9 +84,11 @@ def _say_ready(where: str) -> None:
 
 
 def _stop_on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Plain handlers and not the loop's: the second signal must work even when the loop is stuck."""
-    first: list[tuple[int, float]] = []  # number, and when
-    stopped: SimpleQueue[None] = SimpleQueue()  # the one of Python's that a signal handler may put into
+    """Sets plain handlers, not the loop's: the second signal must work even when the loop is stuck."""
+    first: list[tuple[int, float]] = []  # number and time of the first signal
+    stopped: SimpleQueue[None] = (
+        SimpleQueue()
+    )  # the only queue of Python's that a signal handler may put into
     threading.Thread(target=_end_at_last, args=[stopped], name="end", daemon=True).start()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
@@ -103,15 +107,15 @@ def _stop_on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Non
 
 
 def _end_at_last(stopped: SimpleQueue[None]) -> None:
-    """In a thread of its own: a user's function may ignore its cancellation, or stop the loop itself."""
+    """Aborts a process that does not end. In a thread of its own, for a user's function may block the loop."""
     stopped.get()
     time.sleep(END_S)
-    _log.error("aborted: something does not end, %g s after the signal to stop", END_S)
+    _log.error("aborted: the updater has not ended %g s after the signal to stop", END_S)
     os._exit(exits.SOFTWARE)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is installed: it makes small reads and writes cheaper. None means asyncio's own."""
+    """uvloop's loop, if uvloop is installed: it makes small reads and writes cheaper. None means asyncio's own loop."""
     try:
         import uvloop
     except ImportError:

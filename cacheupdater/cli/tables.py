@@ -1,4 +1,4 @@
-"""Columns for people: what several commands print."""
+"""Tables and figures for people, as several commands print them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    """One line per row, columns as wide as they need be."""
+    """One line per row. Each column is as wide as its widest cell."""
     lines = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -17,11 +17,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]
 
 
 def percent(share: float) -> str:
-    """Two figures that mean something: `0.14%`, `4.8%`, `34%`."""
+    """A share with two significant digits: `0.14%`, `4.8%`, `34%`."""
     value = share * 100.0
     return f"{value:.0f}%" if value >= 9.95 else f"{value:.1f}%" if value >= 0.995 else f"{value:.2f}%"
 
 
 def number(value: float) -> str:
-    """`1,234,567`, `41.2`, `0.077`."""
+    """A number such as `1,234,567`, `41.2` or `0.077`."""
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"

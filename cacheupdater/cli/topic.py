@@ -1,6 +1,7 @@
-"""`cacheupdater topic create`: makes the Kafka topic that the configuration names, where an operator asks for it.
+"""`cacheupdater topic create`: makes the Kafka topic that the configuration names, for an operator.
 
-No other command makes a topic. One that exists is left as it is; what of it is not as asked is said (exit 78).
+No other command makes a topic. An existing topic is never changed; if it differs from the options, the differences are printed
+(exit 78).
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.topic_kafka import Made
     from cacheupdater_client.protocol.broker import Address
 
-_PARTITIONS_MAX = 1024  # as of a memory queue; far more than updaters
+_PARTITIONS_MAX = 1024  # as for a memory queue; far more than there are updaters
 _REPLICATION_MAX = 32
 _RETENTION_LEAST_S = 60.0  # a restart of all updaters takes that long
-_RETENTION_MOST_S = 30 * 86_400.0  # whoever keeps hints longer has mistaken the unit
+_RETENTION_MOST_S = 30 * 86_400.0  # a longer retention is probably a wrong unit
 
 
 def add_to(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
 ) -> None:
     parser = commands.add_parser(
-        "topic", help="make the Kafka topic for hints", description="What there is to do about the topic."
+        "topic", help="make the Kafka topic for hints", description="Manage the Kafka topic for hints."
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     text = (
-        "Make the topic of `queue.url`. One that exists is left as it is: 0 if it suits, 78 if it does not."
+        "Make the topic of `queue.url`. An existing topic is not changed: exit code 0 if it suits, 78 if not."
     )
     creating = actions.add_parser("create", parents=[file], help="make it", description=text)
     creating.add_argument(
@@ -61,7 +62,7 @@ def create(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     queue = load_config(args.config, environ).queue
     if not isinstance(queue, KafkaQueueConfig):
         raise Misconfigured(f"{args.config}: queue.url is no kafka:// address, so there is no topic to make")
-    logging.getLogger().addHandler(logging.NullHandler())  # what aiokafka logs, the error says
+    logging.getLogger().addHandler(logging.NullHandler())  # the error says what aiokafka would log
     made = asyncio.run(
         topic_kafka.create(
             queue.address,

@@ -1,8 +1,9 @@
-"""The working directory as a place for the user's own modules: looked at last, and for nobody but their code.
+"""The working directory as a place for the user's own modules: searched last, and only for the user's code.
 
-Commands that call Python loaders begin with `look_last`. It stands at the end of all finders, so what is installed wins, and
-it looks at who asks: the import of a loader that the configuration names, and whatever is imported while that code runs. A
-module that we or our drivers try to import and do not have is never taken from there, whoever planted one of its name.
+Commands that use Python loaders call `look_last` first. Its finder is the last of all finders, so installed modules win. The
+finder answers only two kinds of import: the import of a loader that the configuration names, and imports while the user's
+code runs. A module that this package or a driver fails to import is never taken from the working directory, even if somebody
+has put a file of its name there.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
 
 _OURS = {"cacheupdater", "cacheupdater_client"}
-# they import a loader by its name, look for its file, and call it
+# these modules import a loader by its name, look for its file, and call it
 _CALLERS = {"cacheupdater.adapters.loader_python", "cacheupdater.service.importable"}
 
 
 def look_last() -> None:
-    """From here on, in the folder that is the working directory now."""
+    """Search the present working directory last, from now on."""
     sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _Workplace)]
-    with suppress(OSError):  # it has been removed, so no module lies there
+    with suppress(OSError):  # the folder has been removed, so it holds no modules
         sys.meta_path.append(_Workplace(str(Path.cwd())))
 
 
 class _Workplace(MetaPathFinder):
-    """Asked for what nobody else has found."""
+    """The last finder: Python asks it for modules that no other finder has found."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._found: set[str] = set()  # top-level names that were taken from here
+        self._found: set[str] = set()  # top-level modules that were found here
 
     def find_spec(
         self,
@@ -43,8 +44,8 @@ class _Workplace(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,  # noqa: ARG002  as importlib asks
     ) -> ModuleSpec | None:
-        """Only whole modules and packages: what lies in a package is found by the package's own path."""
-        if path is not None or not self._for_the_user(sys._getframe(1)):  # noqa: SLF001  who asks is nowhere else
+        """Finds top-level modules and packages only: the modules of a package are found by the package's own path."""
+        if path is not None or not self._for_the_user(sys._getframe(1)):  # noqa: SLF001  only the stack says who imports
             return None
         spec = PathFinder.find_spec(fullname, [self._folder])
         if spec is not None:
@@ -52,7 +53,7 @@ class _Workplace(MetaPathFinder):
         return spec
 
     def _for_the_user(self, asking: FrameType | None) -> bool:
-        """Whether the nearest code that is not a library's is the user's, or calls the user's."""
+        """Whether the nearest frame that is not a library's belongs to the user's code, or to a module that calls it."""
         while asking is not None:
             module = str(asking.f_globals.get("__name__", ""))
             top = module.partition(".")[0]

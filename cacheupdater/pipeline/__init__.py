@@ -1,5 +1,5 @@
 """The asyncio shell around the core: it does what the engine decides, through the ports.
 
-In the order in which a hint flows: `intake`, (the engine,) `load`, `write`, `commit`; `partition` holds them
-together for one owned partition, `supervisor` follows the ownership of all. Nothing here knows a driver.
+A hint flows through `intake`, the engine, `load`, `write` and `commit`, in this order. `partition` connects these steps for
+one owned partition, and `supervisor` follows the ownership of all partitions. Nothing here knows a driver.
 """

@@ -1,8 +1,8 @@
-"""Tells the queue up to where everything is finished. Always the last step.
+"""Commits a partition's progress to the queue: the offset before which everything is finished. Always the last step.
 
-One per owned partition; it remembers what it has committed, so that nothing is committed twice or backwards, and
-the epoch, so that nothing of an older ownership is. What was finished out of order is told too: a queue that keeps packs
-in memory need not keep those.
+Each owned partition has one `Committer`. It remembers the last committed offset, so that nothing is committed twice or
+backwards. It also knows the epoch, so that nothing of an older ownership is committed. It names the packs that were finished
+out of order too: a queue that keeps packs in memory can then forget them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Committer:
         self._gained = gained
         self._cursor = cursor
         self._committed = gained.offset
-        self._finished: list[int] = []  # beyond `done`, and not told yet
+        self._finished: list[int] = []  # offsets beyond `done` that the queue does not know yet
 
     async def commit(self) -> None:
-        """Commit, if anything was finished since the last time."""
+        """Commit, if anything was finished since the last commit."""
         done = self._cursor.advance()
         self._finished += self._cursor.finished()
         if done <= self._committed and not self._finished:

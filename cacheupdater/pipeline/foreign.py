@@ -1,8 +1,8 @@
-"""Single values of somebody else's, among keys that we may write: told to people, with what they read as.
+"""Single foreign values among keys that we may write: reported to people, with the kind of one such value.
 
-Partitions tell it the keys at which the fence has found such a value. When a namespace's trouble begins, one of its values
-is read once more to name its kind. That look may take long, and the keys may be written meanwhile: then nothing is said.
-A namespace whose first values are foreign is `judging`'s affair.
+Partitions report the keys at which the fence has found a foreign value. When the trouble of a namespace begins, one of these
+values is read once more to name its kind. This read may take long; if the keys are written meanwhile, nothing is reported.
+`judging` handles namespaces whose first values are foreign.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Foreign(KeyedTrouble):
-    """By namespace."""
+    """The keys of each namespace that hold foreign values."""
 
     def __init__(self, notices: Notices) -> None:
         super().__init__("foreign", notices)
-        self._why: dict[str, str] = {}  # of the troubles that were told
+        self._why: dict[str, str] = {}  # by namespace, for each trouble that was reported
 
     async def found(self, name: str, recipe: Recipe, keys: Sequence[bytes], now: float) -> None:
-        """The fence has left these alone."""
+        """The fence has left these keys alone."""
         if not keys:
             return
         begins, many = name not in self._keys, len(keys)
@@ -41,7 +41,7 @@ class Foreign(KeyedTrouble):
             self._why[name], many = (
                 why,
                 len(self._keys[name]),
-            )  # what came during the look waits for this sentence
+            )  # keys that came during the look are part of this sentence
         if name in self._why:
             text = f"{counted(many, 'key')} left alone, for we did not write their values{self._why[name]}"
             self._tell(name, text, many)
@@ -51,12 +51,12 @@ class Foreign(KeyedTrouble):
         super()._over(name)
 
     async def _kind(self, recipe: Recipe, key: bytes) -> str:
-        """A clause of what the value reads as, and what to do about it."""
+        """A clause that says what the value reads as, and what to do about it."""
         try:
             found = (await recipe.writer.look([key], values=True))[0]
         except CacheUpdaterError:
             found = None
-        if found is None or not found.here:  # gone meanwhile, or not to be read
+        if found is None or not found.here:  # the value has gone, or cannot be read
             return ""
         why = unreadable(recipe.form, found.value)
         return f": {why}; {advice(why)}"

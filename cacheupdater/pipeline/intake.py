@@ -1,7 +1,7 @@
 """From messages to hints: the only place where packs are decoded.
 
-Called by the partition with what it fetched. A message that is no pack is counted with its reason and skipped:
-it is never an error, for anybody may write to a queue, and its offset must be passed all the same.
+The partition calls `take_in` with the messages that it has fetched. A message that is no pack is counted with its reason and
+skipped. Such a message is never an error, for anybody may write to a queue, and the cursor must still pass its offset.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def take_in(
     hear: Hear | None = None,
     late: Late | None = None,
 ) -> None:
-    """Tell the engine of these messages, in their order. `late` says which packs are too old for it, `hear` is told of
-    all others."""
+    """Hand these messages to the engine, in their order.
+
+    `late` says whether a pack is too old for the engine. `hear` is called for every other pack.
+    """
     engine.on_hints(_decoded(engine, messages, now, observer=observer, hear=hear, late=late), now)
 
 
@@ -47,7 +49,7 @@ def _decoded(
     hear: Hear | None,
     late: Late | None,
 ) -> Iterator[Hints]:
-    """One at a time: keys that were just decoded are still in the processor's cache when the engine looks them up."""
+    """The hints, one pack at a time: freshly decoded keys are still in the processor's cache when the engine looks them up."""
     for message in messages:
         try:
             pack = wire.decode_pack(message.payload)

@@ -1,8 +1,8 @@
-"""The first values of a namespace, held against what we would write; what may be done meanwhile, and afterwards.
+"""Compares the first values of a namespace with what we would write, and says what may be done before and after the verdict.
 
-Every partition asks `Judging` before it loads a unit, and before it writes one. For a namespace that is known to be ours
-that is one look into a mapping. Until then the first keys of each unit are read from Redis, a few and within one call;
-the unit is loaded only where there is something to compare, and its budget given back otherwise.
+Every partition asks `Judging` before it loads a unit, and before it writes one. For a namespace that is known to be ours this
+costs one look into a mapping. Before that, the first keys of each unit are read from Redis in one call. The unit is loaded
+only if there is something to compare; otherwise its budget is given back.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Found
 
 _STILL = "nothing is written until the configuration changes (check --connect shows them side by side)"
-_NAMED = 3  # fields that differ; a line of the log is read by people
+_NAMED = 3  # differing fields that a line of the log names; people read it
 
 
 class Judging:
-    """All namespaces of a process that have no verdict yet, or a bad one."""
+    """All namespaces of a process that have no verdict yet, or were found to be the application's."""
 
     def __init__(self, namespaces: Iterable[Namespace], notices: Notices) -> None:
         self._open = {each: Verdict() for each in namespaces}
         self._notices = notices
 
     def is_open(self, namespace: Namespace) -> bool:
-        """Whether it may still turn out to be the application's."""
+        """Whether the namespace has no verdict yet, or was found to be the application's."""
         return namespace in self._open
 
     def is_foreign(self, namespace: Namespace) -> bool:
-        """Whether its values are known to be the application's, which nobody here may touch."""
+        """Whether the namespace's values are known to be the application's: then this process must not touch them."""
         verdict = self._open.get(namespace)
         return verdict is not None and verdict.says == "foreign"
 
     async def look(
         self, namespace: Namespace, recipe: Recipe, keys: Sequence[bytes], now: float
     ) -> Answer | Mapping[bytes, Found]:
-        """Before a load: an answer to all keys where they need not be loaded, else what stands at the first of them.
+        """Before a load: one answer for all keys if they need not be loaded, else the values that stand at the first keys.
 
-        That nobody has written anything says so only where we would: rows that do not exist tell nothing.
+        Keys without a value count as a sign only where we would write one: rows that do not exist tell nothing.
         """
         verdict = self._open.get(namespace)
         if verdict is None:
@@ -71,7 +71,7 @@ class Judging:
         found: Mapping[bytes, Found],
         rows: Mapping[bytes, object | None],
     ) -> Answer | None:
-        """After a load: an answer to all keys where nothing may be written."""
+        """After a load: one answer for all keys if nothing may be written, else None."""
         verdict = self._open.get(namespace)
         if verdict is None:
             return None
@@ -103,7 +103,7 @@ class Judging:
 
 
 def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:
-    """What one value is, beside the row that we would write. No value stands in its words."""
+    """Whose one value is, compared with the row that we would write. The text that it gives quotes no value."""
     wrote = found.wrote
     reads = kinds.reads(recipe.form, found.value)
     if wrote is not None and (reads or kinds.reads(wrote, found.value)):
@@ -119,7 +119,7 @@ def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:
 
 
 def compared_with(recipe: Recipe, found: Found, row: object | None) -> Sequence[Compared] | None:
-    """Field by field; None without a row, or with one that cannot be written."""
+    """The comparison with our value, field by field; None without a row, or with a row that cannot be encoded."""
     try:
         ours = None if row is None else recipe.encode(row)
     except Inexpressible:

@@ -1,8 +1,9 @@
-"""Troubles of single keys, told by namespace: one stands until the last of its keys was served, or none was met for long.
+"""Troubles of single keys, reported by namespace.
 
-One object per kind of trouble and process, for a namespace is one subject however many partitions it has. Partitions
-tell it the keys that are in trouble, and those that were removed or written after all. Keys are remembered to know when
-it is over; no sentence names them.
+A trouble of a namespace is over when the last of its keys has been served, or when no key has been reported for `STANDS_S`.
+There is one object per kind of trouble and process, for a namespace is one subject however many partitions it has. Partitions
+report the keys that are in trouble, and the keys that were removed or written after all. The keys are remembered only to know
+when the trouble is over; no sentence names them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.notices import Notices
 
 STANDS_S = 600.0  # seconds: twice the usual ttl, after which an old value has left Redis by itself
-KEYS_MAX = 1_000  # per namespace; of more, the one that was met longest ago is forgotten
+KEYS_MAX = 1_000  # per namespace; beyond it, the key that was reported longest ago is forgotten
 
 
 class KeyedTrouble:
-    """By namespace."""
+    """The keys in one kind of trouble, by namespace."""
 
     def __init__(self, event: Event, notices: Notices) -> None:
         self._event = event
@@ -31,11 +32,11 @@ class KeyedTrouble:
         self._keys: dict[str, TTLCache[bytes, None]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether any key is in trouble."""
         return bool(self._keys)
 
     def met(self, name: str, keys: Sequence[bytes], text: str, now: float) -> None:
-        """These are in trouble, and a sentence says so."""
+        """These keys are in trouble; `text` says so to people."""
         self._note(name, keys, now)
         self._tell(name, text, len(keys))
 
@@ -50,7 +51,7 @@ class KeyedTrouble:
         self._notices.trouble(self._event, name, text, keys=keys)
 
     def served(self, name: str, keys: Iterable[bytes]) -> None:
-        """These were removed or written."""
+        """These keys were removed or written."""
         known = self._keys.get(name)
         if known is None:
             return
@@ -60,7 +61,7 @@ class KeyedTrouble:
             self._over(name)
 
     def tick(self, now: float) -> None:
-        """What was met long ago has expired."""
+        """Keys that were reported long ago expire."""
         self._now = max(self._now, now)
         for name, known in list(self._keys.items()):
             known.expire()

@@ -1,7 +1,7 @@
 """One statement per unit: from captures to values.
 
-Called by the partition between the token and the write. The loader has its own deadline; what it raises goes to
-the engine, which knows whether to wait or to cut the unit smaller.
+The partition calls `load` between the token and the write. The loader has its own deadline. Its errors go to the engine, which
+decides whether to wait or to cut the unit smaller.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def load(
     seen: Load,
     leaves: Leaves = at_once,
 ) -> Mapping[Captures, object]:
-    """The value of each key that has a row; from a complete, successful read only."""
+    """The value of each key that has a row. Only a complete, successful read gives values; any other raises."""
     clock = asyncio.get_running_loop().time
     began = clock()
     seen.stage = "load"

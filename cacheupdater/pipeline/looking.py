@@ -1,12 +1,12 @@
-"""Looks at a few keys that readers have just found: how old are they, by their floors?
+"""Measures how old values are when they are read: looks at a few keys that readers have just found, and at their floors.
 
-`Vitals` makes one per process. Intake shows it every pack, and the reads in them are counted off: every so many reads,
-the key of one is looked at. So a key that is read ten times as often is looked at ten times as often, and what comes out
-is the age of a value when it is read. The cost is stated: at most `LOOKS_A_SECOND` keys a second and one per pack, each with
-a TYPE and a GET, and some microseconds per pack. Nothing is written, and nothing waits for it.
+`Vitals` makes one `Looking` per process, and intake shows it every pack. `Looking` counts the reads in the packs, and looks at
+the key of every n-th read. So a key that is read ten times as often is looked at ten times as often, and the result is the
+age of values as readers see it. The cost is at most `LOOKS_A_SECOND` keys a second and one key per pack, each with a TYPE and
+a GET, and some microseconds per pack. Nothing is written, and nothing waits for a look.
 
-The look comes some hundredths of a second after the read, and a refresh may have come between: then the figure is of the
-newer value. Hints that waited on a queue are late by as much as they waited.
+A look comes some hundredths of a second after the read. If a refresh comes between, the figure is the age of the newer
+value. If the hint waited on a queue, the look is late by that wait.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOKS_A_SECOND = (
-    20  # keys; a hundredth of what one namespace may well read, and enough for a median within a minute
+    20  # keys: a hundredth of the reads that one namespace may have, and enough for a median within a minute
 )
-WINDOW_S = 60.0  # of what is told
+WINDOW_S = 60.0  # seconds that the figures cover
 WINDOW = 1_200  # looks: LOOKS_A_SECOND for WINDOW_S
-EXAMPLES = 3  # keys of nobody that are remembered
+EXAMPLES = 3  # remembered keys of no namespace
 
 
 class Look(NamedTuple):
-    """At one value of a namespace."""
+    """One look at one value of a namespace."""
 
     when: float
     name: str
@@ -48,7 +48,7 @@ class Look(NamedTuple):
 
 
 class Looking:
-    """One process's."""
+    """The looks of one process."""
 
     def __init__(
         self,
@@ -59,21 +59,21 @@ class Looking:
         log_keys: LogKeys,
     ) -> None:
         self.nobodys: deque[bytes] = deque(maxlen=EXAMPLES)
-        """Keys of no namespace, the last ones that came by."""
+        """The latest keys of no namespace."""
         self._keyspace = keyspace
         self._observer = observer
         self._random = random
         self._log_keys = log_keys
         self._step = 1.0  # reads from one look to the next
-        self._left = 1.0  # until the next
+        self._left = 1.0  # reads until the next look
         self._reads = 0  # since the last tick
-        self._may = LOOKS_A_SECOND  # looks until the next tick
+        self._may = LOOKS_A_SECOND  # looks that are left until the next tick
         self._due: list[tuple[Kind, bytes]] = []
         self._stirred = asyncio.Event()
         self._looks: deque[Look] = deque(maxlen=WINDOW)
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
-        """A pack has come. Called for each, so it does little."""
+        """Called for every pack of hints, so it does little."""
         reads = sum(counts) if counts else len(keys)
         self._reads += reads
         if reads < self._left or not self._may:
@@ -85,13 +85,13 @@ class Looking:
         self._stirred.set()
 
     def tick(self) -> None:
-        """Once a second: as many looks as may be, evenly over as many reads as there were."""
+        """Called once a second: spreads the allowed looks evenly over as many reads as the last second had."""
         self._step = max(1.0, self._reads / LOOKS_A_SECOND)
         self._left = min(self._left, self._step)
         self._reads, self._may = 0, LOOKS_A_SECOND
 
     def ages(self, now: float) -> dict[str, Sequence[float]]:
-        """Of the values that readers found in the last minute, by namespace, the youngest first."""
+        """The ages of the values that readers found in the last minute, by namespace, the youngest first."""
         self._expire(now)
         found: defaultdict[str, list[float]] = defaultdict(list)
         for each in self._looks:
@@ -103,7 +103,7 @@ class Looking:
             self._looks.popleft()
 
     async def run(self, writer: Writer) -> None:
-        """Until cancelled. A Redis in trouble is others' to tell."""
+        """Runs until cancelled. Other parts report a Redis in trouble."""
         while True:
             await self._stirred.wait()
             self._stirred.clear()
@@ -137,7 +137,7 @@ class Looking:
 
     @staticmethod
     def _drawn(keys: Sequence[bytes], counts: Sequence[int], at: float) -> bytes:
-        """The key of the read at this place."""
+        """The key of the read at this place in the pack."""
         for key, count in zip(keys, counts or repeat(1), strict=False):
             at -= count
             if at < 0:

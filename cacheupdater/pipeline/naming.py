@@ -1,6 +1,7 @@
 """How a key is named in logs and on pages: keys are data, so the configuration says whether they are shown.
 
-`log_keys: full` shows it, `hash` a short digest by which two lines can be seen to speak of one key, `off` nothing.
+`log_keys: full` shows the key. `hash` shows a short digest, by which a reader sees that two lines are about the same key.
+`off` shows nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _DIGEST_BYTES = 6  # enough to tell the keys of one log apart
 
 
 def named(key: bytes, how: LogKeys) -> str:
-    """Empty where nothing may be shown."""
+    """The key as it may be shown; empty where nothing may be shown."""
     if how == "full":
         return key.decode("utf-8", "backslashreplace")
     return "#" + blake2b(key, digest_size=_DIGEST_BYTES).hexdigest() if how == "hash" else ""

@@ -1,13 +1,13 @@
-"""Troubles that last, told to people: one line when one begins, few while it lasts, one when it is over.
+"""Troubles that last, reported to people: one line when a trouble begins, few while it lasts, one when it is over.
 
-The service makes one `Notices` per process; whoever meets a trouble says `trouble`, as often as it is met, and `over`
-once it has ended. What stands right now is in the body of `/readyz`, so that a quiet log is no riddle. Nothing is decided
-here, and nothing waits: whether a trouble exists is the business of those who call. Keys appear in no sentence, for keys
-are data. The kinds of trouble are in `core.events`.
+The service makes one `Notices` per process. A caller that meets a trouble calls `trouble`, each time that it meets the
+trouble, and `over` once the trouble has ended. `/readyz` lists the troubles that stand now, so that a quiet log is no riddle.
+Nothing is decided here, and nothing waits: the callers know whether a trouble exists. No sentence names a key, for keys are
+data. `core.events` lists the kinds of trouble.
 
-One that comes back within `QUIET_S` of its end has not ended: it comes and goes. From then on it is over only after
-`QUIET_S` without it, which `tick` notices; so an outage of which some calls escape has one line at each end too. Of one
-that ended within `SHORT_S` nobody knows yet which it is: it does not stand, and its end is said after `QUIET_S`.
+A trouble that comes back within `QUIET_S` of its end has not ended: it comes and goes. From then on it is over only after
+`QUIET_S` without it, which `tick` notices. So an outage during which some calls succeed has one line at each end too. A
+trouble that ended within `SHORT_S` may be of either kind. It does not stand, and its end is logged after `QUIET_S`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REPEAT_S = 60.0  # seconds between two lines about a trouble that lasts
-QUIET_S = 10.0  # seconds: longer than any back-off, so whatever is tried again has been tried
-SHORT_S = 1.0  # seconds; its end would be told in the breath of its beginning
-_MOMENT_S = 0.05  # of less a line would say 0.0 s
-STANDING_MAX = 1_000  # troubles remembered at once; of more, the oldest is forgotten without a last line
+QUIET_S = 10.0  # seconds: longer than any back-off, so every retry has had its turn
+SHORT_S = 1.0  # seconds; the end of a shorter trouble would be logged right after its beginning
+_MOMENT_S = 0.05  # seconds; a line would show less as 0.0 s
+STANDING_MAX = 1_000  # troubles remembered at once; beyond it, the oldest is forgotten without a last line
 
 
 @dataclass(slots=True)
@@ -45,17 +45,17 @@ class Notice:
     keys: int = 0  # tried in vain
     ended: float | None = None
     restless: bool = False  # it has come back after an end
-    unsaid: bool = False  # it has ended, and no line says so
+    unsaid: bool = False  # it has ended, and no line has said so yet
 
     @property
     def cost(self) -> str:
-        """In words."""
+        """How often the trouble was met, and the keys that it cost, in words."""
         often = "once" if self.times == 1 else f"{self.times} times"
         return often + (f", {counted(self.keys, 'key')} tried in vain" if self.keys else "")
 
 
 class Notices:
-    """What is wrong in this process right now."""
+    """The troubles of one process."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -64,8 +64,10 @@ class Notices:
     def trouble(
         self, event: Event, subject: str, text: str, *, keys: int = 0, error: BaseException | None = None
     ) -> None:
-        """It has begun, or it goes on: said at once, then once a minute. `keys` were tried in vain this time. The
-        traceback of `error` is logged with the first line."""
+        """The trouble has begun, or lasts. It is logged at once, and then once a minute.
+
+        `keys` were tried in vain this time. The traceback of `error` is logged with the first line.
+        """
         now = self._clock()
         notice = self._known.get((event, subject))
         if notice is None or self._rests(notice, now):
@@ -81,7 +83,7 @@ class Notices:
         notice.text = text
 
     def over(self, event: Event, subject: str, cost: str = "") -> None:
-        """It has ended; says nothing where no trouble stood. `cost` is what it cost, as a clause."""
+        """The trouble has ended. Nothing is logged if it did not stand. `cost` is a clause that says what it cost."""
         notice = self._known.get((event, subject)) if self._known else None
         if notice is None or notice.ended is not None:
             return
@@ -92,18 +94,18 @@ class Notices:
             self._say_end(notice, cost)
 
     def tick(self) -> None:
-        """Once a second or so: what has kept quiet for long enough is over."""
+        """Called about once a second: ends the troubles that have not come back for long enough."""
         now = self._clock()
         for at, notice in list(self._known.items()):
             if self._rests(notice, now):
                 del self._known[at]
 
     def standing(self) -> list[Notice]:
-        """In the order of their beginnings."""
+        """The troubles that stand, in the order of their beginnings."""
         return [each for each in self._known.values() if each.ended is None or each.restless]
 
     def plain(self) -> list[dict[str, object]]:
-        """What stands, as JSON can say it."""
+        """The troubles that stand, for JSON."""
         now = self._clock()
         return [
             {
@@ -117,7 +119,7 @@ class Notices:
         ]
 
     def _rests(self, notice: Notice, now: float) -> bool:
-        """Whether it is really over, which is said by now."""
+        """Whether the trouble is over for good. If so, its end has been logged by now."""
         if notice.ended is None or now - notice.ended < QUIET_S:
             return False
         if notice.unsaid:
@@ -158,7 +160,7 @@ class Notices:
 
 
 def _without_text(error: BaseException) -> BaseException:
-    """Where it happened and of what kind; its text may quote data."""
+    """The kind and the place of the error, without its text, which may quote data."""
     shown = RuntimeError(f"{type(error).__name__} (its text is hidden, for it may quote data)")
     return shown.with_traceback(error.__traceback__)
 

@@ -1,8 +1,8 @@
 """One owned partition: an engine, and the tasks that do what it decides.
 
-The supervisor makes a `Partition` when ownership is gained, runs `execute` until it is lost, and calls `hand_over`
-within the time that the queue allows: exactly what a leader does between election and hand-over. All decisions are
-the engine's; here are only waiting, I/O and its errors. Everything of an epoch ends with this object.
+The supervisor makes a `Partition` when this process gains the partition. It runs `execute` until the partition is lost, and
+then calls `hand_over`, within the time that the queue allows. All decisions are the engine's; this module does the waiting
+and the I/O, and handles the errors of the I/O. Everything that belongs to an epoch ends with this object.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Gained, Message
 
 FETCH_PACKS = 4  # per turn: at most 4,000 hints, five to ten milliseconds in which nothing else runs
-FETCH_BYTES = 48 * 1024  # of packs that were smaller before, this much: 4,000 hints with keys of ten bytes
+FETCH_BYTES = (
+    48 * 1024
+)  # where the last packs were smaller, a turn takes this much: 4,000 hints with keys of ten bytes
 FETCH_PACKS_MOST = (
-    8  # however small they were: the next ones may be full, and twelve milliseconds are the most for one turn
+    8  # even of small packs: the next ones may be full, and one turn must not take over twelve milliseconds
 )
-NEWCOMERS = 1_000  # keys that a turn begins to learn about: after more the next takes half as many packs
-COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and is what a crash replays at the most when idle
-FULL_PAUSE = 0.025  # seconds until a partition at its cap looks again whether it may read on
-FETCH_AGAIN = 0.5  # seconds until a queue that could not be reached is asked again
-TICK = 0.001  # seconds: uvloop's clock goes by milliseconds; a shorter wait would spin until the next
+NEWCOMERS = 1_000  # new keys in one turn: after more than this, the next turn takes half as many packs
+COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and bounds what an idle updater replays after a crash
+FULL_PAUSE = 0.025  # seconds until a partition at its cap checks again whether it may read
+FETCH_AGAIN = 0.5  # seconds until the next try at a queue that could not be reached
+TICK = 0.001  # seconds: uvloop's clock counts milliseconds; a shorter wait would spin until the next one
 LONGEST_WAIT = 60.0  # seconds; the engine may have nothing to wait for
 REPORT_EVERY = 1.0  # seconds between two reports of totals and levels
 
 
 class Partition:
-    """inaugurate, execute, hand over."""
+    """The life of one owned partition: inaugurate, execute, hand over."""
 
     def __init__(
         self, gained: Gained, engine: Engine, *, around: Surroundings, stir_all: Callable[[], None]
     ) -> None:
-        """`stir_all` wakes every partition: a unit that ended made room at a source that they share."""
+        """`stir_all` wakes every partition: a unit that has ended leaves room at the source, which all partitions share."""
         self.engine = engine
         self.label = str(gained.partition)
         self._partition = gained.partition
@@ -64,22 +66,24 @@ class Partition:
         self._telling = Telling(around, self.label)
         self._turn = Turn(around.observer)
         self._reading: asyncio.Task[None] | None = None
-        self._to_tell: list[tuple[Sequence[bytes], Sequence[Answer]]] = []  # what may be foreign of them
+        self._to_tell: list[
+            tuple[Sequence[bytes], Sequence[Answer]]
+        ] = []  # answers that may hold foreign values
         self._under_way: set[asyncio.Task[None]] = set()
 
     def stir(self) -> None:
-        """Something happened that the engine may have an answer to."""
+        """Something has happened, so the engine may have work to start."""
         self._stirred.set()
 
     async def execute(self) -> None:
-        """Until cancelled, or until `hand_over` has ended it."""
+        """Runs until it is cancelled, or until `hand_over` has ended its tasks."""
         async with asyncio.TaskGroup() as group:
             self._reading = group.create_task(self._read())
             tasks = [group.create_task(each) for each in (self._work(group), self._commit(), self._report())]
             self._under_way.update(tasks)
 
     async def hand_over(self, within: float) -> None:
-        """Stop reading, finish what can be finished `within` seconds, commit, forget the rest."""
+        """Stop reading, finish as much as possible `within` these seconds, commit, and forget the rest."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + within
         if self._reading is not None:
@@ -88,14 +92,14 @@ class Partition:
         self.stir()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                while self.engine.pending:  # only a step, or what stirs one, makes it less
+                while self.engine.pending:  # falls only in a step, or in an event that stirs one
                     self._stepped.clear()
                     await self._stepped.wait()
         for task in self._under_way:
             task.cancel()
         self._telling.left(self.engine, clock())
         self.engine.leave()
-        with suppress(Unavailable):  # what is not committed is read again by the next owner
+        with suppress(Unavailable):  # the next owner reads again what is not committed
             await self._committer.commit()
 
     # --- tasks ------------------------------------------------------------------------------------------
@@ -122,12 +126,12 @@ class Partition:
                 self._take_in(messages, clock(), caught_up=len(messages) < packs)
             packs = _as_many_as(messages)
             if self.engine.met - met > NEWCOMERS:
-                packs //= 2  # each costs twice, and the first touch of the memory for their rows comes on top
+                packs //= 2  # a pack of new keys costs twice, and also touches new memory for their rows
             self.stir()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
     async def _fetch(self, packs: int) -> Sequence[Message] | None:
-        """The next messages. None where only held peers have sent any."""
+        """The next messages, or None if only held peers have sent any."""
         held, queue = self.engine.held, self._around.queue
         if not held:
             return await queue.fetch(self._partition, packs)
@@ -161,7 +165,7 @@ class Partition:
             await self._wait(wake)
 
     async def _wait(self, until: float) -> None:
-        """Until somebody stirs, at the latest we ourselves. No exception ends it: every unit comes by here."""
+        """Waits for `stir`, which a timer calls at `until`. It raises no timeout, for that would cost time at every unit."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(min(max(TICK, until - loop.time()), LONGEST_WAIT), self.stir)
         try:
@@ -176,7 +180,7 @@ class Partition:
         return task
 
     def _give_back(self, unit: Unit, task: asyncio.Task[None]) -> None:
-        """A refresh that was cut off told the engine nothing, and others share its source."""
+        """Frees the slot of a refresh that was cut off: the engine has not heard of its end, and others share the source."""
         if task.cancelled():
             self.engine.on_cut_off(unit, asyncio.get_running_loop().time())
             self._stir_all()
@@ -199,7 +203,7 @@ class Partition:
     # --- work -------------------------------------------------------------------------------------------
 
     async def _refresh(self, unit: Unit) -> None:
-        """token, load, write; and the engine hears how it ended, whatever happened."""
+        """Token, load, write. However the refresh ends, the engine hears of it."""
         clock, seen = asyncio.get_running_loop().time, Load()
         began, keys = clock(), unit.keys
         try:
@@ -210,7 +214,7 @@ class Partition:
             seen.asked = seen.stage != "token" and not isinstance(e, Unreached)
             self._around.recent.failed(keys, str(e), clock(), clock() - began)
             self.engine.on_failure(unit, failure, clock(), load=seen)
-        except Exception as e:  # noqa: BLE001  a fault of ours or of a loader must not stop the other keys; it is told
+        except Exception as e:  # noqa: BLE001  a fault of ours or of a loader must not stop the other keys; it is reported
             self._telling.surprised(unit, e)
             self._around.recent.failed(keys, type(e).__name__, clock(), clock() - began)
             self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=seen)
@@ -255,16 +259,16 @@ class Partition:
         around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=seen)
         if barred is None and not plain(answers):
-            # a task of its own tells it: a look at a slow Redis must not hold up what is finished
+            # reported by a task of its own: a look at a slow Redis must not hold up finished keys
             self._to_tell.append((keys, answers))
 
     def _leave(self, unit: Unit) -> None:
-        """Its statement goes now, or not at all."""
+        """The unit's statement is about to leave. Raises Unpaid where it must not leave any more."""
         if not self.engine.on_statement(unit, asyncio.get_running_loop().time()):
             raise Unpaid("the budget that it was paid from has gone to another updater")
 
     async def _invalidate(self, invalidation: Invalidation) -> None:
-        """Redis removes, or refuses, or cannot be asked; and the engine hears of it."""
+        """Ask Redis to remove these keys. Whether Redis removes, refuses or does not answer, the engine hears of it."""
         answers: Sequence[Answer] = ()
         keys = invalidation.keys
         try:
@@ -279,7 +283,7 @@ class Partition:
         await self._tell_foreign(keys, answers)
 
     async def _tell_foreign(self, keys: Sequence[bytes], answers: Sequence[Answer]) -> None:
-        """What the fence has left alone; of a namespace that is the application's that has been said."""
+        """Report the keys that the fence left alone, except in namespaces already reported as the application's."""
         around, now = self._around, asyncio.get_running_loop().time()
         found = [key for key, each in zip(keys, answers, strict=False) if each.result is Result.FOREIGN]
         for namespace, known in around.keyspace.resolve_many(found)[0].items() if found else ():
@@ -288,6 +292,6 @@ class Partition:
 
 
 def _as_many_as(messages: Sequence[Message]) -> int:
-    """Packs for the next turn, if they are as large as these: a turn costs something of its own."""
+    """How many packs of this size the next turn may take. Each turn has a cost of its own, so it takes more of small ones."""
     size = sum(len(each.payload) for each in messages) // len(messages)
     return min(max(FETCH_PACKS, FETCH_BYTES // max(1, size)), FETCH_PACKS_MOST)

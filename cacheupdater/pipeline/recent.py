@@ -1,7 +1,8 @@
-"""The refreshes that ended last, so that somebody who asks about a key can be told how its last one went.
+"""The refreshes that ended last, so that `cacheupdater explain` can say how the last refresh of a key ended.
 
-One per process, told by every partition. A unit costs one entry, whatever its size, and nobody looks into an entry
-before somebody asks. Bounded by number: of a busy updater this is the last minute, of a quiet one the last day.
+Each process has one `Recent`, and every partition reports to it. A unit costs one entry, whatever its size, and its keys are
+searched only when somebody asks. The number of units is bounded: a busy updater remembers the last minute, a quiet one the
+last day.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.answers import Answer
 
-RECENT_UNITS = 500  # of 200 keys at the most, whose objects the engine mostly holds anyway: some megabytes
+RECENT_UNITS = 500  # each of at most 200 keys, most of which the engine holds anyway: some megabytes
 
 
 class Refreshed(NamedTuple):
     """How one key's refresh ended."""
 
-    at: float  # of the loop's clock
+    at: float  # when it ended, by the loop's clock
     seconds: float  # from its token to the end of its write
     result: str
     why: str = ""
@@ -35,21 +36,21 @@ class _Ended(NamedTuple):
 
 
 class Recent:
-    """The last units, the youngest last."""
+    """The units that ended last, in the order of their ends."""
 
     def __init__(self) -> None:
         self._units: deque[_Ended] = deque(maxlen=RECENT_UNITS)
 
     def answered(self, keys: Sequence[bytes], answers: Sequence[Answer], at: float, seconds: float) -> None:
-        """Every key has its answer."""
+        """A unit has ended with an answer for every key."""
         self._units.append(_Ended(at, seconds, keys, answers, ""))
 
     def failed(self, keys: Sequence[bytes], error: str, at: float, seconds: float) -> None:
-        """The whole unit came to nothing."""
+        """A unit has failed as a whole."""
         self._units.append(_Ended(at, seconds, keys, (), error))
 
     def last(self, key: bytes) -> Refreshed | None:
-        """The key's last refresh, if it was among the last units."""
+        """The key's last refresh, or None if it is not among the remembered units."""
         for unit in reversed(self._units):
             if key in unit.keys:
                 return _refreshed(unit, unit.keys.index(key))

@@ -1,8 +1,9 @@
-"""From changes that were dropped to Redis: the old values go, and what is not ours stays.
+"""Removes the old values of keys whose change was dropped, and leaves foreign values alone.
 
-Called by the partition with the keys of one invalidation; the answers go back to the engine in their order. Of a namespace
-that is known to be the application's no key is asked for at all. Of one that has no verdict only those leave that a load of
-ours has written: where no statement has worked yet, an application that fills its cache by itself would find each value gone.
+The partition calls `remove` with the keys of one invalidation; the answers go back to the engine in the order of the keys. In
+a namespace that is known to be the application's, nothing is removed. In a namespace without a verdict, only values that a
+load of ours has written are removed. Otherwise an application that fills its cache by itself would lose each value for as
+long as no statement of ours works.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol.fence import Form
 
 
-LOOKED_AT = 200  # keys in one call, as many as Redis writes in a few milliseconds
+LOOKED_AT = 200  # keys in one call: as many as Redis writes in a few milliseconds
 
 
 async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer]:
-    """One answer per key. Raises Unavailable where Redis says nothing."""
+    """Removes these keys; one answer per key. Raises Unavailable if Redis does not answer."""
     groups, _ = around.keyspace.resolve_many(keys)
     forms: dict[bytes, Form] = {}
     barred: set[bytes] = set()
@@ -44,7 +45,7 @@ async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer
 
 
 async def _never_ours(around: Surroundings, keys: Sequence[bytes]) -> set[bytes]:
-    """Those whose values were written, and not by a load. Where Redis does not say, it was one."""
+    """The keys that have a value which no load of ours wrote. If Redis cannot say who wrote a value, it counts as ours."""
     found: list[Found | None] = []
     for first in range(0, len(keys), LOOKED_AT):
         found += await around.writer.look(keys[first : first + LOOKED_AT])
@@ -52,7 +53,7 @@ async def _never_ours(around: Surroundings, keys: Sequence[bytes]) -> set[bytes]
 
 
 async def _asked(around: Surroundings, keys: Sequence[bytes], forms: dict[bytes, Form]) -> Sequence[Answer]:
-    """A user without the right to remove anything is refused each key, as one without the right to it: that is bounded."""
+    """If the Redis user may remove nothing at all, each key counts as refused, for refused keys are retried only a few times."""
     try:
         return await around.writer.invalidate(keys, forms)
     except Forbidden as e:

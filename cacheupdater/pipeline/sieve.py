@@ -1,8 +1,8 @@
-"""Reads that come too late are counted and dropped before the engine sees them; changes never are.
+"""Counts and drops reads that come too late, before the engine sees them. Changes are never dropped here.
 
-One per process, for a sender's clock is the same in all partitions; intake asks for each pack. What is too late, and which
-clocks are off, is `core.lateness`' to say; here the wall clock is read, which is the only one that senders share with us, and
-people are told once.
+Each process has one `Sieve`, for a sender's clock is the same in all partitions. Intake asks it about each pack.
+`core.lateness` decides what is too late and which clocks are off. This module reads the wall clock, the only clock that
+senders share with us, and reports clocks that are off.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol import wire
 
 
-EARLIEST_MS = (
-    1_500_000_000_000  # July 2017, before there was such a pack: a sender that says less has no clock
-)
+EARLIEST_MS = 1_500_000_000_000  # July 2017, before the first pack was made: an earlier time means that the sender has no clock
 
 
 class Sieve:
-    """One process'."""
+    """Knows how late the hints of a process' senders are."""
 
     def __init__(
         self,
@@ -39,7 +37,7 @@ class Sieve:
         observer: Observer,
         notices: Notices,
     ) -> None:
-        """`wall` says the seconds since 1970."""
+        """`wall` gives the seconds since 1970."""
         self._keyspace = keyspace
         self._wall = wall
         self._observer = observer
@@ -48,9 +46,9 @@ class Sieve:
         self._told = ""
 
     def late(self, kind: Kind, pack: wire.Pack, *, caught_up: bool) -> bool:
-        """Whether the pack shall not be taken in. One that does not say when it was made never is late.
+        """Whether the pack is too late to be taken in. A pack that does not say when it was made is never late.
 
-        `caught_up`: nothing lies behind it on the queue.
+        `caught_up`: no other pack waits behind it on the queue.
         """
         if pack.emitted_ms < EARLIEST_MS:
             return False
@@ -64,13 +62,13 @@ class Sieve:
         return True
 
     def tell(self, now: float) -> None:
-        """Now and then: which clocks are off, where that has changed."""
+        """Reports which clocks are off, if that has changed. Called now and then."""
         ways = (("behind", self._lateness.behind(now)), ("ahead of", self._lateness.ahead(now)))
         text = " and ".join(f"some are up to {seconds:.0f} s {way} ours" for way, seconds in ways if seconds)
         if text == self._told:
             return
         self._told = text
         if text:
-            self._notices.trouble("clock_off", "", f"of the clocks of those who send hints {text}")
+            self._notices.trouble("clock_off", "", f"of the clocks of hint senders, {text}")
         else:
             self._notices.over("clock_off", "")

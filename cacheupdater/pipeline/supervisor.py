@@ -1,7 +1,7 @@
-"""Follows the ownership of partitions: a gained one is run, a lost one is handed over before the queue goes on.
+"""Follows the ownership of partitions: runs each gained partition, and hands over each lost one before the queue goes on.
 
-The service runs one per process. When a partition's task fails, the process must end: a partition that stands
-still while its process looks healthy is the worst of all outcomes, so the error goes up.
+The service runs one `Supervisor` per process. When the task of a partition fails, its error is raised and the process ends:
+a partition that stands still in a process that looks healthy would be the worst outcome.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HAND_OVER = 5.0  # seconds for a partition that goes to another owner: well within a Kafka rebalance
-ENDING = 1.0  # seconds for its tasks to end once they are cancelled; a loader that resists must not hold up the others
+ENDING = 1.0  # seconds for cancelled tasks to end; a loader that ignores its cancellation must not hold up the others
 
 
 class Supervisor:
@@ -32,8 +32,11 @@ class Supervisor:
         *,
         owns: Callable[[Collection[int]], None] = lambda _: None,
     ) -> None:
-        """`make(gained, stir_all)` builds a partition with a fresh engine. `owns` is told which ones are ours: after a
-        loss before anybody else may have them, after a gain before the first hint is read."""
+        """`make(gained, stir_all)` builds a partition with a fresh engine.
+
+        `owns` is called with the partitions that are ours: after a loss, before another updater may have them; after a gain,
+        before the first hint is read.
+        """
         self.partitions: dict[int, Partition] = {}
         self._queue = queue
         self._make = make
@@ -43,7 +46,7 @@ class Supervisor:
         self._draining = False
 
     async def run(self) -> None:
-        """Until the queue is closed; raises what a partition raises."""
+        """Runs until the queue is closed. Raises the error of a partition that fails."""
         self._owns(())
         async with asyncio.TaskGroup() as group:
             async for change in self._queue.assignments():
@@ -52,7 +55,7 @@ class Supervisor:
                 change.settled()
                 if (
                     change.gained and not self._draining
-                ):  # else it is for the next owner; nobody would hand it over
+                ):  # during a drain nothing is gained, for nothing would hand it over
                     self._gain(change.gained, group)
 
     def _gain(self, new: Sequence[Gained], group: asyncio.TaskGroup) -> None:
@@ -64,12 +67,12 @@ class Supervisor:
             self._tasks[gained.partition] = group.create_task(self.partitions[gained.partition].execute())
 
     def stir_all(self) -> None:
-        """Room was made at a source that all partitions share."""
+        """Wake every partition: a source that all of them share has room again."""
         for partition in self.partitions.values():
             partition.stir()
 
     async def drain(self, within: float) -> None:
-        """Hand over everything, each partition within the same `within` seconds. Nothing is gained afterwards."""
+        """Hand over all partitions at the same time, `within` these seconds. Nothing is gained afterwards."""
         self._draining = True
         await self._hand_over(list(self.partitions), within)
 
@@ -77,7 +80,7 @@ class Supervisor:
         await asyncio.gather(*(self._leave(number, within) for number in lost))
 
     async def _leave(self, number: int, within: float) -> None:
-        """A loss and a drain may come at the same time: the second waits for the hand-over of the first."""
+        """Hand one partition over. A loss and a drain may come at the same time: the second waits for the first."""
         if number in self._leaving:
             await self._leaving[number].wait()
         elif number in self.partitions:
@@ -85,7 +88,9 @@ class Supervisor:
             await self.partitions[number].hand_over(within)
             _, resisting = await asyncio.wait([self._tasks.pop(number)], timeout=ENDING)
             if resisting:
-                log.error("partition %d: a loader ignores that it was cancelled; going on without it", number)
+                log.error(
+                    "partition %d: a loader ignores its cancellation; the updater goes on without it", number
+                )
             del self.partitions[number], self._leaving[number]
             left.set()
             log.info("partition %d is handed over", number)

@@ -1,6 +1,7 @@
-"""What all partitions of a process share: the queue, the loaders and writers, and whoever watches over all of them.
+"""What all partitions of a process share: the queue, the loaders and writers, and the parts that watch all of them.
 
-The service makes one, the supervisor hands it to each partition, and it lives as long as the process. It decides nothing.
+The service makes one `Surroundings`, which lives as long as the process, and builds each partition with it. It decides
+nothing.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ class Surroundings:
 
     queue: Queue
     recipes: Mapping[Namespace, Recipe]
-    writer: Writer  # for invalidations, whatever the namespace
+    writer: Writer  # for invalidations of all namespaces
     observer: Observer
     random: Callable[[], float]
     notices: Notices
     recent: Recent = field(default_factory=Recent)
     log_keys: LogKeys = "hash"
-    judged: bool = False  # whether the first values of a namespace decide whether it may be written
+    judged: bool = False  # whether the first values of a namespace decide if it may be written
     wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
-    listens: Sequence[str] = ()  # where clients may come, for the line that none does
+    listens: Sequence[str] = ()  # the addresses for clients, named in the log when no client connects
 
     @cached_property
     def vitals(self) -> Vitals:
-        """Signs that are seen over all partitions."""
+        """Signs that only all partitions together show."""
         return Vitals(
             self.keyspace,
             observer=self.observer,
@@ -58,7 +59,7 @@ class Surroundings:
 
     @cached_property
     def sieve(self) -> Sieve | None:
-        """What comes too late."""
+        """Drops reads that come too late; None without a wall clock."""
         return (
             Sieve(self.keyspace, self.wall, observer=self.observer, notices=self.notices)
             if self.wall
@@ -67,26 +68,26 @@ class Surroundings:
 
     @cached_property
     def keyspace(self) -> Keyspace[Namespace]:
-        """Whose keys they are, for what is counted by namespace."""
+        """Finds the namespace of a key, for figures that are counted by namespace."""
         return Keyspace([(each.pattern, each) for each in self.recipes])
 
     @cached_property
     def unremoved(self) -> Unremoved:
-        """Changed keys that Redis did not let go."""
+        """Changed keys that Redis refused to remove."""
         return Unremoved(self.notices)
 
     @cached_property
     def foreign(self) -> Foreign:
-        """Keys that hold what we did not write."""
+        """Keys whose values are foreign."""
         return Foreign(self.notices)
 
     @cached_property
     def unsound(self) -> Unsound:
-        """What stands in place of floors."""
+        """Entries that stand in the place of floors."""
         return Unsound(self.observer)
 
     @cached_property
     def judging(self) -> Judging:
-        """Of the namespaces in which foreign values are kept."""
+        """Judges the namespaces in which foreign values are kept."""
         kept = [each for each, recipe in self.recipes.items() if self.judged and not recipe.replace]
         return Judging(kept, self.notices)

@@ -1,8 +1,7 @@
-"""What a partition tells of its work: counts and levels to the observer, troubles and their ends to the notices.
+"""What a partition reports of its work: counts and levels to the observer, troubles and their ends to the notices.
 
-Each `Partition` makes one and calls it with what has just happened. Nothing is decided and nothing waits here. A
-trouble belongs to whom it can be blamed on: a source that does not answer, a namespace whose statement or values are at
-fault, Redis.
+Each `Partition` makes one `Telling` and calls it after each event. Nothing is decided and nothing waits here. The subject of
+a trouble is its cause: a source that does not answer, a namespace whose statement or values are at fault, or Redis.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# levels of what this process holds in memory: none once the partition is another's, or its sum over all processes would lie
+# levels of this process' memory: 0 once another updater owns the partition, or their sum over all processes would be wrong
 _OURS: tuple[Metric, ...] = (
     "pending",
     "tracked",
@@ -39,11 +38,11 @@ _OURS: tuple[Metric, ...] = (
     "quarantined",
     "removals_waiting",
 )
-_ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was there, and said something to one key
+_ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was up, and refused a single key
 
 
 class Turn:
-    """An intake or a step, in which nothing else can run: how long it took, by the clock and by the processor."""
+    """Measures an intake or a step, during which nothing else can run: its seconds by the clock, and of the processor."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -58,12 +57,12 @@ class Turn:
 
 
 class Telling:
-    """One partition's."""
+    """The reports of one partition."""
 
     def __init__(self, around: Surroundings, label: str) -> None:
         self._around = around
         self._label = label
-        self._quarantined: set[bytes] = set()  # those that were named
+        self._quarantined: set[bytes] = set()  # keys that the log has named
 
     @property
     def _notices(self) -> Notices:
@@ -76,30 +75,30 @@ class Telling:
     # --- reading and committing -------------------------------------------------------------------------
 
     def unread(self, error: CacheUpdaterError) -> None:
-        """The queue could not be asked for packs."""
+        """The queue could not be read."""
         self._notices.trouble("fetch_failed", self._label, f"reading will be tried again: {error}")
 
     def read(self) -> None:
-        """It has given some."""
+        """The queue has been read."""
         self._notices.over("fetch_failed", self._label)
 
     def uncommitted(self, error: CacheUpdaterError) -> None:
-        """What is finished could not be told to the queue."""
+        """A commit has failed."""
         self._notices.trouble("commit_failed", self._label, f"the commit will be tried again: {error}")
 
     def committed(self) -> None:
-        """It was told."""
+        """A commit has succeeded."""
         self._notices.over("commit_failed", self._label)
 
     # --- refreshing -------------------------------------------------------------------------------------
 
     def failed(self, unit: Unit, error: CacheUpdaterError, seen: Load) -> None:
-        """Its keys were not refreshed; the engine tries again."""
+        """The unit's keys were not refreshed; the engine tries again."""
         faulty, name, keys = isinstance(error, Faulty), unit.namespace.name, len(unit.keys)
         reason = "faulty" if faulty else "unavailable"
         self._observer.count("errors", 1, label=name, reason=reason)
         if isinstance(error, Unpaid):
-            return  # nobody is in trouble, and it is tried again
+            return  # no trouble: the budget went to another updater, and the keys are tried again
         if seen.stage == "load":
             text = f"{counted(keys, 'key')} of {name} not loaded: {error}"
             if faulty:
@@ -116,28 +115,28 @@ class Telling:
             )
 
     def surprised(self, unit: Unit, error: Exception) -> None:
-        """A fault of ours or of a loader."""
+        """The unit failed by a fault of ours or of a loader."""
         name = unit.namespace.name
         text = f"{counted(len(unit.keys), 'key')} not refreshed: {type(error).__name__}"
         self._notices.trouble("unexpected", name, text, keys=len(unit.keys), error=error)
 
     def loaded(self, unit: Unit, now: float) -> None:
-        """Its source has answered."""
+        """The unit's source has answered."""
         self._around.vitals.loaded(unit.namespace.source.name, now)
         self._notices.over("load_failed", unit.namespace.source.name)
         self._notices.over("load_refused", unit.namespace.name)
 
     def braked(self, unit: Unit, absent: int) -> None:
-        """Too many of its rows are suddenly absent."""
+        """Too many of the unit's rows are suddenly absent."""
         text = f"{absent} of {len(unit.keys)} rows are suddenly absent; none of them was deleted"
         self._notices.trouble("braked", unit.namespace.name, text, keys=absent)
 
     def believed(self, unit: Unit) -> None:
-        """Rows that are absent are taken for gone again."""
+        """The brake is off: absent rows count as deleted again."""
         self._notices.over("braked", unit.namespace.name)
 
     def answered(self, unit: Unit, answers: Sequence[Answer]) -> None:
-        """Redis has said what became of each key: counted by the engine, but only here a person learns the reason."""
+        """Redis has answered for each key. The engine counts the answers; only the reports of this method name the reasons."""
         name = unit.namespace.name
         self._notices.over("unexpected", name)
         if self._around.unremoved or self._around.foreign:
@@ -187,14 +186,14 @@ class Telling:
     # --- removing ---------------------------------------------------------------------------------------
 
     def not_removed(self, keys: Sequence[bytes], error: CacheUpdaterError) -> None:
-        """Redis could not be asked to remove changed keys; the engine asks again."""
+        """The removal of changed keys could not reach Redis; the engine tries again."""
         text = f"the removal of {counted(len(keys), 'changed key')} must wait: {error}"
         self._notices.trouble("redis_down", "", text, keys=len(keys))
 
     def removed(
         self, keys: Sequence[bytes], answers: Sequence[Answer], given_up: Sequence[bytes], now: float
     ) -> None:
-        """Redis has said what became of each; those given up keep their old values."""
+        """Redis has answered for each key. The keys that are `given_up` keep their old values."""
         gone = [key for key, answer in zip(keys, answers, strict=True) if answer.result is Result.WRITTEN]
         foreign = [key for key, answer in zip(keys, answers, strict=True) if answer.result is Result.FOREIGN]
         if len(gone) == len(keys) or any(answer.result in _ANSWERED for answer in answers):
@@ -217,7 +216,7 @@ class Telling:
     # --- totals -----------------------------------------------------------------------------------------
 
     def totals(self, engine: Engine, now: float) -> None:
-        """What the core has counted since the last time, and how full it is."""
+        """Reports what the core has counted since the last call, and how full it is."""
         observer = self._observer
         self._around.unremoved.tick(now)
         self._around.foreign.tick(now)
@@ -241,7 +240,7 @@ class Telling:
             observer.level(metric, level, label=self._label)
 
     def _name_quarantined(self, engine: Engine) -> None:
-        """For whoever asked for it: at debug, and as the configuration lets keys be named."""
+        """Names newly quarantined keys at the log's debug level, as far as the configuration lets keys be named."""
         if self._around.log_keys == "off" or not log.isEnabledFor(logging.DEBUG):
             return
         now = set(engine.quarantine.keys)
@@ -250,7 +249,7 @@ class Telling:
         self._quarantined = now
 
     def left(self, engine: Engine, now: float) -> None:
-        """The partition is another's from now on."""
+        """This process does not own the partition any more."""
         self.totals(engine, now)
         for metric in _OURS:
             self._observer.level(metric, 0, label=self._label)

@@ -1,7 +1,7 @@
-"""Changed keys whose old value Redis did not let go: told to people for as long as somebody may still read it.
+"""Changed keys whose old values Redis refused to remove: a trouble that stands as long as readers may find the old values.
 
-A partition tells it which removals it has given up, and which keys were removed or written after all. Only the log's
-debug level names keys.
+A partition reports which removals were given up, and which keys were removed or written after all. Keys are named only at the
+log's debug level.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ log = logging.getLogger(__name__)
 
 
 class Unremoved(KeyedTrouble):
-    """By namespace."""
+    """The keys of each namespace whose removal was given up."""
 
     def __init__(self, notices: Notices) -> None:
         super().__init__("removal_refused", notices)
 
     def given_up(self, name: str, keys: Sequence[bytes], why: str, now: float) -> None:
-        """Redis has refused to remove these too often."""
+        """Redis has refused to remove these keys too often."""
         what = counted(len(keys), "changed key")
         text = f"{what} given up; old values may be read until they expire: {why}"
         self.met(name, keys, text, now)

@@ -1,8 +1,9 @@
-"""What stands in Redis under a name of ours and cannot be ours: counted, and said once.
+"""Entries in Redis that have a name of ours and that no updater can have written: counted, and logged once per kind.
 
-Redis is open to whoever may write to it. What is read there is looked at where it is read, and what no updater would have written is taken
-for absent: nothing depends on it. But somebody does write there, and that is worth a line. A process makes one for its partitions
-and one for the purses that it shares; `telling` and `sharing` tell it.
+Other programs may write to Redis. Each reader here checks what it reads, and treats an entry that no updater would have
+written as absent, so nothing depends on such entries. But some other program writes there, and that is worth a line in the
+log. A process makes one `Unsound` for its partitions and one for the budgets that it shares with a fleet. `telling` and
+`price.shell.sharing` report to them.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ log = logging.getLogger(__name__)
 What: TypeAlias = Literal["floor", "fleet"]
 
 _SAID: Mapping[What, str] = {
-    "floor": "something else than a floor stood where a key has its floor (__crs:...) in Redis",
-    "fleet": "something else than an updater's entry stood in a fleet's record (cacheupdater:fleet:...) in Redis",
+    "floor": "a key's floor (__crs:...) in Redis held something that no updater writes",
+    "fleet": "a fleet's record (cacheupdater:fleet:...) in Redis held something that no updater writes",
 }
 
 
 class Unsound:
-    """Lives as long as who made it; each kind has one line."""
+    """Counts unsound entries, and logs one line for each kind. It lives as long as its maker."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._said: set[What] = set()
 
     def found(self, what: What, times: int = 1) -> None:
-        """So many more."""
+        """So many more entries of this kind were found."""
         if not times:
             return
         self._observer.count("unsound", times, reason=what)
         if what not in self._said:
             self._said.add(what)
             log.warning(
-                "%s; it was taken for absent. Who else writes there? (said once, counted on)", _SAID[what]
+                "%s; it was taken for absent. What else writes there? (logged once; cacheupdater_unsound_total counts)",
+                _SAID[what],
             )

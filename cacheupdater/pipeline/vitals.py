@@ -1,8 +1,8 @@
-"""What shows that an updater works for nobody, though nothing fails: the signs that no single stage could see.
+"""Signs that an updater works for nobody although nothing fails: signs that no single stage could see.
 
-The partitions of a process share one `Vitals`, which their `Surroundings` hold; the service calls `tick` once a second. It
-says that no client is connected or sends a hint, that hints are of no namespace, that what readers find is not in our Redis; and of each
-source whether it is up, and for how long it has not succeeded. Nothing is decided here.
+The partitions of a process share one `Vitals`, in their `Surroundings`. The service calls `tick` once a second. `Vitals`
+reports that no client is connected or sends hints, that hints belong to no namespace, or that keys which readers find are not
+in our Redis. For each source it reports whether the source is up, and the time since its last success. It decides nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Observer, Writer
 
 ALONE_S = 30.0  # seconds without a client: longer than a restart of the application takes
-NOBODYS_MOST = 0.01  # of the hints; some keys of nobody are usual where a pattern's prefix is shared
-NAMES_MOST = 5  # of patterns' beginnings in a sentence
-HINTS_LEAST = 100  # within the minute, before a share of them is worth a line
+NOBODYS_MOST = (
+    0.01  # share of the hints; where a pattern's prefix is shared, some keys of no namespace are usual
+)
+NAMES_MOST = 5  # prefixes of patterns in one sentence
+HINTS_LEAST = 100  # hints within the minute, before a share of them is worth a line
 
 
 class Vitals:
-    """One process's."""
+    """The signs of one process."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class Vitals:
         log_keys: LogKeys = "hash",
         listens: Sequence[str] = (),
     ) -> None:
-        """`listens` at these addresses, for the line that says that nobody comes."""
+        """`listens` are the addresses that clients may use, for the line that says that no client is connected."""
         self.looking = Looking(keyspace, observer=observer, random=random, log_keys=log_keys)
         self.whereabouts = Whereabouts(keyspace)
         self._observer = observer
@@ -61,19 +63,19 @@ class Vitals:
         self._hinted = False  # ever
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
-        """A pack has come."""
+        """Called for every pack of hints."""
         self._hinted = True
         self.looking.hear(kind, keys, counts)
         self.whereabouts.hear(kind, keys)
 
     async def run(self, writer: Writer) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.looking.run(writer))
             group.create_task(self.whereabouts.run(writer))
 
     def counted(self, totals: Mapping[tuple[Metric, str, str], int]) -> None:
-        """What a partition's core has counted since the last time: (metric, label, reason) and how many."""
+        """What the core of a partition has counted since the last call, by metric, label and reason."""
         for (metric, _, reason), amount in totals.items():
             if metric == "hints":
                 self._heard += amount
@@ -81,11 +83,14 @@ class Vitals:
                 self._nobodys += amount
 
     def loaded(self, source: str, now: float) -> None:
-        """It has answered a statement."""
+        """The source has answered a statement."""
         self._succeeded[source] = now
 
     def tick(self, now: float, *, sources: Mapping[str, float], clients: int | None) -> None:
-        """Once a second. `sources` and since when they are known; `clients` that are connected, None where nobody can know."""
+        """Called once a second.
+
+        `sources` says since when each source is known. `clients` is the number of connected clients, None if it cannot be known.
+        """
         self.looking.tick()
         self._tick_sources(now, sources)
         self._tick_clients(now, clients)
@@ -94,7 +99,7 @@ class Vitals:
         self._tick_elsewhere(now)
 
     def plain(self, now: float) -> dict[str, object]:
-        """Figures, as JSON can say them. Keys as the configuration allows."""
+        """The figures of the last minute, for JSON. Keys are named as the configuration allows."""
         heard, nobodys = self._sums(now)
         return {
             "hints": heard,
@@ -105,7 +110,7 @@ class Vitals:
         }
 
     def read_ages(self, now: float) -> list[dict[str, object]]:
-        """Of the last minute's reads that were looked at, by namespace, in seconds."""
+        """The ages of values that were read in the last minute, in seconds, by namespace."""
         return [
             {"name": name, "looks": len(ages), "median": _at(ages, 0.5), "p95": _at(ages, 0.95)}
             for name, ages in self.looking.ages(now).items()
@@ -132,7 +137,7 @@ class Vitals:
             self._notices.trouble("no_client", "", text)
 
     def _tick_hints(self, now: float, clients: int | None) -> None:
-        """A client keeps back what begins like none of our patterns: then it is connected, and no hint ever comes."""
+        """A client sends no hint of a key that begins like none of our patterns. Such a client may never send any hint."""
         if self._hinted or not clients:
             self._told_nothing_since = None
             self._notices.over("no_hint", "")
@@ -164,7 +169,7 @@ class Vitals:
         self._observer.level("elsewhere", float(where.elsewhere))
         if where.elsewhere:
             text = (
-                "most keys that readers find were not in our Redis when they came to us:"
+                "most keys that readers have found were not in our Redis:"
                 " do cache.url and the application name the same server and database?"
             )
             self._notices.trouble("elsewhere", "", text)
@@ -182,11 +187,11 @@ class Vitals:
 
 
 def _at(ages: Sequence[float], share: float) -> float:
-    """In seconds; so many of the sorted ages are at most this."""
+    """The age in seconds that this share of the sorted ages does not exceed."""
     return round(ages[min(len(ages) - 1, int(share * len(ages)))], 3)
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of them; a log line is no place for thousands."""
+    """The first names, and how many others there are: a log line is no place for thousands."""
     more = len(names) - NAMES_MOST
     return ", ".join(names[:NAMES_MOST]) + (f" or one of {more} others" if more > 0 else "")

@@ -1,12 +1,12 @@
-"""Do readers read the Redis that we write? Asked of keys that they have found and that are new to us.
+"""Checks that readers use the Redis that we write: are keys that readers have found, and that are new to us, there?
 
-`Vitals` makes one per process. In a wrong database an updater looks healthy: it fills it with copies that nobody reads,
-and from then on finds there whatever readers find. So only the first look at a key tells: each minute up to `ROUND` keys
-that came as touches and were not looked at before are asked for, before their loads can have written them. Most of them
-missing means another server or database; values that are not from our own lifetime mean that it is the right one.
-Anything between changes nothing, for keys do expire or vanish between a read and a look.
+`Vitals` makes one `Whereabouts` per process. An updater with the wrong database looks healthy: it fills that database with
+copies that nobody reads, and from then on finds every key there that readers find. So only the first look at a key tells
+anything. Each minute up to `ROUND` keys that came as touches are looked at, before their loads can have written them. If most
+of them are missing, readers use another server or database. If more of them hold values that this process did not write, it
+is the right one. Any other result changes nothing, for keys expire or vanish between a read and a look.
 
-It costs at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE and a GET. Nothing is written.
+The cost is at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE and a GET. Nothing is written.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.ports import Writer
 
-ROUND = 200  # keys; enough to tell most from few
+ROUND = 200  # keys: enough to tell whether most are missing
 ROUND_S = 60.0
-AT_ONCE = 50  # of one pack: a hundred commands in one exchange
-LEAST = 20  # keys that must agree on something
+AT_ONCE = 50  # keys of one pack: a hundred commands in one exchange
+LEAST = 20  # keys that must agree before there is a result
 
 
 class Whereabouts:
-    """One process's."""
+    """Whether the readers of a process' keys use another Redis."""
 
     def __init__(self, keyspace: Keyspace[Namespace]) -> None:
         self.elsewhere = False
         self.looked = self.absent = 0  # in this round
         self._keyspace = keyspace
-        self._older = 0  # values that we did not write in this life
+        self._older = 0  # values that this process did not write
         self._known: set[bytes] = set()  # keys of this round
-        self._round = -ROUND_S  # when it began
+        self._round = -ROUND_S  # when the round began
         self._due: list[bytes] = []
         self._stirred = asyncio.Event()
 
     def hear(self, kind: Kind, keys: Sequence[bytes]) -> None:
-        """A pack has come."""
+        """Called for every pack of hints."""
         room = min(AT_ONCE, ROUND - len(self._known))
         if room <= 0 or kind is not Kind.TOUCH:
             return
@@ -58,14 +58,14 @@ class Whereabouts:
             self._stirred.set()
 
     def tick(self, now: float) -> None:
-        """Once a second."""
+        """Called once a second."""
         if now - self._round >= ROUND_S:
             self._round = now
             self._known.clear()
             self.looked = self.absent = self._older = 0
 
     async def run(self, writer: Writer) -> None:
-        """Until cancelled. A Redis in trouble is others' to tell."""
+        """Runs until cancelled. Other parts report a Redis in trouble."""
         clock = asyncio.get_running_loop().time
         began = clock()
         while True:

@@ -1,7 +1,7 @@
 """From values to Redis: encode, then one fenced write for the unit.
 
-Called by the partition after the load. A value that cannot be encoded fails its own key; rows that are braked are
-left as they are. Answers go back to the engine in the order of the unit's keys.
+The partition calls these functions after the load. A value that cannot be encoded fails its own key. A braked key keeps its
+value. The answers go back to the engine in the order of the unit's keys.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Found, Observer
     from cacheupdater_client.protocol.patterns import Captures
 
-LOOK_WITHIN = 0.25  # seconds: half of what a call to Redis may take, for the write comes behind it
+LOOK_WITHIN = 0.25  # seconds: half of what a call to Redis may take, for the write comes after it
 
 
 class Prepared(NamedTuple):
-    """What to write, in the order of the unit's keys; and, by their places, why of others nothing is written."""
+    """The entries to write, in the order of the unit's keys, and the answers of the other keys, by their places."""
 
     entries: list[Entry]
     left: dict[int, Answer]
 
 
 def matched(captures: Sequence[Captures], values: Mapping[Captures, object]) -> list[object | None]:
-    """The value of each key in the order of the unit; None where there is no row."""
+    """The value of each key, in the order of the unit; None for a key without a row."""
     return list(map(values.get, captures))
 
 
 async def without_value(recipe: Recipe, keys: Sequence[bytes]) -> frozenset[bytes]:
-    """Those of these keys that hold nothing in Redis. Where Redis does not say, there may be something."""
+    """The keys that have no value in Redis. If Redis does not answer, a key counts as having one."""
     looks: Sequence[Found | None] = [None] * len(keys)
     with suppress(CacheUpdaterError, TimeoutError):
         async with asyncio.timeout(LOOK_WITHIN):
@@ -55,10 +55,10 @@ def prepare(
     kept: Collection[bytes],
     lot: float,
 ) -> Prepared:
-    """Encode what was found; None is a row that is absent, which deletes unless the brake has `kept` its key."""
+    """Encode the values that were found. None means an absent row: its key is deleted unless the brake has `kept` it."""
     ttls = recipe.ttls_ms(len(keys), lot)
     if complete:
-        with suppress(Inexpressible):  # whose fault it is, is found out below
+        with suppress(Inexpressible):  # the loop below finds the value at fault
             return Prepared(list(map(Entry, keys, map(recipe.encode, found), ttls)), {})
     entries, left = [], {}
     for at, (key, value, ttl_ms) in enumerate(zip(keys, found, ttls, strict=True)):
@@ -77,7 +77,7 @@ def prepare(
 async def write(
     recipe: Recipe, token: int, prepared: Prepared, *, namespace: str, observer: Observer
 ) -> Sequence[Answer]:
-    """One answer per key of the unit."""
+    """Write the prepared entries; one answer per key of the unit."""
     entries, left = prepared
     clock = asyncio.get_running_loop().time
     began = clock()

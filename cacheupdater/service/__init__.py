@@ -1,8 +1,8 @@
-"""The composition root: the only place that knows configuration, adapters and pipeline at once.
+"""The composition root: the only place that knows the configuration, the adapters and the pipeline at once.
 
-`cli` builds one `Service` per process and runs it until it shall stop. Everything that belongs to an event loop is
-made in `run`; afterwards all of it is closed, in the order in which hints flow: the door first, so that nothing new
-arrives, then the partitions, which finish what they can within the drain timeout, then queue and connections.
+`cli` builds one `Service` per process and runs it until it must stop. `run` makes everything that belongs to an event loop,
+and at its end closes all of it in the order in which hints flow. The door closes first, so that nothing new arrives. Then the
+partitions finish as much as they can within the drain timeout. The queue and the connections close last.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-DRAIN = 10.0  # seconds from a stop to the end, whatever hangs; Kubernetes waits 30 by default
-PROBE_EVERY = 5.0  # seconds between two looks at Redis, for /readyz alone
-WATCH_EVERY = 1.0  # seconds between two looks at which troubles stand
+DRAIN = 10.0  # seconds from a stop to the end, even if something hangs; Kubernetes waits 30 by default
+PROBE_EVERY = 5.0  # seconds between two probes of Redis, which only /readyz needs
+WATCH_EVERY = 1.0  # seconds between two looks at the troubles that stand
 
 
 class Service:
@@ -61,7 +61,7 @@ class Service:
     def __init__(
         self, config: Config, reread: Callable[[], Config] | None = None, *, processes: int = 1
     ) -> None:
-        """`reread` gives the configuration as it stands by now, for `reload`; so many `processes` share the memory."""
+        """`reread` reads the configuration again, for `reload`. `processes` is how many processes share the memory."""
         self._config = config
         self._processes = processes
         self._reread = reread
@@ -69,18 +69,18 @@ class Service:
         self._observer = PrometheusObserver(
             version=__version__,
             namespaces=config.namespaces,
-            # a topic says later how many it has
+            # the number of a topic's partitions is known only later
             partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
             sources=config.sources,
         )
         self._pricing: Pricing | None = None
-        self._reload_due = False  # asked for before there was anything to change
+        self._reload_due = False  # `reload` was called before the prices existed
         self._cache_answers = False
         self._vitals: Vitals | None = None
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
-        """Until `stop` is set and everything is drained; `ready` is told once where hints are accepted."""
+        """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
         async with AsyncExitStack() as stack:
             parts = Parts(self._config, stack)
             namespaces = parts.namespaces(asyncio.get_running_loop().time())
@@ -99,7 +99,7 @@ class Service:
                 log_keys=self._config.log_keys,
                 judged=True,
                 listens=[str(each) for each in self._config.listen],
-                wall=time.time,  # noqa: TID251  what hints are dated by
+                wall=time.time,  # noqa: TID251  the clock by which senders date hints
             )
             pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
             if self._reload_due:
@@ -122,7 +122,7 @@ class Service:
         return 0
 
     def _fitting(self, usual: Limits, partitions: int) -> Limits:
-        """Tables that this container's memory can hold."""
+        """The limits of tables that fit into this container's memory."""
         memory = allowed().memory
         limits = usual.within(memory, partitions=partitions, processes=self._processes)
         if memory is not None and limits != usual:
@@ -136,14 +136,14 @@ class Service:
         return limits
 
     def reload(self) -> None:
-        """Take over the budgets that the configuration names by now; everything else waits for the next start."""
+        """Take over the budgets from the current configuration. All other changes wait for the next start."""
         self._reload_due = self._pricing is None
         if self._reread is None or self._pricing is None:
             return
         try:
             config = self._reread()
         except CacheUpdaterError as e:
-            log.error("the configuration was not read again, the budgets stay what they are:\n%s", e)  # noqa: TRY400  the message is the news
+            log.error("the configuration could not be read again, so the budgets stay as they are:\n%s", e)  # noqa: TRY400  the message is the news
             return
         for name, source in config.sources.items():
             known = self._config.sources.get(name)
@@ -152,7 +152,9 @@ class Service:
                 self._pricing.demand(name, source.least_gain)
                 log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
             else:
-                log.warning("source %s is new, or is paid in another way: it waits for the next start", name)
+                log.warning(
+                    "source %s is new, or its budget has another unit: it waits for the next start", name
+                )
         if others := list(waiting(self._config, config)):
             verbs = ("has", "that waits") if len(others) == 1 else ("have", "they wait")
             log.warning("%s %s changed too: %s for the next start", ", ".join(others), *verbs)
@@ -160,7 +162,7 @@ class Service:
     async def _answer(
         self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], explainer: Explainer
     ) -> None:
-        """/metrics and its neighbours, from before the queue is found until all is drained."""
+        """Serve /metrics and the other admin pages, from before the queue is found until everything is drained."""
         if self._config.admin is None:
             return
         server = AdminServer(
@@ -183,7 +185,7 @@ class Service:
         ready: Callable[[str], None],
         stop: asyncio.Event,
     ) -> None:
-        """Accept hints until the stop, then finish them."""
+        """Accept hints until the stop, then finish the accepted ones."""
         pricing = self._pricing
         assert pricing is not None
         try:
@@ -214,7 +216,7 @@ class Service:
             raise _first(group) from group
 
     async def _probe(self, writer: Writer) -> None:
-        """Whether Redis answers, for /readyz; the refreshes find out by themselves."""
+        """Probes Redis for /readyz. Refreshes do not depend on the result."""
         while True:
             try:
                 await writer.token()
@@ -226,7 +228,7 @@ class Service:
             await asyncio.sleep(PROBE_EVERY)
 
     async def _watch(self, door: Door, vitals: Vitals) -> None:
-        """Troubles that have kept quiet are over, and those that stand are a metric."""
+        """Ends the troubles that have not come back, and shows the standing ones as a metric."""
         clock = asyncio.get_running_loop().time
         sources = dict.fromkeys(self._config.sources, clock())
         while True:
@@ -256,7 +258,7 @@ class Service:
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
-    """The work's result; None if the stop came first, which ends the work."""
+    """The result of the work. If the stop comes first, the work is cancelled and the result is None."""
     doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait([doing, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -268,7 +270,7 @@ async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | No
 
 
 def _first(error: BaseException) -> BaseException:
-    """What went wrong first, out of the groups that task groups put around it."""
+    """The first error, without the exception groups that task groups wrap around it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -277,7 +279,7 @@ def _first(error: BaseException) -> BaseException:
 def _maker(
     keyspace: Keyspace[Namespace], around: Surroundings, pricing: Pricing
 ) -> Callable[[Gained, Callable[[], None]], Partition]:
-    """How a gained partition begins: with an engine that knows what was learned before, and nothing else."""
+    """The function that builds a gained partition. Its new engine knows what was learned before, and nothing else."""
 
     def make(gained: Gained, stir_all: Callable[[], None]) -> Partition:
         policy = pricing.policy(keyspace, gained.partition, asyncio.get_running_loop().time())

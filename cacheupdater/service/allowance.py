@@ -1,9 +1,8 @@
-"""What this process may use of its machine: the cores and the memory that a container's control group leaves it.
+"""How much of its machine this process may use: the cores and the memory that a container's control group allows.
 
-A process in a container sees every core of its host and all of its memory; what it may spend is written in files of
-its control group (version 1 and 2 have their own) and of the groups above it, of which the tightest binds. Asked once
-at a start, by `run --workers auto` and by the service for its tables. Reads files and nothing else: a limit that is
-changed while we run is seen at the next start.
+A process in a container sees all cores and all memory of its host. Its limits stand in files of its control group (versions 1
+and 2 have different files) and of the groups above it; the tightest limit holds. `run --workers auto` and the service read
+the limits once, at the start. A limit that changes while the process runs is seen at the next start. Only files are read.
 """
 
 from __future__ import annotations
@@ -16,25 +15,25 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEPTH_MAX = 32  # groups above ours that are looked at; Kubernetes nests five
-UNLIMITED = 1 << 60  # bytes: version 1 says "no limit" with a number near 2^63
+DEPTH_MAX = 32  # groups that are read, ours and those above it; Kubernetes nests five
+UNLIMITED = 1 << 60  # bytes: version 1 writes a number near 2^63 for "no limit"
 
 
 class Allowance(NamedTuple):
-    """None: as much as the machine has."""
+    """The limits of a process. None: no limit but the machine's."""
 
     cores: float | None
     memory: int | None  # bytes
 
 
 class _Mount(NamedTuple):
-    shows: PurePosixPath  # the group that is seen at `at`; within a container that may be its own
+    shows: PurePosixPath  # the group that is mounted at `at`; in a container this may be its own group
     at: PurePosixPath
-    controllers: frozenset[str]  # none in version 2, which has all of them in one tree
+    controllers: frozenset[str]  # empty in version 2, which has all controllers in one tree
 
 
 def allowed(root: Path = Path("/")) -> Allowance:
-    """Of the group that this process is in. `root` is where `proc` and the mounts are found."""
+    """The limits of this process' group. `root` is the folder that holds `proc` and the mounts."""
     folders = list(_folders(root))
     cores = [found for each in folders if (found := _cores(each)) is not None]
     memory = [found for each in folders if (found := _memory(each)) is not None]
@@ -42,19 +41,19 @@ def allowed(root: Path = Path("/")) -> Allowance:
 
 
 def whole_cores(machine: int, quota: float | None) -> int:
-    """How many processes can each keep a core busy. One more for the rest of a quota would only stop them all."""
+    """How many processes can each keep a core busy. One more, for a fraction of a core, would make all of them stop and wait."""
     return machine if quota is None else max(1, min(machine, int(quota)))
 
 
 def usable_cores() -> int:
-    """Of this machine, for this process: by its affinity and its quota."""
+    """The cores that this process may use, by its affinity and its quota."""
     if sys.platform != "linux":
         return os.cpu_count() or 1
     return whole_cores(len(os.sched_getaffinity(0)), allowed().cores)
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Every folder whose files bind this process: its groups', and those of the groups above."""
+    """Every folder whose files limit this process: those of its groups, and of the groups above."""
     mounts = list(_mounts(_read(root / "proc/self/mountinfo")))
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
@@ -65,7 +64,7 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _upwards(root: Path, mount: _Mount, group: PurePosixPath) -> Iterator[Path]:
-    # a mount of another tree than ours: with a namespace of its own the container's group is what is shown there
+    # where the mount is outside our group's path, the container has a cgroup namespace, and the mount is its own group
     inside = group.relative_to(mount.shows) if group.is_relative_to(mount.shows) else PurePosixPath()
     top = root / mount.at.relative_to("/")
     for _, each in zip(range(DEPTH_MAX), (inside, *inside.parents), strict=False):
@@ -74,7 +73,7 @@ def _upwards(root: Path, mount: _Mount, group: PurePosixPath) -> Iterator[Path]:
 
 
 def _mounts(text: str) -> Iterator[_Mount]:
-    """Of the lines of `mountinfo`, those of control groups."""
+    """The mounts of control groups, from the lines of `mountinfo`."""
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
@@ -98,7 +97,7 @@ def _memory(folder: Path) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    """Version 2 writes `max` for no limit, version 1 writes -1."""
+    """The number, or None for no limit: version 2 writes `max`, version 1 writes -1."""
     return int(text) if text.strip().isdecimal() else None
 
 
@@ -106,4 +105,4 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""  # no such controller here, or none that we may see: nothing limits us that we could know
+        return ""  # no such controller, or no right to read it: then no limit is known

@@ -1,11 +1,11 @@
-"""One visit to everything that an updater needs: queue, cache, databases, loaders; for `cacheupdater check --connect`.
+"""Tries everything that an updater needs, once: queue, cache, databases, loaders. For `cacheupdater check --connect`.
 
-`contact` builds what a service is built from, tries each part once, all of them at the same time and each within its
-own bound, and ends. It costs little and leaves nothing behind: a statement is asked for one key that does not exist,
-a loader of the user's is imported and called with an empty list, and Redis gets one key per namespace that is removed at once.
+`contact` builds the parts of a service and tries each part once. It tries all parts at the same time, each within its own
+time limit. This costs little and leaves nothing behind. Each statement loads one key that does not exist. A user's loader is
+imported and called with an empty list. Redis gets one key per namespace, which is removed at once.
 
-What a driver calls unavailable may be a password that is wrong: a running updater waits for someone to put it right,
-here someone is looking. So the words of the servers decide whose turn it is.
+An error that a driver calls unavailable may be a wrong password. A running updater waits until somebody corrects it; here
+somebody is looking. So the words of the servers decide whether a person must act.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Loader, Value, Writer
     from cacheupdater_client.protocol.patterns import Capture, CaptureType, Pattern
 
-CACHE_S = 15.0  # for the writes of all namespaces; each takes a millisecond
-SOURCE_S = 30.0  # for the statements of one source, one after the other, each within its own timeout
-IMPORT_S = 15.0  # for a user's module, which may bring much with it
-TTL_MS = 5_000  # of the key that is written to try it, should we end before it is removed
+CACHE_S = 15.0  # seconds for the writes of all namespaces; each takes a millisecond
+SOURCE_S = 30.0  # seconds for the statements of one source, one after the other, each within its own timeout
+IMPORT_S = 15.0  # seconds for a user's module, which may import many others
+TTL_MS = 5_000  # of the key that is written as a trial, in case this process ends before the key is removed
 
 State: TypeAlias = Literal["ok", "note", "away", "wrong"]
-"""Well; well but worth knowing; not to be reached now; for a person to change."""
+"""It works; it works, with something worth knowing; it cannot be reached now; a person must change something."""
 
-# Nobody's: no application numbers its rows from the least bigint, and this UUID was drawn for this purpose
+# Captures that no application has: none numbers its rows from the least bigint, and this UUID was drawn for this purpose
 _NOBODY: dict[CaptureType, Capture] = {
     int: -(2**63) + 1,
     str: "cacheupdater-check",
     UUID: UUID("5f2b6c1e-93d4-4b7a-8e0f-c41d7a9be356"),
 }
-# What Redis, PostgreSQL, SQLite and TLS say when waiting does not help
+# Words of Redis, PostgreSQL, SQLite and TLS for errors that waiting does not cure
 _REFUSED = re.compile(
     r"\b(NOPERM|NOAUTH|WRONGPASS|MISCONF|READONLY|28000|28P01|3D000|InvalidPassword|AuthenticationError)"
     r"|no permission|can't run this command|invalid username-password|user is disabled|without any password"
@@ -59,7 +59,7 @@ _REFUSED = re.compile(
 
 
 class Finding(NamedTuple):
-    """What is to be said of one part."""
+    """The result for one part."""
 
     part: str
     name: str  # of the source or namespace
@@ -68,7 +68,10 @@ class Finding(NamedTuple):
 
 
 async def contact(config: Config) -> Sequence[Finding]:
-    """Everything once, in the order of the configuration: first what is slow to import and build, then all servers."""
+    """Tries everything once; the findings are in the order of the configuration.
+
+    Slow imports and builds come first, then all servers at the same time.
+    """
     namespaces = config.namespaces.values()
     async with AsyncExitStack() as stack:
         parts = Parts(config, stack)
@@ -91,7 +94,7 @@ async def contact(config: Config) -> Sequence[Finding]:
 
 
 async def _values(config: Config, parts: Parts, found: Sequence[Finding]) -> Sequence[Finding]:
-    """What stands in Redis beside what would be written, where both can be had."""
+    """Compares the values in Redis with the values that would be written, for namespaces where both can be read."""
     if not any(each.part == "cache" and each.state == "ok" for each in found):
         return []
     names = [each.name for each in found if each.part == "load" and each.state == "ok"]
@@ -100,7 +103,10 @@ async def _values(config: Config, parts: Parts, found: Sequence[Finding]) -> Seq
 
 
 def _built(namespace: NamespaceSection, parts: Parts) -> Loader | Finding:
-    """Its loader, or why there is none. A driver may take half a second to import, which no server shall be blamed for."""
+    """The namespace's loader, or why there is none.
+
+    A driver may take half a second to import. It is imported here, so that the time does not count against a server.
+    """
     try:
         return parts.recipe(namespace.name).loader
     except CacheUpdaterError as e:
@@ -108,7 +114,7 @@ def _built(namespace: NamespaceSection, parts: Parts) -> Loader | Finding:
 
 
 async def _queue(queue: QueueConfig) -> Sequence[Finding]:
-    """The first to run, so that its import too is over before anything else is timed."""
+    """The findings about the queue. This visit runs first, so that its import is over before other visits are timed."""
     if not isinstance(queue, KafkaQueueConfig):
         return [Finding("queue", "", "ok", "in this process: there is nothing to contact")]
     from cacheupdater.adapters import topic_kafka  # noqa: PLC0415  aiokafka is an extra
@@ -132,7 +138,7 @@ async def _queue(queue: QueueConfig) -> Sequence[Finding]:
 
 
 async def _cache(config: Config, parts: Parts) -> Sequence[Finding]:
-    """A token, and for each namespace a write and its removal: what an ACL allows depends on keys and commands."""
+    """Takes a token, and writes and removes one key of each namespace: an ACL may allow some keys and commands only."""
     try:
         writer = parts.writer()
         await writer.token()
@@ -152,7 +158,7 @@ async def _cache(config: Config, parts: Parts) -> Sequence[Finding]:
 
 
 async def _written(writer: Writer, namespace: NamespaceSection) -> Finding | None:
-    """What stood in the way of a write."""
+    """Why a write failed, or None."""
     key = namespace.pattern.format(_nobody(namespace.pattern))
     value: Value = {b"check": b"1"} if namespace.value.encoding == "hash" else b"1"
     try:
@@ -170,7 +176,7 @@ async def _written(writer: Writer, namespace: NamespaceSection) -> Finding | Non
 async def _source(
     name: str, namespaces: Sequence[NamespaceSection], built: Mapping[str, Loader | Finding]
 ) -> Sequence[Finding]:
-    """The source by its first statement, then the others one by one."""
+    """Judges the source by its first statement, then tries the other statements one by one."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SOURCE_S
     found: list[Finding] = []
@@ -194,7 +200,7 @@ async def _source(
 
 
 async def _loaded(namespace: NamespaceSection, loader: Loader) -> Finding:
-    """One key that does not exist costs what every unit of the updater costs at the least."""
+    """Loads one key that does not exist. This costs no more than the smallest unit of an updater."""
     try:
         await loader.load([_nobody(namespace.pattern)])
     except CacheUpdaterError as e:
@@ -203,7 +209,7 @@ async def _loaded(namespace: NamespaceSection, loader: Loader) -> Finding:
 
 
 async def _python(namespace: NamespaceSection, function: str, *, deadline: float) -> Finding:
-    """Imports the function, and calls it for nothing: most of what it needs is then there or is missed."""
+    """Imports the function and calls it with an empty list: most things that it lacks show in this call."""
     made: list[PythonLoader] = []
     try:
         await _in_thread(lambda: made.append(PythonLoader(function, namespace.pattern, deadline=deadline)))
@@ -223,12 +229,12 @@ async def _python(namespace: NamespaceSection, function: str, *, deadline: float
 
 
 async def _in_thread(work: Callable[[], object]) -> None:
-    """A daemon: an import that hangs must not hold up the end of the process, as an executor's thread would."""
+    """Runs the work in a daemon thread. An import that hangs in an executor's thread would hold up the end of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
     def settle(error: Exception | None) -> None:
-        if not done.done():  # else nobody waits any more
+        if not done.done():  # else the wait has timed out
             done.set_result(None) if error is None else done.set_exception(error)
 
     def run() -> None:
@@ -248,7 +254,7 @@ async def _in_thread(work: Callable[[], object]) -> None:
 
 
 def _nobody(pattern: Pattern) -> tuple[Capture, ...]:
-    """A key of this pattern that no application has."""
+    """The captures of a key of this pattern that no application has."""
     return tuple(_NOBODY[kind] for kind in pattern.types)
 
 
@@ -258,5 +264,5 @@ def _trouble(part: str, name: str, error: CacheUpdaterError) -> Finding:
 
 
 def _plain(text: str) -> str:
-    """One line, without passwords."""
+    """The text in one line, without passwords."""
     return masking.text(" ".join(text.split()))

@@ -1,8 +1,8 @@
-"""How hints reach this process: a memory queue that its own listeners fill, or a topic that others fill.
+"""How hints reach this process: through a memory queue that its own listeners fill, or through a topic that others fill.
 
-`Service.run` makes one door and goes through its life in this order: `find` (the queue is there), `open` (hints are
-accepted), `close` (nothing new arrives), `finish` (what was accepted is done, as far as there is time). What happens to
-hints behind the door is the supervisor's.
+`Service.run` makes one door and calls, in this order: `find` (waits for the queue), `open` (accepts hints), `close` (lets
+nothing new in), `finish` (waits until accepted hints are done, as long as there is time). The supervisor handles the hints
+behind the door.
 """
 
 from __future__ import annotations
@@ -29,51 +29,51 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 0.02  # seconds between two looks at what has no event of its own: an empty queue, a joined group
+LOOK_EVERY = 0.02  # seconds between two looks at states that have no event: an empty queue, a joined group
 
 
 class Door(Protocol):
-    """One process's."""
+    """The door of one process."""
 
     @property
     def queue(self) -> Queue: ...
 
     @property
     def partitions(self) -> int:
-        """Of the whole queue, whoever owns them; known once it was found."""
+        """The number of partitions of the whole queue. Known once the queue is found."""
         ...
 
     @property
     def open_now(self) -> bool:
-        """Whether hints can come in."""
+        """Whether the door accepts hints."""
         ...
 
     @property
     def clients(self) -> int | None:
-        """How many send hints here right now; None where nobody can know."""
+        """How many clients are connected; None if that cannot be known."""
         ...
 
     async def find(self) -> int:
-        """Waits until the queue is there; its partitions."""
+        """Waits for the queue. Returns the number of its partitions."""
         ...
 
     async def open(self) -> str:
-        """Accept hints; where."""
+        """Accept hints. Returns the addresses."""
         ...
 
     async def owner(self, partition: int) -> str | None:
-        """The updater that has this partition, if it is not ours. None: nobody has it. Raises CacheUpdaterError."""
+        """The updater that owns this partition, where this one does not. None: no updater does. Raises CacheUpdaterError."""
         ...
 
     async def close(self) -> None: ...
 
     async def finish(self, deadline: float) -> None:
-        """What was accepted is done, or it is `deadline`."""
+        """Waits until the accepted hints are done, or until `deadline`."""
         ...
 
 
 def door_for(config: Config, prefixes: list[bytes], *, observer: Observer, notices: Notices) -> Door:
-    """As the configuration says."""
+    """The door for the configured queue."""
     if isinstance(config.queue, KafkaQueueConfig):
         return KafkaDoor(config.queue, observer, notices)
     return MemoryDoor(config.queue.partitions, config.listen, prefixes=prefixes, observer=observer)
@@ -99,7 +99,7 @@ class MemoryDoor:
 
     @property
     def clients(self) -> int | None:
-        """Of this machine; a mailbox has none that could be counted."""
+        """How many peers are connected to the sockets; None with a mailbox, whose clients cannot be counted."""
         return None if self._boxes else self._streams.peers
 
     async def find(self) -> int:
@@ -112,7 +112,7 @@ class MemoryDoor:
         self.open_now = True
         return " ".join([*self._streams.addresses, *self._mailboxes])
 
-    async def owner(self, partition: int) -> str | None:  # noqa: ARG002  whatever it is, nobody else can have it
+    async def owner(self, partition: int) -> str | None:  # noqa: ARG002  no other updater can have any
         return None
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class MemoryDoor:
             await box.close()
 
     async def finish(self, deadline: float) -> None:
-        """Nobody else will ever read what is in here."""
+        """Waits until the queue is empty, for its packs are lost with this process."""
         clock = asyncio.get_running_loop().time
         while self._left() and clock() < deadline:  # noqa: ASYNC110  no event says "all done"
             await asyncio.sleep(LOOK_EVERY)
@@ -134,7 +134,7 @@ class MemoryDoor:
 
 
 class KafkaDoor:
-    """The topic outlives us: what we have not done, the next owner reads again."""
+    """The topic outlives this process: the next owner reads again whatever is not finished."""
 
     def __init__(self, config: KafkaQueueConfig, observer: Observer, notices: Notices) -> None:
         from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
@@ -160,7 +160,7 @@ class KafkaDoor:
 
     @property
     def clients(self) -> int | None:
-        """They send to the topic."""
+        """Unknown: clients send to the topic."""
         return None
 
     async def find(self) -> int:
@@ -168,8 +168,8 @@ class KafkaDoor:
         return self.partitions
 
     async def open(self) -> str:
-        """A member of the group, though perhaps one with nothing to do yet."""
-        while not self.queue.joined:  # noqa: ASYNC110  told by whoever asks for assignments
+        """Waits until this process is a member of the group, even if it owns no partition yet."""
+        while not self.queue.joined:  # noqa: ASYNC110  set while the supervisor reads the assignments
             await asyncio.sleep(LOOK_EVERY)
         return self._where
 
@@ -179,7 +179,7 @@ class KafkaDoor:
         return await owner_of(self._config.address, self._config.group, partition)
 
     async def close(self) -> None:
-        """The group goes on without us once the partitions are handed over."""
+        """Nothing to close: the hand-over of the partitions ends the work here."""
 
     async def finish(self, deadline: float) -> None:
-        """Not needed: what is under way is handed over."""
+        """Nothing to wait for: unfinished work is handed over."""

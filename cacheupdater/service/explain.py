@@ -1,9 +1,9 @@
-"""What a running updater says about one key: the page `/explain`, which `cacheupdater explain` asks for.
+"""What a running updater knows about one key: the page `/explain`, which `cacheupdater explain` fetches.
 
-`Service` makes one `Explainer` for as long as it runs. It reads what core, pipeline and policy know, changes nothing, and
-asks neither Redis nor the database: whoever asks sees to these (`service.look`). The page holds a key's name and may hold
-what a database said about it, so it is data: `adapters.admin_http` shows it on a loopback address, elsewhere only to
-whoever has the token.
+`Service` makes one `Explainer`, which lives as long as the service runs. It reads the state of the core, the pipeline and the
+policy, and changes nothing. It uses neither Redis nor the database: the command itself asks these (`service.look`). The page
+names the key and may hold a database's words about it, so the page is data. `adapters.admin_http` shows it on a loopback
+address without a token, and on other addresses only with the token.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _EVERYBODYS: frozenset[Event] = frozenset(
         "elsewhere",
     }
 )
-"""Troubles that any key may suffer from, whatever their subject."""
+"""Troubles that may concern any key, whatever the subject of the trouble."""
 
 
 class Explainer:
-    """One service's."""
+    """The page `/explain` of one service."""
 
     def __init__(
         self, door: Door, around: Surroundings, pricing: Pricing, *, partitions: Mapping[int, Partition]
     ) -> None:
-        """`partitions` are those that are ours by now."""
+        """`partitions` are the partitions that this process owns at the moment."""
         self._door = door
         self._around = around
         self._pricing = pricing
         self._partitions = partitions
 
     async def page(self, key: bytes) -> dict[str, object]:
-        """All that is known here, as JSON can say it."""
+        """Everything that is known here about the key, for JSON."""
         now = asyncio.get_running_loop().time()
         number = wire.partition_of(key, self._door.partitions)
         namespace = self._around.keyspace.resolve(key)
@@ -114,7 +114,7 @@ class Explainer:
         return {"name": "price", "known": None if known is None else known._asdict()}
 
     def _troubles(self, namespace: Namespace | None) -> list[dict[str, object]]:
-        """Those that stand and may be this key's."""
+        """The standing troubles that may concern a key of this namespace."""
         subjects = {namespace.name, namespace.source.name} if namespace else set()
         return [
             each

@@ -1,7 +1,7 @@
-"""Whether a Python loader can be there, told without importing anything: its module is found, and its text looked into.
+"""Whether a Python loader can exist, without importing anything: finds its module, and searches the module's text.
 
-For `cacheupdater check`, which runs no code of the user's unless it is asked to connect. So what only an import shows
-(a module that raises, or lacks a package of its own) is left to `--connect`; what is refused here, `run` refuses too.
+For `cacheupdater check`, which runs none of the user's code without `--connect`. Faults that only an import shows (a module
+that raises, or that lacks a package) are left to `--connect`. Everything that is refused here, `run` refuses too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A module that says one of these may have names that its text does not spell
+# A module with one of these words may have names that its text does not spell
 _DYNAMIC = re.compile(r"import\s*\*|__getattr__|__dict__|\b(?:globals|vars|exec|eval|setattr|modules)\b")
 
 
 def import_problem(target: str) -> str:
-    """What is wrong with `module:function`, or an empty text."""
+    """What is wrong with `module:function`; empty if nothing is."""
     module, _, name = target.partition(":")
     found: ModuleSpec | None = None
     parts = module.split(".")
@@ -39,7 +39,7 @@ def import_problem(target: str) -> str:
 
 
 def _spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """As `import` looks for it. What is imported already need not be looked for."""
+    """The spec of a module, found as `import` finds it, or the spec of a module that is already imported."""
     known = getattr(sys.modules.get(name), "__spec__", None)
     if isinstance(known, ModuleSpec):
         return known
@@ -51,7 +51,7 @@ def _spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
 
 
 def _text_problem(module: str, name: str, spec: ModuleSpec | None) -> str:
-    """Whether the text can be read and may hold the name; a module without a text may hold anything."""
+    """Why the module's text cannot define the name; empty if it may. A module without a text may define any name."""
     source = _source(module, spec)
     if source is None:
         return ""
@@ -71,5 +71,5 @@ def _source(module: str, spec: ModuleSpec | None) -> str | None:
         return None
     try:
         return loader.get_source(module)
-    except (ImportError, SyntaxError, UnicodeDecodeError):  # for the import to say
+    except (ImportError, SyntaxError, UnicodeDecodeError):  # the import will report it
         return None

@@ -1,6 +1,6 @@
-"""What can be said about one key without a running updater: from the configuration, from Redis, and from its source.
+"""What is known about one key without a running updater: from the configuration, from Redis, and from the key's source.
 
-`cacheupdater explain` and `invalidate` call these once each. Nothing is written but by `removed`, which is `invalidate`.
+`cacheupdater explain` and `invalidate` call these functions once each. Only `removed`, for `invalidate`, writes anything.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Value
     from cacheupdater_client.protocol.patterns import Captures
 
-ROW_S = 10.0  # for the one statement of --connect; it has its own timeout, and connecting comes before it
+ROW_S = (
+    10.0  # seconds for the one statement of --connect: the time to connect, and the statement's own timeout
+)
 
 
 class Declared(NamedTuple):
-    """What the configuration says of a key."""
+    """What the configuration says about a key."""
 
     namespace: NamespaceSection | None
     """None: no pattern begins like the key."""
     captures: Captures | None
-    """None: the key begins like the namespace's pattern, and does not fit it."""
+    """None: the key begins like the namespace's pattern, but does not fit it."""
 
     def plain(self) -> dict[str, object]:
-        """As JSON can say it."""
+        """The same for JSON."""
         if self.namespace is None:
             return {"namespace": None}
         pattern, load = self.namespace.pattern, self.namespace.load
@@ -68,7 +70,7 @@ def _statement(load: LoadSection) -> str:
 
 
 def declared(config: Config, key: bytes) -> Declared:
-    """Whose key it is."""
+    """The namespace and the captures of the key."""
     keyspace = Keyspace([(each.pattern, each.name) for each in config.namespaces.values()])
     name = keyspace.resolve(key)
     if name is None:
@@ -78,7 +80,7 @@ def declared(config: Config, key: bytes) -> Declared:
 
 
 async def seen(config: Config, key: bytes) -> dict[str, object]:
-    """What Redis has, as JSON can say it; where Redis cannot be asked, why."""
+    """What Redis has at the key, for JSON; or why Redis does not answer."""
     glance = Glance(config.cache.reveal())
     try:
         look = await glance.look(key)
@@ -100,7 +102,7 @@ def _told(look: Look) -> dict[str, object]:
     }
 
 
-SHOWN_BYTES = 200  # of a value; a person wants to recognise it
+SHOWN_BYTES = 200  # of a value: enough for a person to recognise it
 
 
 def _shown(value: Value) -> str | None:
@@ -114,7 +116,7 @@ def _shown(value: Value) -> str | None:
 
 
 async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
-    """The row now, and whether Redis has something else. Costs one statement."""
+    """The key's row now, and whether Redis has another value. Costs one statement."""
     if one.namespace is None:
         return {"error": "no namespace has this key, so no statement loads it"}
     if one.captures is None:
@@ -146,18 +148,18 @@ async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
 
 
 def _as_read(recipe: Recipe, value: Value) -> object:
-    """Blanks and the order of fields make no other value; what does not read in this form is its bytes."""
+    """The value for comparison: blanks and the order of fields do not count. A value that is not of this form is its bytes."""
     return kinds.decoded(recipe.form, value) or value
 
 
 def _differing(recipe: Recipe, look: Look, row: object | None) -> list[str]:
-    """Where the application spells it otherwise, field by field; of a Python loader's values too, for this one was loaded."""
+    """The fields that the application writes in another way. Values of a Python loader too: this row has been loaded."""
     compared = compared_with(recipe, Found(here=look.kind != "none", age=None, value=look.value), row) or ()
     return [str(each) for each in compared if each.what]
 
 
 async def removed(config: Config, keys: Sequence[bytes]) -> Mapping[bytes, str]:
-    """Removes these keys from Redis behind the fence; those that stayed, and why."""
+    """Removes these keys from Redis behind the fence. Returns the keys that stayed, and why."""
     kept: dict[bytes, str] = {}
     async with AsyncExitStack() as stack:
         writer = Parts(config, stack).writer()

@@ -1,7 +1,7 @@
-"""Pages of several workers made into one: what the parent of `cacheupdater run --workers` answers.
+"""Merges the pages of several workers into one: the page that the parent of `cacheupdater run --workers` serves.
 
-`service.workers` fetches each worker's page from its socket and puts them together here. Samples keep their names and
-get the label `worker`, so that sums are the scraper's affair; sources are shown once per worker.
+`service.workers` fetches the page of each worker from its socket, and merges them with these functions. Samples keep their
+names and get the label `worker`; the scraper may sum them. Sources are shown once per worker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OK = 200
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-FETCH_S = 2.0  # a worker on this machine that takes longer is busy with something worse
+FETCH_S = 2.0  # a worker on this machine that takes longer has a worse problem
 _RESTARTS = "cacheupdater_worker_restarts_total"
 
 
@@ -34,7 +34,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def fetch(path: str, page: str) -> tuple[int, bytes]:
-    """Status and body; (0, b"") from a worker that does not answer."""
+    """Status and body of the worker's answer; (0, b"") if the worker does not answer."""
     connection = _UnixConnection(path)
     try:
         connection.request("GET", page)
@@ -47,7 +47,7 @@ def fetch(path: str, page: str) -> tuple[int, bytes]:
 
 
 def merged_metrics(answers: Mapping[int, tuple[int, bytes]], restarts: Mapping[int, int]) -> bytes:
-    """In the text format, each family once: its help and type, then the samples of all workers that answer."""
+    """All metrics in the text format. Each family comes once: its help and type, then the samples of all answering workers."""
     families: dict[str, tuple[list[str], list[str]]] = {}
     for number, text in _sound(answers):
         heads: list[str] = []
@@ -64,7 +64,7 @@ def merged_metrics(answers: Mapping[int, tuple[int, bytes]], restarts: Mapping[i
 
 
 def _labelled(sample: str, number: int) -> str:
-    """A value never holds a brace or a space; a label's value may."""
+    """The sample with the label `worker`. A metric's value never holds a brace or a space; a label's value may."""
     name, brace, rest = sample.partition("{")
     if brace and " " not in name:
         return f'{name}{{worker="{number}",{rest}'
@@ -80,7 +80,7 @@ def _restart_lines(restarts: Mapping[int, int]) -> Iterable[str]:
 
 
 def merged_freshness(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
-    """The sources of all workers that answer, named by worker, and what they warn of."""
+    """The sources of all answering workers, named by worker, and their warnings."""
     said = {number: json.loads(body) for number, body in _sound(answers)}
     return {
         **{
@@ -98,7 +98,7 @@ def merged_freshness(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, obje
 
 
 def of_the_owner(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
-    """What the worker says that owns the key; else what any says."""
+    """The answer of the worker that owns the key; else the first answer."""
     found: list[dict[str, object]] = [json.loads(body) for _, body in _sound(answers)]
     if not found:
         raise Unavailable("no worker answers")
@@ -106,7 +106,7 @@ def of_the_owner(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
 
 
 def merged_warnings(bodies: Mapping[int, bytes]) -> list[dict[str, object]]:
-    """What each worker's `/readyz` warns of, whether it is ready or not."""
+    """The warnings of each worker's `/readyz`, whether the worker is ready or not."""
     return [
         {**each, "worker": number}
         for number, body in bodies.items()
@@ -115,7 +115,7 @@ def merged_warnings(bodies: Mapping[int, bytes]) -> list[dict[str, object]]:
 
 
 def _sound(answers: Mapping[int, tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
-    """An error's page is no page of figures."""
+    """The answers with figures: an error's page holds none."""
     return ((number, body) for number, (status, body) in answers.items() if status == OK)
 
 

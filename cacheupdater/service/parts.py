@@ -1,7 +1,7 @@
-"""What a service is made of, built from the configuration: sources, namespaces, loaders, writers, prices.
+"""Builds the parts of a service from the configuration: sources, namespaces, loaders, writers, prices.
 
-`Service.run` makes one `Parts`; whatever needs closing goes onto its exit stack in the order of making. What several
-namespaces share (a database, a writer) is made once.
+`Service.run` makes one `Parts`. Parts that must be closed are pushed onto an exit stack in the order in which they are made.
+A part that several namespaces share (a database, a writer) is made once.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 def rate_of(source: SourceSection) -> tuple[float, float]:
-    """What it may spend a second, and save up: rows, or milliseconds of database time."""
+    """How much the source may spend a second, and how much it may save up: rows, or milliseconds of database time."""
     rate = source.budget if source.budget is not None else (source.db_time or 0.0) * 1000.0
     return rate, rate * source.burst
 
 
 class Parts:
-    """One service's."""
+    """The parts of one service."""
 
     def __init__(self, config: Config, stack: AsyncExitStack) -> None:
         self._config = config
@@ -53,7 +53,7 @@ class Parts:
         self._writer: Writer | None = None
 
     def namespaces(self, now: float) -> list[Namespace]:
-        """The core's view of the configuration. Buckets start empty, now."""
+        """The namespaces of the configuration, as the core sees them. Their buckets start empty at `now`."""
         sources = {name: _source(each, now) for name, each in self._config.sources.items()}
         return [
             Namespace(
@@ -79,20 +79,20 @@ class Parts:
         )
 
     async def beyond(self, pricing: Pricing, stir: Callable[[], None], *, partitions: int) -> None:
-        """What of prices goes beyond this process. `stir` tells the partitions that there may be more to spend."""
+        """Connects prices with the state file and the fleet. `stir` wakes the partitions when there may be more to spend."""
         config = self._config
         if config.state is not None:
             state = StateFile(config.state, most=memory.SIZE_MAX)
-            # the only clock that goes on while we are down
+            # the only clock that runs while this process is down
             await pricing.remember(state, time.time, partitions=partitions)  # noqa: TID251  as said
         if config.fleet is not None:
             fleet = RedisFleet(config.cache.reveal(), config.fleet)
             self._stack.push_async_callback(fleet.close)
-            # a topic's partitions divide quotas already; who has a queue of its own owns all of its partitions
+            # a topic's partitions divide quotas already; an updater with a memory queue owns all partitions
             pricing.share(fleet, stir, quotas=isinstance(config.queue, MemoryQueueConfig))
 
     def recipe(self, name: str) -> Recipe:
-        """How keys of this namespace become values."""
+        """The recipe by which keys of this namespace become values."""
         namespace = self._config.namespaces[name]
         value = namespace.value
         return Recipe(
@@ -106,14 +106,14 @@ class Parts:
         )
 
     def writer(self) -> Writer:
-        """Redis behind the fence: one server, a cluster, or whom the sentinels name."""
+        """The writer to Redis behind the fence: to one server, to a cluster, or to the primary that the sentinels name."""
         if self._writer is None:
             self._writer = writer_for(self._config.cache.reveal())
             self._stack.push_async_callback(self._writer.close)
         return self._writer
 
     def loader(self, namespace: NamespaceSection) -> Loader:
-        """What gets this namespace's rows."""
+        """The loader of this namespace's rows."""
         load, source = namespace.load, self._config.sources[namespace.load.source]
         if load.python:
             python = PythonLoader(
@@ -130,7 +130,7 @@ class Parts:
         return SqlLoader(database, sql, namespace.pattern, columns=columns, rows=load.rows, stamp=load.stamp)
 
     def database(self, source: SourceSection) -> SqlSource:
-        """The database of a source, made once."""
+        """The database of this source; all its namespaces share it."""
         database = self._databases.get(source.name)
         if database is None:
             if source.url is None:

@@ -1,8 +1,8 @@
-"""What an updater needs of the machine that it runs on: a folder for its socket, its admin port, its state file.
+"""Checks what an updater needs on its machine: a folder for its socket, its admin port, its state file.
 
-`refusals` asks for `cacheupdater check`. All is tried as `run` will do it, and undone: folders that were made for it are
-removed, ports are given back. Where an updater of this configuration runs already its port is no trouble: an operator
-asks beside it.
+`refusals` calls `unusable` for `cacheupdater check`. Each check does what `run` will do, and undoes it: new folders are
+removed, ports are closed. If an updater with this configuration runs already, its port is not reported: operators run `check`
+beside a running updater.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from cacheupdater.config.problems import Path as Way
     from cacheupdater.config.settings import Config
 
-_CONNECT_S = 0.2  # to a port of this machine
-_ANSWER_S = 2.0  # of an updater whose loop is busy
-_ANSWER_BYTES_MAX = 1 << 20  # whoever has the port may send without end
+_CONNECT_S = 0.2  # to connect to a port of this machine
+_ANSWER_S = 2.0  # for an updater whose loop is busy
+_ANSWER_BYTES_MAX = 1 << 20  # another program on the port may send without end
 
 
 def unusable(config: Config) -> Iterator[tuple[Way, str]]:
-    """The way to a setting, and why it cannot be run on this machine."""
+    """The path of each setting that cannot work on this machine, and why."""
     for at, address in enumerate(config.listen):
         if isinstance(address, UnixAddress) and (why := _no_socket(Path(address.path))):
             yield ("listen", at), f"cannot listen on {address}: {why}"
@@ -45,7 +45,7 @@ def unusable(config: Config) -> Iterator[tuple[Way, str]]:
 
 
 def _no_socket(path: Path) -> str:
-    """Why no socket can stand there."""
+    """Why no socket can be made there; empty if one can."""
     if path.exists() and not path.is_socket():
         return f"{path} is there and is no socket; remove it or choose another path"
     made: list[Path] = []
@@ -64,13 +64,13 @@ def _no_socket(path: Path) -> str:
 
 
 def _runs(config: Config) -> bool:
-    """Whether an updater stands where this configuration would: a restart takes the place of its own one."""
+    """Whether an updater runs at the addresses of this configuration: after a restart the new one takes its place."""
     doors = (each for each in config.listen if isinstance(each, UnixAddress | TcpAddress))
     return any(map(_answers, doors)) or _is_updater(config.admin)
 
 
 def _is_updater(admin: object) -> bool:
-    """Whether an updater's admin pages are there: one that reads Kafka has no other door."""
+    """Whether an updater serves the admin address. An updater that reads Kafka has no other address."""
     if not isinstance(admin, TcpAddress):
         return False
     with closing(http.client.HTTPConnection(admin.host, admin.port, timeout=_ANSWER_S)) as connection:
@@ -96,7 +96,7 @@ def _answers(address: UnixAddress | TcpAddress) -> bool:
 
 
 def _no_port(address: TcpAddress) -> str:
-    """Why it cannot be had."""
+    """Why nothing can listen on the port; empty if it is free."""
     try:
         found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -108,5 +108,5 @@ def _no_port(address: TcpAddress) -> str:
                     server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 server.bind(where)
     except OSError as e:
-        return f"{e.strerror or e}; choose another port, or stop who has it"
+        return f"{e.strerror or e}; choose another port, or stop the process that has it"
     return ""

@@ -1,7 +1,7 @@
-"""Why a value is old, in plain words: from what configuration, Redis and the running updater say about its key.
+"""Why a value is old, in plain words, from the facts that the configuration, Redis and the running updater give of its key.
 
-`cacheupdater explain` asks once. Pure: facts in, sentences out, the most telling first. What each sentence says stands in
-the reference of the command, and a test brings each of them about.
+`cacheupdater explain` calls `because` once. It is pure: facts in, sentences out, the most telling first. The reference of the
+command explains each sentence, and a test provokes each of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | None) -> list[str]:
-    """At least one sentence."""
+    """The reasons: at least one sentence."""
     said = [*_undeclared(declared)]
     if said:
         return said
@@ -33,11 +33,11 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
 
 def _undeclared(declared: Facts) -> Iterator[str]:
     if declared["namespace"] is None:
-        yield "No namespace has this key: it begins like no pattern, so nobody refreshes it."
+        yield "No namespace has this key: it begins like no pattern, so no updater refreshes it."
     elif not declared["fits"]:
         yield (
             f"The key begins like namespace {declared['namespace']} and does not fit its pattern"
-            f" {declared['pattern']}, so nobody refreshes it."
+            f" {declared['pattern']}, so no updater refreshes it."
         )
 
 
@@ -65,7 +65,7 @@ def _row(redis: Facts, row: Facts | None, *, comparable: bool) -> Iterator[str]:
     elif row["same"]:
         yield "It is not old: what Redis has is what the source has."
     elif redis.get("type") != "none":
-        yield "It is old: the source has something else than Redis."
+        yield "It is old: the source has another value than Redis."
 
 
 def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
 
 
 def _was_left_alone(updater: Facts) -> bool:
-    """By its last refresh: of the next nothing else is to be expected."""
+    """Whether the key's last refresh left its value alone. The next one would do the same."""
     last = _some(updater["last"])
     return last is not None and last["result"] == "foreign"
 

@@ -1,7 +1,7 @@
-"""The composition root of `cacheupdater record`: the configured addresses and sources, and nothing that refreshes.
+"""The composition root of `cacheupdater record`: the configured addresses and sources, and no part that refreshes.
 
-Listens where the updater would, for as long as it is told, and gives back what it heard and found out. Redis is
-never asked; a source only for the sample (`recording.watch`).
+`record` listens on the updater's addresses for the given time, and returns a recording of the reads and of a sample of
+changes. It never uses Redis. It loads from a source only for the sample (`recording.watch`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 async def record(
     config: Config, seconds: float, *, ready: Callable[[str], None], say: Callable[[str], None]
 ) -> Recording:
-    """`ready` is told once where hints are accepted, `say` what the recording lacks."""
+    """Calls `ready` once, with the addresses that accept hints. Calls `say` with each thing that the recording lacks."""
     if not isinstance(config.queue, MemoryQueueConfig):
         raise Misconfigured(
             "queue: hints that go through Kafka are not recorded; let one application send to a socket for a while, "
@@ -105,9 +105,9 @@ def _space(namespace: Namespace, recorder: Recorder, watch: Watch, *, least: flo
 
 def _say_faults(recorder: Recorder, watches: Sequence[Watch], say: Callable[[str], None]) -> None:
     if recorder.dropped:
-        say(f"without {counted(recorder.dropped, 'key')} that hardly anybody reads: there was no room")
+        say(f"left out {counted(recorder.dropped, 'key')} that hardly anybody reads: there was no room")
     if recorder.foreign:
-        say(f"{counted(recorder.foreign, 'hint')} of keys that belong to no namespace")
+        say(f"left out {counted(recorder.foreign, 'hint')} of keys that belong to no namespace")
     if recorder.rejected:
         say(f"{counted(recorder.rejected, 'pack')} could not be read")
     for watch in watches:

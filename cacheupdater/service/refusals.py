@@ -1,7 +1,7 @@
-"""What `run` would refuse although the file is well formed: told to `check` before, each with the line it belongs to.
+"""Settings that `run` would refuse although the file is well formed, so that `check` can show each with its line.
 
-`check` hands `refusals` to `load_config`, which asks it for a configuration without other mistakes. The parts are built
-as `run` builds them and thrown away: no server is contacted, and of Python loaders only the files are looked at.
+`check` hands `refusals` to `load_config`, which calls it for a configuration without other mistakes. The parts are built as
+`run` builds them, and thrown away. No server is contacted, and no Python loader is imported: only their files are read.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def refusals(config: Config) -> Iterator[tuple[Path, str]]:
-    """The way to a setting, and why it cannot be run on this machine."""
-    parts = Parts(config, AsyncExitStack())  # nothing is open yet that would have to be closed
+    """The path of each setting that cannot work on this machine, and why."""
+    parts = Parts(config, AsyncExitStack())  # nothing is opened, so nothing has to be closed
     problem = _queue_problem(config.queue)
     if problem:
         yield ("queue", "url"), problem
@@ -44,7 +44,7 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
         except Misconfigured as e:
             broken.add(source.name)
             setting, _, why = str(e).partition(": ")
-            is_file = setting in {"ca", "cert"}  # else it speaks of the url
+            is_file = setting in {"ca", "cert"}  # else the error is about the url
             yield ("sources", source.name, setting if is_file else "url"), why if is_file else str(e)
     for namespace in config.namespaces.values():
         if namespace.load.python or namespace.load.source not in broken:

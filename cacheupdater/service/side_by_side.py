@@ -1,8 +1,8 @@
-"""What an application has in Redis beside what would be written, field by field; for `cacheupdater check --connect`.
+"""Compares an application's values in Redis with the values that would be written, for `cacheupdater check --connect`.
 
-`contact` asks once all parts have answered. Up to 20 keys of each namespace that stand in Redis are looked for, read, and
-loaded by one statement; nothing is written. A person has asked, so values are shown. What a Python loader would make of
-them is not known, for calling it may cost anything: of its values only the encoding is judged.
+`contact` calls `side_by_side` after all parts have answered. For each namespace it finds up to 20 keys in Redis, reads them,
+and loads them by one statement. It writes nothing. A person reads the result, so values are shown, field by field. A Python
+loader is not called, for its call may cost anything: only the encoding of its values is judged.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Found
     from cacheupdater.service.parts import Parts
 
-SEARCH_S = 1.0  # for the keys of one namespace; a large Redis may have none of them near its beginning
-SHOWN_MAX = 8  # fields; all of a usual row, and the line can be read
+SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
+SHOWN_MAX = 8  # fields: all of a usual row, and few enough for a line
 
 
 class Compared(NamedTuple):
-    """What is to be said of one namespace."""
+    """The result for one namespace."""
 
     name: str
     state: Literal["ok", "note", "wrong"]
@@ -43,7 +43,7 @@ class Compared(NamedTuple):
 
 
 async def side_by_side(config: Config, parts: Parts, names: Sequence[str]) -> Sequence[Compared]:
-    """One of each of these namespaces."""
+    """Compares each of these namespaces."""
     glance = Glance(config.cache.reveal())
     try:
         return [await _one(config.namespaces[name], parts, glance) for name in names]
@@ -67,7 +67,7 @@ async def _one(namespace: NamespaceSection, parts: Parts, glance: Glance) -> Com
 
 
 async def _astray(namespace: NamespaceSection, glance: Glance) -> str:
-    """Where the application's keys may be, if none fits."""
+    """Where the application's keys may be, if no key fits the pattern."""
     prefix = namespace.pattern.prefix
     key = await _first(prefix, glance)
     if key and key.startswith(prefix):
@@ -92,7 +92,7 @@ async def _astray(namespace: NamespaceSection, glance: Glance) -> str:
 
 
 async def _first(prefix: bytes, glance: Glance) -> bytes | None:
-    """A key of somebody's that holds this, best one that begins so."""
+    """A key that begins with this prefix; if there is none, a key that holds it."""
     held = None
     with suppress(TimeoutError, Unavailable):
         async with asyncio.timeout(SEARCH_S):
@@ -104,7 +104,7 @@ async def _first(prefix: bytes, glance: Glance) -> bytes | None:
 
 
 async def _keys(namespace: NamespaceSection, glance: Glance) -> Sequence[bytes]:
-    """Some that stand in Redis."""
+    """Some of the namespace's keys that stand in Redis."""
     keys: list[bytes] = []
     with suppress(TimeoutError):
         async with asyncio.timeout(SEARCH_S):
@@ -148,7 +148,7 @@ def _compared(
 def _fields(
     recipe: Recipe, values: Sequence[tuple[bytes, Found, object | None]]
 ) -> Sequence[tuple[bytes, kinds.Compared]]:
-    """Each field that differs, with the first key in which it does."""
+    """Each field that differs, with the first key in which it differs."""
     first: dict[str, tuple[bytes, kinds.Compared]] = {}
     for key, found, row in values:
         for each in compared_with(recipe, found, row) or ():
@@ -158,7 +158,7 @@ def _fields(
 
 
 def _shown(fields: Sequence[tuple[bytes, kinds.Compared]]) -> str:
-    """Both sides of each."""
+    """Both values of each field, by key."""
     parts = [
         f"{_word(key)}: " + ", ".join(str(each) for _, each in some)
         for key, some in groupby(fields[:SHOWN_MAX], key=itemgetter(0))

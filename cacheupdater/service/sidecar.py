@@ -1,8 +1,8 @@
-"""What a configuration must say before one updater runs beside each application: `run --sidecar` and `check --sidecar`.
+"""What a configuration must say if an updater runs beside each application: `run --sidecar` and `check --sidecar`.
 
-Sidecars come in as many copies as their application, each with a memory queue of its own. A budget is said for the
-database, so it must be one budget for all of them; without a fleet each would spend it whole, and the database would
-see a load that nobody has written down. `cli.run` and `cli.check` hand this to `load_config`; nothing is contacted.
+There are as many sidecars as copies of their application, each with a memory queue of its own. A budget limits the load on
+the database, so all sidecars must share it. Without a fleet each would spend the whole budget, and the database would see a
+load that no setting states. `cli.run` and `cli.check` hand the function to `load_config`. Nothing is contacted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALONE = (
 
 
 def unfit_beside_an_application(config: Config) -> Iterator[tuple[Path, str]]:
-    """The way to a setting, and why no sidecar may run with it."""
+    """The path of each unfit setting, and why no sidecar may run with it."""
     if not isinstance(config.queue, MemoryQueueConfig):
         yield ("queue", "url"), _TOPIC
     elif config.fleet is None:

@@ -1,7 +1,7 @@
-"""What of a configuration that is read again while its updater runs has to wait for the next start, by name.
+"""Names the settings of a reread configuration that must wait for the updater's next start.
 
-`Service.reload` says it in the log: who edits a pattern and sends SIGHUP would else take silence for a yes. Pure; of
-values nothing is said, for a URL may hold a password.
+`Service.reload` logs these names. Otherwise an operator who edits a pattern and sends SIGHUP would take silence for a yes. The
+functions are pure. They name settings and no values, for a URL may hold a password.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TAKEN_OVER = ("budget", "db_time", "burst", "least_gain")
 
 
 def waiting(running: Config, read: Config) -> Iterator[str]:
-    """Such as `cache`, `sources.shop` and `namespaces.product`."""
+    """The names of changed settings, such as `cache`, `sources.shop` and `namespaces.product`."""
     for field in fields(running):
         own = field.compare and field.name not in _BY_NAME
         if own and getattr(running, field.name) != getattr(read, field.name):
@@ -32,7 +32,7 @@ def waiting(running: Config, read: Config) -> Iterator[str]:
 def _with_budgets_of(
     running: Mapping[str, SourceSection], read: Mapping[str, SourceSection]
 ) -> Mapping[str, SourceSection]:
-    """What SIGHUP takes over is no difference."""
+    """The sources as read, but with the running values of the settings that SIGHUP takes over: these need not wait."""
     return {
         name: each.model_copy(update={field: getattr(known, field) for field in _TAKEN_OVER})
         if (known := running.get(name))

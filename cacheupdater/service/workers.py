@@ -1,9 +1,9 @@
 """Several updaters on one machine, of one group: `cacheupdater run --workers N`.
 
-One Python process uses one core; partitions are what processes share. The parent starts N children of the same
-configuration, each a member of the queue's group with its own partitions, starts one again that dies, passes signals on
-and answers for all of them on the one admin address. It loads nothing itself. Children end with it, even if it is
-killed: each reads from a pipe that nobody writes to, and stops when that ends.
+One Python process uses one core, so processes share the partitions. The parent starts N children with the same configuration;
+each is a member of the queue's group and owns partitions. The parent starts a child again that dies, passes signals on, and
+serves the pages of all children on one admin address. It loads no rows itself. The children end with the parent, even if the
+parent is killed: each child reads from a pipe into which nothing is ever written, and stops when the pipe ends.
 """
 
 from __future__ import annotations
@@ -31,22 +31,24 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
 
 WORKERS_MAX = 256
-AGAIN_FIRST_S = 0.5  # before a worker that died is started again; doubles while it dies young
+AGAIN_FIRST_S = 0.5  # the wait before a dead worker is started again; doubles while workers die young
 AGAIN_MOST_S = 15.0
-STEADY_S = 60.0  # a worker that has lived so long did not die of what killed the last one
-PROBE_EVERY = 1.0  # seconds between two looks at whether the workers are ready
-SIGNALLED = 128  # beyond it a shell tells which signal has ended a process
+STEADY_S = 60.0  # a worker that has lived this long did not die of the cause that killed the last one
+PROBE_EVERY = 1.0  # seconds between two checks whether the workers are ready
+SIGNALLED = (
+    128  # plus the signal's number: the exit code of a process that a signal has ended, as shells count
+)
 SAID_S = (
-    0.5  # for the last words of a worker that has ended; a child of its loader may hold the pipe for ever
+    0.5  # for the last output of a worker that has ended; a child of its loader may hold the pipe for ever
 )
 SOCKET_BYTES_MAX = 107  # of a path, by Linux' sockaddr_un
-LINE_BYTES = 1024  # of one line; the one that we wait for has less
-FAILED_EXIT = 70  # what counts as the end of one that could not be started
-CONFIG_EXIT = 78  # what a worker says when starting it again cannot help
+LINE_BYTES = 1024  # of one line; the awaited line is shorter
+FAILED_EXIT = 70  # stands for the exit code of a worker that could not be started
+CONFIG_EXIT = 78  # a worker's exit code when starting it again cannot help
 
 
 def as_worker(config: Config, number: int, socket: str) -> Config:
-    """The configuration of one of them: its own admin socket, instance and file of learned state."""
+    """The configuration of one worker: with an admin socket, an instance and a file of learned state of its own."""
     queue = config.queue
     if isinstance(queue, KafkaQueueConfig) and queue.instance:
         queue = replace(queue, instance=f"{queue.instance}-{number}")
@@ -55,10 +57,10 @@ def as_worker(config: Config, number: int, socket: str) -> Config:
 
 
 class Workers:
-    """The parent. As `cli.serve.Runnable`."""
+    """The parent of all workers, as a `cli.serve.Runnable`."""
 
     def __init__(self, config: Config, count: int, command: Sequence[str]) -> None:
-        """`command` starts a worker when its number and socket are appended."""
+        """`command`, with a worker's number and socket appended, starts that worker."""
         if not isinstance(config.queue, KafkaQueueConfig):
             raise Misconfigured("queue: memory:// belongs to one process; --workers needs a kafka:// queue")
         self._config = config
@@ -69,7 +71,7 @@ class Workers:
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
-        """Until `stop` is set and all have drained; the first exit code that is not 0."""
+        """Runs until `stop` is set and all workers have drained. Returns the first exit code that is not 0."""
         self._stop = stop
         async with AsyncExitStack() as stack:
             stack.callback(self._folder.cleanup)
@@ -90,7 +92,7 @@ class Workers:
         self._tell_all(signal.SIGHUP)
 
     def warnings(self) -> list[dict[str, object]]:
-        """Of this process and of its workers, by what they said last."""
+        """The warnings of this process and of its workers, from the workers' latest pages."""
         return self._notices.plain() + pages.merged_warnings(
             {each.number: each.page for each in self._workers}
         )
@@ -100,18 +102,18 @@ class Workers:
             each.tell(number)
 
     async def _keep(self, worker: Worker) -> int:
-        """One worker's lives, until the stop; a configuration that cannot work ends all."""
+        """Keeps one worker running until the stop. A configuration that cannot work stops all workers."""
         clock, wait = asyncio.get_running_loop().time, AGAIN_FIRST_S
         while True:
             began = clock()
             try:
                 code = await worker.live(self._command, self._stop)
-            except OSError as e:  # no room for another process just now: those that live shall live on
+            except OSError as e:  # the machine takes no more processes now: the running workers must live on
                 code, why = FAILED_EXIT, f"worker {worker.number} could not be started: {e}"
             else:
                 why = f"worker {worker.number} has ended with {code}"
             if self._stop.is_set():
-                # one that our signal reached before it could hear signals had nothing to drain
+                # a worker that died of our signal, before it could handle signals, had nothing to drain
                 return 0 if code == -signal.SIGTERM else code
             if code == CONFIG_EXIT:
                 self._stop.set()
@@ -149,7 +151,7 @@ class Workers:
         stack.push_async_callback(server.close)
 
     def _metrics(self, _accept: str) -> tuple[bytes, str]:
-        """Called in a thread. A worker that does not answer is missing; `workers` and `restarts` tell."""
+        """The merged metrics, without the workers that do not answer. Called in a thread."""
         found = {each.number: pages.fetch(each.socket, "/metrics") for each in self._workers}
         restarts = {each.number: each.restarts for each in self._workers}
         return pages.merged_metrics(found, restarts), pages.TEXT
@@ -177,7 +179,7 @@ class Workers:
 
 
 def _folder(count: int) -> tempfile.TemporaryDirectory[str]:
-    """For the workers' sockets, whose paths must be short."""
+    """A folder for the workers' sockets, whose paths must be short."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="cacheupdater-")
     except OSError as e:
@@ -200,25 +202,25 @@ def _socket_in(folder: Path, number: int) -> str:
 
 
 class Worker:
-    """One child, however often it is started."""
+    """One worker: a child process, and those that replace it when it dies."""
 
     def __init__(self, number: int, folder: Path) -> None:
         self.number = number
         self.socket = _socket_in(folder, number)
-        self.ready = asyncio.Event()  # it has accepted hints once
+        self.ready = asyncio.Event()  # set once the worker has accepted hints
         self.where = ""
         self.serves = False
-        self.page = b""  # what its /readyz said last
+        self.page = b""  # the latest body of its /readyz
         self.restarts = 0
         self._life: _Life | None = None
 
     @property
     def lives(self) -> bool:
-        """It was started, and has not ended."""
+        """Whether the worker was started and has not ended."""
         return self._life is not None
 
     async def live(self, command: Sequence[str], stop: asyncio.Event) -> int:
-        """From its start to its end; its exit code."""
+        """Starts the worker and waits for its end. Returns its exit code."""
         life = _Life(self._heard)
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: life,
@@ -227,10 +229,10 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,  # never written to: see `lifeline`
             stdout=asyncio.subprocess.PIPE,
             stderr=None,
-            start_new_session=True,  # Ctrl-C is for the parent, which passes it on once
+            start_new_session=True,  # only the parent gets Ctrl-C, and passes it on once
         )
         self._life = life
-        if stop.is_set():  # it came while we were starting
+        if stop.is_set():  # the stop came during the start
             self.tell(signal.SIGTERM)
         try:
             await life.ended.wait()
@@ -241,20 +243,20 @@ class Worker:
             return FAILED_EXIT if code is None else code
         finally:
             self.serves, self._life = False, None
-            transport.close()  # kills it where it lives
+            transport.close()  # kills the process if it still runs
 
     def _heard(self, where: str) -> None:
         self.where = where
         self.ready.set()
 
     def tell(self, number: signal.Signals) -> None:
-        """A signal, if it lives. A reload waits until it is ready: before that it might have no handler, and die of it."""
+        """Send a signal to a running worker. A reload waits until the worker is ready: a SIGHUP without a handler would kill it."""
         if self._life is not None:
             self._life.tell(number)
 
 
 class _Life(asyncio.SubprocessProtocol):
-    """One process of a worker. Its end is its own, whoever else holds the pipe that it spoke into."""
+    """One process of a worker. It counts as ended when the process ends, even if another process still holds its pipe."""
 
     def __init__(self, ready: Callable[[str], None]) -> None:
         self.ended = asyncio.Event()
@@ -268,8 +270,8 @@ class _Life(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)  # uvloop's are not derived from it
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002  there is one pipe that speaks
-        """A loader may print what it likes: of a line only the beginning is kept."""
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002  only stdout is a pipe that we read
+        """Looks for the line that says `ready`. A loader may print anything, so only the beginning of a line is kept."""
         *lines, rest = (self._rest + data).split(b"\n")
         for line in lines:
             if line.startswith(b"ready") and not self._ready:
@@ -279,7 +281,7 @@ class _Life(asyncio.SubprocessProtocol):
                     self.tell(number)
         self._rest = rest[:LINE_BYTES]
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  how is all the same
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  the reason does not matter
         if fd == 1:
             self.silent.set()
 
@@ -287,7 +289,7 @@ class _Life(asyncio.SubprocessProtocol):
         self.ended.set()
 
     def tell(self, number: signal.Signals) -> None:
-        """A signal, as soon as it can be heard."""
+        """Send a signal, as soon as the process can handle it."""
         if self._transport is None or self.ended.is_set():
             return
         if number is signal.SIGHUP and not self._ready:
@@ -298,6 +300,6 @@ class _Life(asyncio.SubprocessProtocol):
 
 
 def lifeline() -> None:
-    """In a worker, in a thread of its own: when the parent has ended, so shall we."""
-    os.read(0, 1)  # not through sys.stdin, whose lock would be held when the interpreter ends
+    """Ends a worker when its parent has ended. Runs in a thread of its own in the worker."""
+    os.read(0, 1)  # not through sys.stdin: this thread would hold its lock when the interpreter ends
     signal.raise_signal(signal.SIGTERM)

@@ -107,8 +107,8 @@ def test_an_existing_topic_that_is_not_as_asked_ends_with_78_and_stays(kafka, ne
     code, out, err = create(kafka.url(topic), "--partitions", "12", "--retention", "6h")
     assert (code, out) == (78, f"left as it is: {topic}, 3 partitions, 1 replica, kept 1h\n")
     assert err.splitlines() == [
-        "cacheupdater: partitions is 3, asked for was 12",
-        "cacheupdater: retention is 1h, asked for was 6h",
+        "cacheupdater: partitions is 3, and not 12 as requested",
+        "cacheupdater: retention is 1h, and not 6h as requested",
     ]
     assert create(kafka.url(topic))[0] == 0
 
@@ -188,7 +188,7 @@ async def until_seen(server, *topics, so):
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        ("nobody", "may not see the topic hints, be it there or not: allow Read and Describe"),
+        ("nobody", "may not see the topic hints, whether it exists or not: allow Read and Describe"),
         ("seer", "may not read the topic hints: allow Read on it"),
         ("reader", "may not join the group shop: allow Read on the group"),
     ],
@@ -270,7 +270,7 @@ async def test_a_broker_that_names_an_address_for_others_is_told():
     elsewhere = {"advertised.listeners": "CLIENT://127.0.0.1:1,ADMIN://127.0.0.1:1"}
     with (
         KafkaServer(properties=elsewhere) as server,
-        pytest.raises(Unavailable, match=r"127\.0\.0\.1:1, where .* advertised\.listeners"),
+        pytest.raises(Unavailable, match=r"127\.0\.0\.1:1, which .* advertised\.listeners"),
     ):
         await seen(f"kafka://{server.bootstrap}/hints")
 

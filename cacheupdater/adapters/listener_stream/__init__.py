@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     from cacheupdater.ports import Observer
 
-# one read: some 4000 hints; with a cut frame of 257 KiB the most that a peer may occupy
+# one read: some 4000 hints; this and a cut frame of 257 KiB are the most that one peer may occupy
 READ_BYTES = 64 * 1024
-# above it a peer is not told more until it has read; acknowledgements add up anyway
+# a peer with more unread bytes gets no acknowledgement until it has read; acknowledgements add up anyway
 UNSENT_BYTES_MAX = 4 * 1024
-# A peer that waits for room is told again what was taken: a client takes 10 s of silence for our death. It also shows
-# whether the peer is still there, for nothing is read from it meanwhile.
+# A peer that waits for room gets its last acknowledgement again: a client takes 10 s of silence for our death. The repeated
+# write also shows whether the peer is still there, for nothing is read from it meanwhile.
 REASSURE_EVERY_S = 2.5
-# nothing heard for so long while closing: nothing is in flight; local sockets take microseconds
+# after so many seconds of silence during a close, nothing is in flight; local sockets take microseconds
 QUIET_S = 0.02
 _CREDENTIALS_BYTES = 12  # of Linux: process, user and group
 KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
@@ -56,17 +56,17 @@ class Inlet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What one listener bears."""
+    """What one listener allows."""
 
     peers: int = 1024  # connections; at most half of what the process may open
-    stall: float = 10.0  # s: a begun frame must end, and what we say must be read, within this
-    # of frames that are cut or wait for room, of all together: a thousand of the largest would be 600 MB
+    stall: float = 10.0  # s: within this a peer must end a begun frame, and read what we send
+    # of all frames together that are cut or wait for room: a thousand of the largest would be 600 MB
     bytes: int = 32 * 1024 * 1024
     grace: float = 1.0  # s: how long closing waits for peers that keep sending
 
 
 class StreamListener:
-    """All addresses of `listen:`, with one cap on their peers."""
+    """The listener on all addresses of `listen:`, with one cap on their peers."""
 
     def __init__(
         self, inlet: Inlet, hello: wire.Hello, *, observer: Observer, limits: PeerLimits | None = None
@@ -75,25 +75,25 @@ class StreamListener:
         self.hello = wire.encode_hello(hello)
         self.partitions = hello.partitions
         self.limits = limits or PeerLimits()
-        self.addresses: list[str] = []  # as bound: a port of 0 is told here
-        # Shared by all peers: the loop fills it and hands it to the peer in one step, so only rests are kept.
+        self.addresses: list[str] = []  # as bound: with the chosen port where the address says 0
+        # Shared by all peers: the loop fills it and hands it to the peer in one step, so a peer keeps only cut frames.
         self.buffer = bytearray(READ_BYTES)
         self._observer = observer
         self._peers: set[_Peer] = set()
         self.kept = 0  # bytes of frames that are cut or wait for room
         self._peers_max = min(self.limits.peers, _open_files_max() // 2)
         self._servers: list[asyncio.AbstractServer] = []
-        # socket file and its inode: a successor's is not ours to remove
+        # socket file and its inode: the file of a successor must not be removed
         self._files: list[tuple[Path, int]] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
     def peers(self) -> int:
-        """Connected now."""
+        """How many peers are connected now."""
         return len(self._peers)
 
     async def start(self, addresses: Sequence[str]) -> None:
-        """Listen on all of them, or on none and raise Misconfigured."""
+        """Listen on all addresses. If one fails, listen on none and raise Misconfigured."""
         try:
             for address in addresses:
                 await self._listen(address)
@@ -103,7 +103,7 @@ class StreamListener:
         self._sweep()
 
     async def close(self) -> None:
-        """Stop accepting, take what is in flight, then part from all peers."""
+        """Stop accepting, take what is in flight, then close all connections."""
         for server in self._servers:
             server.close()
         await self._until_quiet()
@@ -123,11 +123,11 @@ class StreamListener:
         self._servers, self._files = [], []
 
     def reject(self, reason: str) -> None:
-        """Count something refused."""
+        """Count a rejected frame or connection."""
         self._observer.count("intake_rejected", 1, reason=reason)
 
     def admit(self, peer: _Peer) -> bool:
-        """Is there room for one more?"""
+        """Whether there is room for one more peer; if so, counts it."""
         if len(self._peers) >= self._peers_max:
             return False
         self._peers.add(peer)
@@ -135,14 +135,14 @@ class StreamListener:
         return True
 
     def keep(self, peer: _Peer, size: int) -> None:
-        """So much is kept of this peer by now. Where it is too much together, whoever holds most has to come again."""
+        """Notes that this peer's frames take `size` bytes now. If all peers take too much, those that take most are dropped."""
         self.kept += size - peer.kept
         peer.kept = size
         while self.kept > self.limits.bytes:
             max(self._peers, key=lambda each: each.kept).drop("crowded")
 
     def forget(self, peer: _Peer) -> None:
-        """Its connection is gone."""
+        """The peer's connection is gone."""
         self.keep(peer, 0)
         self._peers.discard(peer)
         self._observer.level("peers", len(self._peers))
@@ -174,7 +174,7 @@ class StreamListener:
         self.addresses.append(f"tcp://{name}:{server.sockets[0].getsockname()[1]}")
 
     def _sweep(self) -> None:
-        """Part from peers that owe us something for too long; the hot path reads no clock for it."""
+        """Drops stalled peers, and reassures waiting ones. It runs now and then, so that the hot path reads no clock."""
         loop = asyncio.get_running_loop()
         for peer in list(self._peers):
             peer.check(loop.time())
@@ -200,7 +200,7 @@ class _Peer(asyncio.BufferedProtocol):
         self.kept = 0  # bytes, as the listener counts them
         self.waiting: asyncio.Task[None] | None = None  # for room on the queue; reading is paused meanwhile
         self._listener = listener
-        self._number = NOBODY  # until there is room for it
+        self._number = NOBODY  # until the peer is admitted
         self._origin: Hashable = None
         self._transport: asyncio.Transport
         self._reader = wire.FrameReader()
@@ -208,7 +208,7 @@ class _Peer(asyncio.BufferedProtocol):
         self._accepted = self._told = 0  # frames
         self._writable = True
         self._gone = False
-        self._progress = (0, 0.0)  # frames accepted, and since when it is that many
+        self._progress = (0, 0.0)  # accepted frames, and when the number was last seen to change
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
@@ -236,10 +236,10 @@ class _Peer(asyncio.BufferedProtocol):
             self._transport.pause_reading()
             self.waiting = asyncio.get_running_loop().create_task(self._wait(refused, frames))
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  how it went is all the same
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  the reason does not matter
         self._gone = True
         if self.waiting:
-            self.waiting.cancel()  # what waits was not acknowledged: a client that lives sends it again
+            self.waiting.cancel()  # the waiting frames were not acknowledged: a client that lives sends them again
         elif self._rest:
             self._listener.reject("cut_short")
         if self._number != NOBODY:
@@ -254,7 +254,7 @@ class _Peer(asyncio.BufferedProtocol):
         self._acknowledge()
 
     def check(self, now: float) -> None:
-        """Does it owe the end of a frame, or to read, without having completed any frame for too long?"""
+        """Drops a peer that has completed no frame for too long, and owes the end of a frame or does not read our answers."""
         accepted, since = self._progress
         owes = (self._rest and not self.waiting) or not self._writable
         if not owes or self._gone or accepted != self._accepted:
@@ -263,12 +263,12 @@ class _Peer(asyncio.BufferedProtocol):
             self.drop("stalled")
 
     def reassure(self) -> None:
-        """Say again what was taken to a peer that waits."""
+        """Repeat the last acknowledgement to a peer that waits."""
         if self.waiting and self._writable and not self._transport.is_closing():
             self._transport.write(wire.encode_ack(self._told))
 
     def leave(self) -> None:
-        """Part in peace: what was said still goes out."""
+        """Close the connection after the data that was written has gone out."""
         if self.waiting:
             self.waiting.cancel()
         self._transport.close()
@@ -277,7 +277,7 @@ class _Peer(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _offer(self, frames: Iterator[tuple[int, bytes]]) -> tuple[int, bytes] | None:
-        """Put frames on the queue and acknowledge them, up to the first for which there is no room."""
+        """Put frames on the queue and acknowledge them. Returns the first frame for which there is no room."""
         offer, partitions = self._listener.inlet.offer, self._listener.partitions
         refused = None
         try:
@@ -297,7 +297,7 @@ class _Peer(asyncio.BufferedProtocol):
         return refused
 
     async def _wait(self, refused: tuple[int, bytes] | None, frames: Iterator[tuple[int, bytes]]) -> None:
-        """The slow way: frame by frame as room comes, then read on."""
+        """Put the frames one by one as room comes, then read again."""
         try:
             while refused:
                 await self._listener.inlet.put(*refused, self._number)
@@ -305,14 +305,14 @@ class _Peer(asyncio.BufferedProtocol):
                 refused = self._offer(frames)
                 self._keep(refused)
         except Unavailable:
-            self._transport.abort()  # not acknowledged: the client sends it to our successor
+            self._transport.abort()  # the frame is not acknowledged, so the client sends it to our successor
         finally:
             self.waiting = None
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _keep(self, refused: tuple[int, bytes] | None) -> None:
-        """A pack that waits for room is here twice: as it came, and cut out."""
+        """Count the bytes that this peer takes. A pack that waits for room is in memory twice: as it came, and cut out."""
         size = self._rest + (2 * len(refused[1]) if refused else 0)
         if size != self.kept and not self._gone:
             self._listener.keep(self, size)
@@ -323,7 +323,7 @@ class _Peer(asyncio.BufferedProtocol):
             self._transport.write(wire.encode_ack(self._told))
 
     def drop(self, reason: str) -> None:
-        """Part from it at once; what was not acknowledged it sends again."""
+        """Close the connection at once. The client sends again what was not acknowledged."""
         self._rest = 0
         self._listener.keep(self, 0)
         self._listener.reject(reason)
@@ -336,14 +336,14 @@ def _open_files_max() -> int:
 
 
 def _origin_of(sock: socket.socket) -> Hashable:
-    """The process at the other end, or its machine; None where the system does not say."""
+    """The process at the other end, or its machine; None if the system does not know it."""
     try:
         if sock.family != socket.AF_UNIX:
             return str(sock.getpeername()[0])
         if hasattr(socket, "SO_PEERCRED"):
             return sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)
     except OSError:
-        pass  # it has gone already
+        pass  # the peer has gone already
     return None
 
 
@@ -351,5 +351,5 @@ def _keep_alive(sock: socket.socket) -> None:
     if sock.family == socket.AF_UNIX:
         return  # the kernel knows when the other process has gone
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):  # not everywhere; elsewhere the system's two hours hold
+    if hasattr(socket, "TCP_KEEPIDLE"):  # systems without it use their own two hours
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)

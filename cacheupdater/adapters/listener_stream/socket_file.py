@@ -1,7 +1,7 @@
-"""A unix socket's file: put where it shall be, in the place of a dead one and never of a living one.
+"""Makes the file of a unix socket. It replaces a dead socket, and never a living one.
 
-`StreamListener` asks for it at its start. Whoever may write to the folder can put anything there, so nothing that stands
-there is followed or taken for ours, and the lock that guards the moment is a file that only we can open.
+`StreamListener` calls `bound_at` at its start. Any program that may write to the folder can put files there. So no link there
+is followed, no file there is believed to be ours, and the lock that guards the replacement is a file that only we can open.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOCKET_MODE = 0o660  # applications share the group of the updater
-BACKLOG = 512  # a whole machine of workers may reconnect at the same instant after a restart
-LOCK_S = 5.0  # another of ours that starts has the lock for a millisecond
+BACKLOG = 512  # all workers of a machine may reconnect at the same instant after a restart
+LOCK_S = 5.0  # another updater that starts holds the lock for a millisecond
 LOCK_EVERY_S = 0.05
 
 
 async def bound_at(path: Path) -> socket.socket:
-    """A listening socket at `path`, in the place of a dead one but never of a living one."""
+    """A listening socket at `path`. It replaces a dead socket there, and never a living one."""
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     async with _claimed(path.with_name(f".{path.name}.lock")):
         _remove_dead(path)
@@ -48,17 +48,17 @@ def _bound(path: Path) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def _claimed(lock: Path) -> AsyncIterator[None]:
-    """Two processes that start at once must not both take the other's fresh socket for a dead one.
+    """Holds a lock: of two processes that start at once, none may take the other's fresh socket for a dead one.
 
-    Whoever may read a file or folder can hold its lock for ever, so this is a file for us alone. It is removed while
-    it is locked, so that nothing is left and nobody locks a file that is gone.
+    A process that may read a file or folder can hold its lock for ever, so the lock file is readable by our user only. It is
+    removed while it is locked, so that no file is left over, and no process keeps a lock on a removed file.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + LOCK_S
     while (descriptor := _locked(lock)) is None:
         if clock() > deadline:
             raise Unavailable(
-                f"listen: {lock} is another user's, or of another updater that begins to listen and does not come to an end"
+                f"listen: {lock} is another user's file, or another updater holds it and has not begun to listen in time"
             )
         await asyncio.sleep(LOCK_EVERY_S)
     try:
@@ -70,14 +70,14 @@ async def _claimed(lock: Path) -> AsyncIterator[None]:
 
 
 def _locked(lock: Path) -> int | None:
-    """The descriptor that holds it; None while somebody else has it, or something else stands there."""
+    """The descriptor that holds the lock; None while another process holds it, or if the file is not ours."""
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(lock, flags, 0o600)
     except OSError:
         if lock.is_symlink() or lock.exists():
             return None
-        raise  # the folder takes no files: waiting would not help
+        raise  # no file can be made in this folder: waiting would not help
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         found = os.fstat(descriptor)
@@ -85,7 +85,7 @@ def _locked(lock: Path) -> int | None:
         if ours and os.path.samestat(found, lock.lstat()):
             return descriptor
     except (BlockingIOError, FileNotFoundError):
-        pass  # it is locked, or was removed by the one that had it
+        pass  # another process holds it, or has just removed it
     os.close(descriptor)
     return None
 
@@ -105,5 +105,5 @@ def _remove_dead(path: Path) -> None:
             path.unlink()
             return
         except OSError:
-            pass  # alive: too busy to answer, or not for us to talk to
+            pass  # alive: too busy to answer, or we may not connect to it
     raise Misconfigured(f"listen: another process listens on {path}; stop it or choose another path")

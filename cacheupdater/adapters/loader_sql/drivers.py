@@ -1,8 +1,8 @@
-"""What differs between databases: how they are reached, asked for many keys at once, stopped, and how they fail.
+"""The differences between databases: how to connect, how to select many keys at once, how to stop a statement, how they fail.
 
-`SqlSource` picks one driver by its address; a database without one of its own gets `Driver`, which asks SQLAlchemy for
-all that it can know. Drivers hold no state. A driver's text may quote values of parameters or rows, so what is told of
-an error is its type, its code and what `told` lets through.
+`SqlSource` picks one driver by the scheme of its address. A database without a driver of its own gets `Driver`, which relies
+on SQLAlchemy. Drivers hold no state. An error's text may quote values of parameters or rows. So our errors give only its type,
+its code and the text that `told` lets through.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from cacheupdater.core.statements import Dialect
     from cacheupdater_client.protocol.patterns import Captures, CaptureType
 
-# prepared per connection: one per namespace, and thousands would cost the server memory
+# prepared statements per connection: one per namespace; thousands would cost the server memory
 STATEMENTS_CACHED = 300
 
 
 class Driver:
-    """Any database that SQLAlchemy reaches without blocking: MySQL and MariaDB."""
+    """Any database that SQLAlchemy reaches without blocking, such as MySQL and MariaDB."""
 
     dialect: ClassVar[Dialect] = "mysql"
-    # the widest types: a key beyond the column's range then has no row instead of failing its unit
+    # the widest types: a key beyond the range of its column then has no row, and does not fail its unit
     _TYPES: ClassVar[dict[CaptureType, type[BigInteger | String]]] = {
         int: BigInteger,
         str: String,
@@ -46,17 +46,17 @@ class Driver:
     }
 
     def address(self, url: URL) -> URL:
-        """The same database, for our driver."""
+        """The URL of the same database, for our driver."""
         return url
 
-    def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  others have one
-        """What the engine is made with: read-only where possible, with the database's own deadline."""
-        if tls is not None:  # these drivers go on in plain text where a server says that it has no TLS
-            raise Misconfigured("tls: of PostgreSQL alone it is certain that nothing is sent without TLS")
+    def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  other drivers use it
+        """The arguments of SQLAlchemy's engine: read-only if possible, with a deadline that the database enforces."""
+        if tls is not None:  # these drivers continue in plain text if a server says that it has no TLS
+            raise Misconfigured("tls: only PostgreSQL's driver guarantees that nothing is sent without TLS")
         return {"pool_pre_ping": True}  # one more round trip, as `alive` cannot know
 
     def condition(self, types: Sequence[CaptureType]) -> tuple[str, Sequence[BindParameter[Any]]]:
-        """What stands in the statement for `IN :keys`, and its binds: a list that grows with the keys."""
+        """The text that replaces `IN :keys` in the statement, and its binds: a list that grows with the keys."""
         kinds = [self._TYPES[kind]() for kind in types]
         kind = kinds[0] if len(kinds) == 1 else TupleType(*kinds)
         return "IN :keys", [bindparam("keys", expanding=True, type_=kind)]
@@ -68,22 +68,22 @@ class Driver:
         return [tuple(str(part) if isinstance(part, UUID) else part for part in key) for key in keys]
 
     def parameters(self, keys: Sequence[Captures]) -> Mapping[str, object]:
-        """The binds' values for these bound keys."""
+        """The values of the binds for these bound keys."""
         return {"keys": [key[0] for key in keys] if len(keys[0]) == 1 else keys}
 
-    def alive(self, connection: AdaptedConnection) -> bool:  # noqa: ARG002  others know
-        """Whether the connection is not known to be dead, without asking the server."""
+    def alive(self, connection: AdaptedConnection) -> bool:  # noqa: ARG002  other drivers use it
+        """False if the connection is known to be dead, without a request to the server."""
         return True
 
     def abort(self, connection: AdaptedConnection) -> None:
-        """Ends what runs on the connection, before SQLAlchemy throws it away. Called inside its greenlet."""
+        """Stops the statement on the connection before SQLAlchemy closes it. Called inside SQLAlchemy's greenlet."""
 
-    def outdated(self, error: BaseException) -> bool:  # noqa: ARG002  others know
+    def outdated(self, error: BaseException) -> bool:  # noqa: ARG002  other drivers use it
         """Whether the statement failed because a table has changed since it was prepared."""
         return False
 
-    def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:  # noqa: ARG002  others know
-        """What the caller can do about an error of the driver. The text of an unknown driver may quote anything."""
+    def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:  # noqa: ARG002  other drivers use it
+        """The error that says what the caller can do. The text of an unknown driver may quote anything, so it is left out."""
         own = _own(error)
         code = next((part for part in own.args[:1] if isinstance(part, int)), "")
         what = f"{type(error).__name__} {code}".strip()
@@ -94,7 +94,7 @@ class Driver:
 
 
 class PostgreSql(Driver):
-    """asyncpg."""
+    """PostgreSQL, by asyncpg."""
 
     dialect = "postgresql"
     _ARRAYS: ClassVar[dict[CaptureType, type[BigInteger | Text | Uuid[UUID]]]] = {
@@ -102,9 +102,9 @@ class PostgreSql(Driver):
         str: Text,
         UUID: Uuid,
     }
-    # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
-    # wrong password or database: nothing that the keys of one unit are to blame for
     _CANCELLED = "57014"  # by the statement timeout, or by a person
+    # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
+    # wrong password or database: errors for which the keys of one unit are not to blame
     _UNAVAILABLE = ("08", "53", "57", "58", "40", "55P03", "28", "3D")
 
     def address(self, url: URL) -> URL:
@@ -115,18 +115,18 @@ class PostgreSql(Driver):
             "application_name": "cacheupdater",
             "statement_timeout": str(round(statement_timeout * 1000)),
             "default_transaction_read_only": "on",
-            "jit": "off",  # compiling costs more than any lookup by key
+            "jit": "off",  # compilation costs more than any lookup by key
         }
         arguments = {
             "server_settings": settings,
             "prepared_statement_cache_size": STATEMENTS_CACHED,
-            # said in any case, or asyncpg would ask the environment, and go on in plain text where a server has no TLS
+            # always set, or asyncpg would read the environment, and continue in plain text if a server has no TLS
             "ssl": tls or False,
         }
         return {"connect_args": arguments, "json_deserializer": msgspec.json.decode}
 
     def condition(self, types: Sequence[CaptureType]) -> tuple[str, Sequence[BindParameter[Any]]]:
-        """One array per capture, so that the text never varies and stays prepared."""
+        """One array per capture, so that the text never changes and stays prepared."""
         binds = [bindparam(f"key{at}", type_=ARRAY(self._ARRAYS[kind]())) for at, kind in enumerate(types)]
         listed = ", ".join(f":{bind.key}" for bind in binds)
         several = f"IN (SELECT * FROM unnest({listed}))"  # noqa: S608  names of binds only
@@ -142,7 +142,7 @@ class PostgreSql(Driver):
         return not connection.driver_connection.is_closed()
 
     def abort(self, connection: AdaptedConnection) -> None:
-        connection.driver_connection.terminate()  # a farewell would wait 2 s for a server that is gone
+        connection.driver_connection.terminate()  # an orderly close would wait 2 s for a server that is gone
 
     def outdated(self, error: BaseException) -> bool:
         return type(_own(error)).__name__ == "InvalidCachedStatementError"
@@ -153,7 +153,7 @@ class PostgreSql(Driver):
             return Unavailable(why)
         code = str(getattr(own, "sqlstate", None) or "")
         what = _what(own, code, told.of_postgres(own, code, connecting=connecting))
-        # asyncpg has one type for a connection that is gone and for a value that it cannot send, which it quotes
+        # asyncpg has one type for a lost connection and for a value that it cannot send, and quotes the value
         gone = not isinstance(own, ValueError) and "connection" in str(own).lower()
         broken = isinstance(own, OSError | EOFError) or gone
         if code == self._CANCELLED and not connecting:
@@ -164,7 +164,7 @@ class PostgreSql(Driver):
 
 
 class Sqlite(Driver):
-    """aiosqlite: a thread per connection."""
+    """SQLite, by aiosqlite, which runs a thread per connection."""
 
     dialect = "sqlite"
     _UNAVAILABLE = frozenset(
@@ -183,7 +183,7 @@ class Sqlite(Driver):
     )
 
     def address(self, url: URL) -> URL:
-        """Opens what exists: a missing file is an error and not a new, empty database."""
+        """Opens only an existing file: a missing one is an error, and not a new, empty database."""
         if not url.database or url.database == ":memory:":
             raise Misconfigured(
                 "an SQLite source needs a file: a database in memory belongs to one connection"
@@ -195,10 +195,12 @@ class Sqlite(Driver):
         return url.update_query_dict({"mode": "ro", "uri": "true"})
 
     def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:  # noqa: ARG002  a file has no wire
-        return {"connect_args": {"timeout": statement_timeout}}  # how long to wait for a lock
+        return {"connect_args": {"timeout": statement_timeout}}  # the longest wait for a lock
 
     def abort(self, connection: AdaptedConnection) -> None:
-        connection.run_async(lambda raw: raw.interrupt())  # else its thread would run on to the end
+        connection.run_async(
+            lambda raw: raw.interrupt()
+        )  # otherwise its thread would run the statement to the end
 
     def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:  # noqa: ARG002  a file has no login
         own = _own(error)
@@ -212,12 +214,12 @@ class Sqlite(Driver):
 
 
 def _own(error: BaseException) -> BaseException:
-    """The driver's own error, from under SQLAlchemy's and the one of its adapter to the driver."""
+    """The driver's own error, which SQLAlchemy and its adapter to the driver have wrapped."""
     if isinstance(error, StatementError) and error.orig is not None:
         return error.orig.__cause__ or error.orig
     return error
 
 
 def _what(error: BaseException, code: str, text: str) -> str:
-    """`UndefinedTableError 42P01: relation "products" does not exist`."""
+    """The description of an error, such as `UndefinedTableError 42P01: relation "products" does not exist`."""
     return f"{type(error).__name__} {code}".strip() + (f": {text}" if text else "")

@@ -1,7 +1,8 @@
-"""How a connection to a database is encrypted: what was asked for becomes a context of TLS, made once per source.
+"""How a connection to a database is encrypted: makes the TLS context of a source, once, from its settings.
 
-Without a word off this machine is encrypted, and on it plain. A context that verifies knows the name of the server; one
-that does not keeps out who merely listens. Certificates are read here, at the start: who renews them starts us again.
+Without settings, connections to other machines are encrypted, and connections on this machine are not. A context that
+verifies checks the name of the server. A context that does not verify protects only against eavesdroppers. Certificates are
+read at the start: after a renewal, the updater must be started again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Mode = Literal["off", "on", "verify"]
 
 
 class Tls(NamedTuple):
-    """As the configuration says it; files are PEM."""
+    """The settings of the configuration. The files are PEM."""
 
     mode: Mode
     ca: str | None = None
@@ -24,7 +25,7 @@ class Tls(NamedTuple):
 
 
 def context(tls: Tls) -> ssl.SSLContext | None:
-    """None: plain. Raises Misconfigured, beginning with the name of the setting whose file is wrong."""
+    """The TLS context; None for plain text. Raises Misconfigured, which begins with the setting whose file is wrong."""
     if tls.mode == "off":
         return None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -50,7 +51,7 @@ def context(tls: Tls) -> ssl.SSLContext | None:
 
 
 def _no_password() -> str:
-    """Instead of asking for it on the terminal."""
+    """Raises, for otherwise OpenSSL would ask for the password on the terminal."""
     raise ValueError("has a password; write a key without one")
 
 

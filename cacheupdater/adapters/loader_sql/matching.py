@@ -1,12 +1,12 @@
-"""Which row of a result belongs to which key, and what of it is the value: no I/O, and nothing of a database.
+"""Finds the key of each row of a result, and makes the value from the row. No I/O, and no knowledge of databases.
 
-A `SqlLoader` makes one `Matching` and asks it after each statement; the simulation of the whole service asks it too,
-over rows of its own. The result carries every captured name as a column. A key's value is the row as a dict, captured
-columns included, or what `columns` names of it; with `rows="many"` a list of those in the order of the result. A
-`stamp` column tells of each row's last change (`stamps`).
+A `SqlLoader` makes one `Matching` and calls it after each statement. The simulation of the whole service uses it too, with
+rows of its own. The result must have a column for each capture, by its name. A key's value is its row as a dict, with the
+captured columns, or only with the columns that `columns` names. With `rows="many"` the value is a list of such dicts, in the
+order of the result. A `stamp` column tells about each row's last change (`stamps`).
 
-Absence deletes, so only a complete read is matched: a row that nobody asked for, or two rows where one is expected,
-fail the whole statement. No error text holds a value.
+An absent row deletes its key, so only a complete read is matched: a row of no requested key, or two rows for a key that may
+have one, fail the whole statement. No error text holds a value.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 RowsPerKey: TypeAlias = Literal["one", "many"]
 Result: TypeAlias = "tuple[Sequence[str], Sequence[Sequence[Any]]]"
-"""Column names, rows by position."""
+"""The names of the columns, and the rows with their values in the same order."""
 
 _Places: TypeAlias = "tuple[Callable[..., object], Sequence[str], Callable[..., Iterable[object]] | None]"
 
 
 class Matching:
-    """One loader's."""
+    """The matching of one loader."""
 
     def __init__(
         self,
@@ -56,8 +56,10 @@ class Matching:
     def match(
         self, keys: Sequence[Captures], bound: Sequence[Captures], result: Result, *, asked: float
     ) -> Mapping[Captures, object]:
-        """The value of each key that has a row. `bound` are the keys as the database holds them, `asked` is when the
-        statement began, in seconds since 1970."""
+        """The value of each key that has a row.
+
+        `bound` are the keys as the database holds them. `asked` is when the statement began, in seconds since 1970.
+        """
         names, rows = result
         if names != self._seen:  # the first result, or the table has changed
             self._places, self._seen = self._placed(names), names
@@ -82,7 +84,7 @@ class Matching:
         return Stamped(found, stamps.read(kind, marks, asked=asked))
 
     def _placed(self, names: Sequence[str]) -> _Places:
-        """Where a row says whose it is, and what of it is the value."""
+        """Where a row holds its captures, and which of its columns make the value."""
         shown = self._columns or names
         stamp = self._stamp[:1] if self._stamp else ()
         for name in (*self._names, *shown, *stamp):
@@ -112,7 +114,7 @@ class Matching:
         return groups
 
     def _foreign(self, wanted: Mapping[object, Captures], located: Sequence[object]) -> Faulty:
-        """Says whose rows they are not, and the usual reason: the column is of another type than the capture."""
+        """The error for rows of no requested key, with the usual reason: the column is of another type than the capture."""
         known = next(iter(wanted))
         strange = [each for each in located if not isinstance(each, type(known)) or each not in wanted]
         expected, got = (value if isinstance(value, tuple) else (value,) for value in (known, strange[0]))

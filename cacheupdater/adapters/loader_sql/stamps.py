@@ -1,8 +1,8 @@
-"""What a row says about its own last change: a version, or the time since then.
+"""What a row says about its own last change: a version, or the time since the change.
 
-A `SqlLoader` that was told of such a column asks once per load, with the column's values as the driver returns them.
-What cannot be read gives no stamp for its key, never an error: the value beside it is good, and without a stamp it is
-learned from the writer's answers as everywhere else.
+A `SqlLoader` with such a column calls `read` once per load, with the column's values as the driver returns them. A value that
+cannot be read gives no stamp, and never an error: the rest of the row is good. The changes of a key without a stamp are
+learned from the writer's answers, as everywhere else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stamp: TypeAlias = tuple[str, Kind]
 
 
 def read(kind: Kind, marks: Iterable[tuple[Captures, object]], *, asked: float) -> Mapping[Captures, float]:
-    """The stamps of those rows that have one. `asked` is when the statement began, in seconds since 1970."""
+    """The stamps of the rows that have one. `asked` is when the statement began, in seconds since 1970."""
     said = _number if kind == "version" else _since_1970
     found = {owner: number for owner, mark in marks if (number := said(mark)) is not None}
     if kind == "version":
@@ -33,7 +33,7 @@ def read(kind: Kind, marks: Iterable[tuple[Captures, object]], *, asked: float) 
 
 
 def _since_1970(mark: object) -> float | None:
-    """A time without a zone means UTC. A day is no time: an age from its midnight would mislead by hours."""
+    """Seconds since 1970. A time without a zone means UTC. A date has no time: an age from midnight would be hours wrong."""
     if isinstance(mark, str):
         try:
             mark = datetime.fromisoformat(mark) if ":" in mark else None

@@ -1,8 +1,8 @@
-"""The configured text of a statement becomes one `text()` construct, once per loader.
+"""Turns the configured text of a statement into one `text()` construct, once per loader.
 
-`core.statements` finds where the text says `IN :name` or `IN :keys`, and refuses what cannot select by key; the driver
-says what stands there instead and how it is bound. SQLAlchemy compiles the construct at its first use and keeps that;
-every load only binds.
+`core.statements` finds `IN :name` or `IN :keys` in the text, and refuses statements that cannot select by key. The driver
+gives the text that replaces it, and the binds. SQLAlchemy compiles the construct at its first use and keeps the result; every
+load only binds values.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def statement(sql: str, names: tuple[str, ...], types: Sequence[CaptureType], driver: Driver) -> TextClause:
-    """What `AsyncConnection.execute` takes, with `driver.parameters(keys)` beside it."""
+    """The construct for `AsyncConnection.execute`, which also takes `driver.parameters(keys)`."""
     condition, binds = driver.condition(types)
-    # every colon of the text itself is escaped, so that text() finds the driver's binds and nothing else
+    # every colon of the text itself is escaped, so that text() finds only the driver's binds
     parts = (part.replace(r"\:", ":").replace(":", r"\:") for part in pieces(sql, names, driver.dialect))
     return text(condition.join(parts)).bindparams(*binds)

@@ -1,8 +1,8 @@
-"""Which words of a driver's error may be told: those that cannot hold a value of a row or of a key.
+"""Which texts of a driver's errors may be shown: those that cannot hold a value of a row or of a key.
 
-`drivers` asks once per error, and puts the answer behind the error's type and code, which are always told. Databases
-quote what they choke on: `invalid input syntax for type uuid: "…"`, `syntax error in tsquery: "…"`, the message of a
-`RAISE` under any code. So a text is told only if its kind is on a list here, and whatever else is kept back.
+`drivers` calls these functions once per error. It puts the result behind the error's type and code, which are always shown.
+Databases quote the values at fault: `invalid input syntax for type uuid: "…"`, `syntax error in tsquery: "…"`, the message of
+a `RAISE` under any code. So a text is shown only if its kind is on a list here, and every other text is kept back.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 # --- PostgreSQL ---------------------------------------------------------------------------------------------
 
-# Of the statement's text, when the parser raises them: syntax, names that do not exist or are ambiguous, types that do
-# not fit, groups, recursion, windows, collations. A function that runs may raise each of them about a value.
+# Errors about the statement's text, if the parser raises them: syntax, names that do not exist or are ambiguous, types
+# that do not fit, groups, recursion, windows, collations. A function that runs may raise each of them about a value.
 _PARSER = re.compile(
     r"42(601|602|611|622|70[1-4]|712|725|80[349]|830|846|883|939|P0[1289]|P10|P1[89]|P2[0-2])"
 )
-# Of the address, when a connection is refused: user and database, full or shutting down
+# Errors of a refused connection: about user and database, or a server that is full or shutting down
 _LOGIN = {
     "28P01": "the user or the password is not right",
     "28": "the server does not let this user in from here (its role, or a rule of pg_hba.conf)",
@@ -33,10 +33,10 @@ _LOGIN = {
     "57P03": "the server is starting up or shutting down",
     "42501": "this user may not connect to this database",
 }
-_NO_TLS = "rejected SSL upgrade"  # asyncpg's own words, before anything but the wish for TLS was sent
+_NO_TLS = "rejected SSL upgrade"  # asyncpg's own words, when it has sent nothing but the request for TLS
 _CERTIFICATE = "connection requires a valid client certificate"
 _PARAMETER = re.compile(r"unsupported startup parameter(?: in options)?: [a-z_]{1,40}$")
-# Texts that are always the same, whoever raises them
+# Texts that are always the same, in all errors
 _ALWAYS = frozenset(
     {
         "canceling statement due to lock timeout",
@@ -48,11 +48,11 @@ _ALWAYS = frozenset(
         "the database system is starting up",
     }
 )
-_RIGHTS = "aclcheck_error"  # the server's own function that says `permission denied for table products`
+_RIGHTS = "aclcheck_error"  # the server's own function that raises `permission denied for table products`
 
 
 def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
-    """The server's message, or an empty text. What ran inside a function has a context; a RAISE is one of these."""
+    """The server's message if it may be shown, else empty. An error from inside a function, such as a RAISE, has a context."""
     text = str(error.args[0]) if code else ""
     if text in _ALWAYS:
         return text
@@ -60,16 +60,16 @@ def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
         return ""
     if connecting:
         return _of_login(code, text)
-    # only the parser points into the statement
+    # only errors of the parser have a position in the statement
     parsed = _PARSER.fullmatch(code) is not None and _said(error, "position") != ""
     known = parsed or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
     return masking.foreign(text) if known else ""
 
 
 def _of_login(code: str, text: str) -> str:
-    """What a refused login means, in our own words: the server's name the user, and cut long ones."""
+    """The meaning of a refused login, in our own words: the server's words name the user, and cut long names."""
     parameter = _PARAMETER.match(text)
-    if parameter:  # pgbouncer, of what we ask of every connection
+    if parameter:  # pgbouncer, about a setting that we send with every connection
         return parameter[0]
     if code == "28000" and text == _CERTIFICATE:
         return text
@@ -86,8 +86,10 @@ def _of_login(code: str, text: str) -> str:
 
 
 def of_unknown_host(error: BaseException, host: str) -> str:
-    """What to do where the name of a host leads nowhere; empty for another error. It is an outage like any other: a name
-    may come back, as that of a server which is being replaced."""
+    """What to do if a host's name has no address; empty for any other error.
+
+    This is an outage like any other: a name may come back, such as the name of a server that is being replaced.
+    """
     while error.__cause__ is not None and not isinstance(error, gaierror):
         error = error.__cause__
     if not isinstance(error, gaierror):
@@ -98,7 +100,7 @@ def of_unknown_host(error: BaseException, host: str) -> str:
 
 
 def of_tls(error: BaseException) -> str:
-    """What to do where a connection could not be encrypted as it was asked for; empty for another error."""
+    """What to do if a connection could not be encrypted as the settings say; empty for any other error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"the server's certificate cannot be trusted ({error.verify_message});"
@@ -144,7 +146,7 @@ _CONSTANT = frozenset(
 )
 """Texts that are always the same."""
 
-# What stands in their place is told if the statement's text holds it: a full-text search quotes words of its rows so.
+# A quoted name is shown only if the statement's text holds it: a full-text search quotes words of its rows in this form.
 _QUOTING = re.compile(
     r'no such (?:table|column|function|index|module|collation sequence): "?(?P<name>[^"]+)"?'
     r"(?: - should this be a string literal in single-quotes\?)?"
@@ -158,10 +160,10 @@ _NOT_UTF8 = re.compile(r"Could not decode to UTF-8 column '(\w+)' with text '")
 
 
 def of_sqlite(error: sqlite3.Error, statement: str) -> str:
-    """SQLite's message, or what of it can be told, or an empty text."""
+    """SQLite's message, or the part of it that may be shown, or an empty text."""
     text = str(error)
     undecodable = _NOT_UTF8.match(text)
-    if undecodable:  # it goes on with the text itself
+    if undecodable:  # the rest of the message is the column's text
         return f"column {undecodable[1]!r} holds text that is not UTF-8"
     quoting = _QUOTING.fullmatch(text)
     known = text in _CONSTANT or (

@@ -1,9 +1,9 @@
-"""What every stage reports, as Prometheus metrics.
+"""Shows the reports of all stages as Prometheus metrics.
 
-The service makes one `PrometheusObserver` and hands it to every stage; the admin server asks it for the page that
-a scrape reads. `declared` is the only place that names a metric: the registry, the documentation page (`page`) and the closed
-sets of labels all come from it. A label outside its set counts as `other`.
-It decides nothing and keeps no history; a scrape may render in another thread while the stages count.
+The service makes one `PrometheusObserver` and hands it to every stage. The admin server gets the page for a scrape from it.
+`declared` is the only place that names metrics: the registry, the documentation page (`page`) and the closed sets of labels
+all come from it. A label outside its set counts as `other`. The observer decides nothing and keeps no history. A scrape may
+render the page in another thread while the stages count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OTHER = "other"
 PARTITIONS_MAX = (
-    10_000  # a fleet for millions of reads a second has hundreds; each costs ten series where it is owned
+    10_000  # a fleet for millions of reads a second has hundreds; each costs its owner ten series
 )
 
 _Family: TypeAlias = prometheus.Counter | prometheus.Gauge | prometheus.Histogram
@@ -41,21 +41,21 @@ class PrometheusObserver:
     ) -> None:
         """The namespaces, partitions and sources are the only labels that will ever be shown, besides `other`.
 
-        The partitions grow with the gauge of that name, for a topic does.
+        The set of partitions grows with the gauge `partitions`, for a topic may get more of them.
         """
-        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # half of all series, used by nobody
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # half of all series, and unused
         self.registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self.registry)
         self._known: dict[str, Collection[str]] = {
             "": ("",),
             "event": EVENTS,
             "kind": KINDS,
-            "namespace": frozenset({"", *namespaces}),  # some decisions fall before the namespace is known
+            "namespace": frozenset({"", *namespaces}),  # empty for decisions before the namespace is known
             "partition": _numbers(partitions),
             "source": frozenset(sources),
         }
         self._families = {metric: self._declare(metric, row) for metric, row in DECLARED.items()}
-        # The port's arguments -> the child. Only arguments from the closed sets get in, so it stays small.
+        # The port's arguments -> the child. Only arguments from the closed sets are kept, so the dicts stay small.
         self._counters: dict[_At, prometheus.Counter] = {}
         self._gauges: dict[_At, prometheus.Gauge] = {}
         self._histograms: dict[_At, prometheus.Histogram] = {}
@@ -66,21 +66,21 @@ class PrometheusObserver:
         self._start_at_zero()
 
     def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:
-        """Add to a counter: one dict look-up and the driver's increment."""
+        """Add to a counter, by one dict look-up and the driver's increment."""
         child = self._counters.get((metric, label, reason))
         if child is None:
             child = self._child(self._counters, prometheus.Counter, (metric, label, reason))
         child.inc(amount)
 
     def measure(self, metric: Metric, value: float, *, label: str = "") -> None:
-        """One observation of a histogram."""
+        """Add one observation to a histogram."""
         child = self._histograms.get((metric, label, ""))
         if child is None:
             child = self._child(self._histograms, prometheus.Histogram, (metric, label, ""))
         child.observe(value)
 
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
-        """The present value of a gauge."""
+        """Set a gauge."""
         child = self._gauges.get((metric, label, ""))
         if child is None:
             child = self._child(self._gauges, prometheus.Gauge, (metric, label, ""))
@@ -89,14 +89,14 @@ class PrometheusObserver:
             self._grow(int(value))
 
     def expose(self, accept: str) -> tuple[bytes, str]:
-        """The page of a scrape and its content type: OpenMetrics for whoever asks for it, else plain text."""
-        # The driver's own negotiation fails on odd version numbers and repeats the asker's words in its answer.
+        """The page for a scrape and its content type: OpenMetrics if the client accepts it, else plain text."""
+        # The driver's own negotiation fails on odd version numbers, and repeats the client's words in its answer.
         if "application/openmetrics-text" in accept:
             return openmetrics.generate_latest(self.registry), openmetrics.CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]  # the driver has no types there
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
 
     def _grow(self, partitions: int) -> None:
-        """A topic got more of them: these labels are no longer made up. None is ever taken back."""
+        """A topic has more partitions now, so more labels are valid. No label is ever removed."""
         if partitions > len(self._known["partition"]):
             self._known["partition"] = _numbers(partitions)
 
@@ -109,7 +109,10 @@ class PrometheusObserver:
         return prometheus.Histogram(name, row.help, names, registry=self.registry, buckets=row.buckets)
 
     def _start_at_zero(self) -> None:
-        """A counter that appears with its first event hides it from rate(); by namespace it would be too many."""
+        """Show counters from the start: rate() misses the first event of a counter that begins with it.
+
+        Counters by namespace are left out, for they would be too many.
+        """
         for metric, row in DECLARED.items():
             if row.kind == "counter" and row.label != "namespace":
                 for label in self._known[row.label]:
@@ -117,7 +120,7 @@ class PrometheusObserver:
                         self.count(metric, 0, label=label, reason=reason)
 
     def _child(self, children: dict[_At, _F], kind: type[_F], at: _At) -> _F:
-        """Find or make the child, and remember it if no part of its labels was made up."""
+        """Find or make the child, and remember it if its labels are in the closed sets."""
         metric, label, reason = at
         row, family = DECLARED[metric], self._families[metric]
         if not isinstance(family, kind):

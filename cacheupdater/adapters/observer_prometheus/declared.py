@@ -1,7 +1,8 @@
-"""Every metric that we show, its labels, what these may say and what that means.
+"""Every metric of the updater, its labels, and their values with their meanings.
 
-The observer makes its registry from this table, and the reference page (`docs/reference/metrics.md`) is made from it. The sets
-of labels are closed: a Prometheus series costs over 600 bytes for ever, so a label that a sender could invent would be a leak.
+The observer makes its registry from this table, and `page` makes the reference page (`docs/reference/metrics.md`) from it. The
+sets of label values are closed. A Prometheus series costs over 600 bytes for ever, so values that a sender could invent would
+be a leak.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _AGE_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 9
 _TURN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _UNIT_KEYS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)  # a unit never holds more than 200
 
-# What a label may say, and what it means.
+# The values of labels, and their meanings.
 KINDS = {
     Kind.TOUCH.name.lower(): "read, and found",
     Kind.MISS.name.lower(): "read, and not there",
@@ -103,13 +104,13 @@ _COMMIT_FAILURES = {
 
 
 class Declared(NamedTuple):
-    """One metric: `label` and `reason` are the label names that those two arguments of the port become."""
+    """One metric. `label` and `reason` are the names of the labels that hold the port's arguments of the same names."""
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
     label: Literal["", "event", "kind", "namespace", "partition", "source"] = ""
     reason: str = ""
-    reasons: Mapping[str, str] = MappingProxyType({})  # each with its meaning
+    reasons: Mapping[str, str] = MappingProxyType({})  # the values of `reason`, with their meanings
     buckets: tuple[float, ...] = ()
 
     @property

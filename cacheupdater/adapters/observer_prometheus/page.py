@@ -1,6 +1,6 @@
-"""The reference page of the metrics, made from `declared`: what operators read, `docs/reference/metrics.md`.
+"""Makes the reference page of the metrics for operators, `docs/reference/metrics.md`, from `declared`.
 
-Run as `python -m cacheupdater.adapters.observer_prometheus.page`; a test holds the committed page against it.
+Run as `python -m cacheupdater.adapters.observer_prometheus.page`. A test compares the committed page with the result.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 _HEAD = """\
 # Metrics
 
-Generated from `cacheupdater/adapters/observer_prometheus/declared.py`; a test compares. All names begin with `cacheupdater_`.
-Labels take their values from the configuration and from the lists below, never from a key; anything else is `other`.
+This page is generated from `cacheupdater/adapters/observer_prometheus/declared.py`. All names begin with `cacheupdater_`.
+The values of labels come from the configuration and from the lists below, never from a key; any other value is shown as `other`.
 
 | metric | kind | labels | what |
 | --- | --- | --- | --- |
 """
 _BUILD = "| `build_info` | gauge | `version`, `python` | What runs here. |\n"
-_WORKERS = "| `worker_restarts_total` | counter | `worker` | With `run --workers`: how often it was started again. All others get the label `worker` then, too. |\n"
-_AUTOMATON = "Decisions and results are in the words of [the automaton](../automaton.md).\n"
-_TAIL = "\nBeside these stand the usual `process_*` metrics of this process.\n"
+_WORKERS = "| `worker_restarts_total` | counter | `worker` | With `run --workers`: how often this worker was started again. All other metrics have the label `worker` too, then. |\n"
+_AUTOMATON = "Decisions and results have the names of [the automaton](../automaton.md).\n"
+_TAIL = "\nBesides these, there are the usual `process_*` metrics of this process.\n"
 
 
 def reference_page() -> str:
-    """For people."""
+    """The page, as Markdown."""
     rows = "".join(_row(metric, declared) for metric, declared in DECLARED.items())
     closed = [(f"{metric}_total", row.reason, row.reasons) for metric, row in DECLARED.items() if row.reason]
     labels: Sequence[tuple[str, str, Mapping[str, str]]]

@@ -1,13 +1,14 @@
 """The queue of many machines: one topic of Kafka, one consumer group, one owner per partition at a time.
 
-The service makes one `KafkaQueue` and calls `start`, which waits for the brokers and the topic; the first to follow
-`assignments` joins the group, so nobody owns partitions that it does not work on. A crash loses nothing: what was not committed is read
-again by the next owner.
+The service makes one `KafkaQueue` and calls `start`, which waits for the brokers and the topic. The first call of
+`assignments` joins the group, so no process owns partitions on which it does not work. A crash loses nothing: the next owner
+reads again what was not committed.
 
-Inside, one poller moves parcels from the consumer to a lane per partition (`lanes`), which `unpacking` opens when packs are asked for,
-bounded whatever they hold (`parcels`, `batches`, `codecs`, `messages`). `ownership` turns rebalances into assignments and epochs, `commits` gathers what the partitions have finished, and `watch` ends the process when the consumer stands
-still although the brokers answer. `member` is the door to aiokafka, `settings` how it is set. It neither looks into a pack nor
-retries work.
+Inside, one poller moves parcels from the consumer to a lane per partition (`lanes`). `unpacking` opens the parcels when a
+partition fetches packs, in bounded memory whatever they hold (`parcels`, `batches`, `codecs`, `messages`). `ownership` turns
+rebalances into assignments and epochs. `commits` gathers the commits of all partitions. `watch` ends the process when the
+consumer stands still although the brokers answer. `member` wraps aiokafka, and `settings` holds its settings. The queue
+neither decodes packs nor retries work.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["KafkaQueue"]
 
 log = logging.getLogger(__name__)
 
-CROWDED_S = 0.02  # until a batch that found no room is tried again
+CROWDED_S = 0.02  # until the next try of a batch that found no room
 
 
 class KafkaQueue:
@@ -52,7 +53,7 @@ class KafkaQueue:
         observer: Observer,
         notices: Troubles,
     ) -> None:
-        """`instance` makes us a static member: our partitions wait for us for a session when we restart."""
+        """`instance` makes this process a static member: when it restarts, its partitions wait for it for one session."""
         self._address = address
         self._session = session
         self._observer = observer
@@ -71,22 +72,22 @@ class KafkaQueue:
         self._impostors = Impostors(instance, session)
         self._unpacking = Unpacking(observer=observer, notices=notices)
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: dict[int, int] = {}  # the epochs that whoever follows us has heard of
-        self._news = asyncio.Event()  # of them
+        self._told: dict[int, int] = {}  # the epochs that the reader of `assignments` knows
+        self._news = asyncio.Event()  # set when `_told` changes, then replaced
         self._closed = False
 
     @property
     def partitions(self) -> int:
-        """How many the topic has, as far as we have heard; it may grow."""
+        """How many partitions the topic has, as far as is known. The number may grow."""
         return self._watch.partitions
 
     @property
     def joined(self) -> bool:
-        """The group has shared out the partitions, and we have ours."""
+        """Whether the group has assigned the partitions, and this process has its share."""
         return self._owned.joined
 
     async def start(self) -> None:
-        """Returns when a broker has been reached and has the topic. Whoever has no patience cancels it."""
+        """Waits until a broker answers and has the topic. It waits for ever: a caller with a time limit cancels it."""
         while not self._closed:
             try:
                 why = await self._found_missing()
@@ -99,7 +100,10 @@ class KafkaQueue:
             await asyncio.sleep(settings.AGAIN)
 
     async def assignments(self) -> AsyncIterator[Assignment]:
-        """Joins the group; ownership changes, until `close`. Raises Stuck or Misconfigured when this process must end."""
+        """Joins the group, and gives the changes of ownership until `close`.
+
+        Raises Stuck or Misconfigured if this process must end.
+        """
         if not self._closed and not self._tasks:
             self._member.join(revoked=self._revoked, assigned=self._owned.assigned)
             self._tasks = [self._guarded(work) for work in (self._poll(), self._watch.run())]
@@ -115,10 +119,10 @@ class KafkaQueue:
             yield change
 
     async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:  # noqa: ARG002  a topic's packs are nobody's
-        """The next 1 to `limit` packs; waits for the first. Nothing once the queue is closed."""
+        """The next 1 to `limit` packs; waits for the first. Empty once the queue is closed."""
         lane = self._owned.lane(partition)
-        while not self._closed:  # nothing is taken within: cancelling loses none
-            # Packs of an epoch that whoever follows us has not heard of yet are for a reader that does not exist yet.
+        while not self._closed:  # nothing is taken in this loop, so a cancellation loses no packs
+            # Packs of an epoch that the reader of `assignments` does not know yet are for a `Partition` that is not made yet.
             if lane.epoch != self._told.get(partition):
                 await self._news.wait()
             elif len(lane.unread) < limit and lane.parcels:
@@ -131,7 +135,7 @@ class KafkaQueue:
         return () if self._closed else lane.take(limit)
 
     async def _unpack(self, lane: Lane, partition: int, limit: int) -> bool:
-        """For a turn. False where no more than what is unread can be had now."""
+        """Unpacks for one turn. False if no more than the unread packs can be had now."""
         sound = self._unpacking.some(lane, partition, limit)
         self._owned.ease(partition)
         if lane.crowded:
@@ -140,7 +144,7 @@ class KafkaQueue:
             return not lane.unread
         if sound:
             if lane.parcels and len(lane.unread) < limit:
-                await asyncio.sleep(0)  # it takes longer than a turn
+                await asyncio.sleep(0)  # the next turn goes on
             return True
         self._owned.again(partition)
         if not lane.unread:
@@ -155,7 +159,7 @@ class KafkaQueue:
         done: int,
         finished: Sequence[int] = (),  # noqa: ARG002  a group keeps one number per partition
     ) -> None:
-        """Everything before `done` is finished. What the group does not accept from us is read again by the next owner."""
+        """Everything before `done` is finished. If the group does not accept the commit, the next owner reads the packs again."""
         lane = self._owned.lane(partition)
         if not lane.open or epoch != lane.epoch or done <= lane.committed:
             return
@@ -179,7 +183,7 @@ class KafkaQueue:
     # --- tasks ------------------------------------------------------------------------------------------
 
     def _guarded(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """A task that ends would leave the others looking healthy, so its error goes to whoever follows us."""
+        """Runs a task, and raises its error from `assignments`: the other tasks would look healthy without it."""
 
         async def guarded() -> None:
             try:
@@ -203,7 +207,7 @@ class KafkaQueue:
                 with suppress(Unavailable):
                     await self._owned.back()
                 await asyncio.sleep(settings.AGAIN)
-            await asyncio.sleep(0)  # a topic that always has something must not starve the partitions
+            await asyncio.sleep(0)  # a topic that always has packs must not starve the partitions
 
     async def _step(self) -> None:
         await self._owned.settle_in()
@@ -215,9 +219,11 @@ class KafkaQueue:
             self._owned.deliver(polled)
 
     def _complain(self, error: Unavailable) -> None:
-        """The watch keeps it as the reason."""
+        """Report an error of the poller. The watch names it if it ends the process."""
         self._watch.trouble = error
-        self._notices.trouble("fetch_failed", "", f"{self._address} is read again and again: {error}")
+        self._notices.trouble(
+            "fetch_failed", "", f"{self._address} cannot be read and is tried again: {error}"
+        )
 
     # --- work -------------------------------------------------------------------------------------------
 
@@ -245,7 +251,7 @@ class KafkaQueue:
         try:
             await self._member.commit({partition: done.offset for partition, done in live.items()})
         except MovedOn as e:
-            log.info("a commit came too late, its partitions are with others: %s", e)
+            log.info("a commit came too late, other updaters own its partitions: %s", e)
             self._observer.count("commit_failures", 1, reason="rebalance")
         except Unavailable as e:
             reason = "denied" if isinstance(e, Denied) else "unavailable"

@@ -1,8 +1,8 @@
-"""Batches of records as a broker stores them: where they lie, and what is in one, record by record.
+"""Batches of records as a broker stores them: where each batch lies, and its records, one by one.
 
-`unpacking` reads the records of a parcel with these. Nothing here believes what a record says about itself: a length beyond the batch,
-a count that lies, an offset out of its place end the reading of that batch, and headers are passed without being made into objects
-(half a million of them fit into a megabyte). aiokafka reads a batch at once and makes all of that.
+`unpacking` reads the records of a parcel with these functions. They check everything that a record says about itself. A length
+beyond the batch, a wrong count or an offset out of order ends the reading of that batch. Headers are skipped without making
+objects of them, for half a million of them fit into a megabyte. aiokafka reads a whole batch at once, headers included.
 
 Formats: v2 (since Kafka 0.11), and the messages of v0 and v1 that old topics still hold.
 """
@@ -36,36 +36,36 @@ _MOST_MS = 2**63 - 1
 
 
 class Torn(Exception):
-    """The checksum is wrong: something happened on the way, or to the broker's disk."""
+    """The checksum is wrong: the network or the broker's disk has changed the batch."""
 
 
 class Batch(NamedTuple):
-    """Where one lies in what was fetched."""
+    """The place of a batch in the fetched bytes, and its offsets."""
 
     start: int
     stop: int
     base: int
-    end: int  # the offset after its last one
-    packs: int  # so many, as it says
+    end: int  # the offset after its last record
+    packs: int  # how many, as the batch says
 
 
 @dataclass(slots=True)
 class Mark:
-    """How far a batch has been read when somebody stopped: there it goes on when it is decompressed again."""
+    """How far a batch was read when its reading stopped. The reading continues there when the batch is decompressed again."""
 
-    base: int  # of the batch
+    base: int  # the base offset of the batch
     size: int = 0  # of its body; 0: not known
-    read: int = 0  # records
-    at: int = 0  # bytes of the body
+    read: int = 0  # records that were read
+    at: int = 0  # bytes of the body that were read
     last: int = -1  # the offset of the last record
 
 
 Record: TypeAlias = tuple[int, int, bytes | None, bytes | None]
-"""Offset, milliseconds, key and value: what we read of one. Plain, for names cost more than the rest of a small one."""
+"""Offset, milliseconds, key and value. A plain tuple: a named one would cost more than the rest of a small record."""
 
 
 def walk(raw: bytes) -> Iterator[Batch]:
-    """The whole batches in their order; the last of a fetch is often cut off, and comes again. Reads their heads alone."""
+    """The whole batches, in their order. Reads only their heads. The last batch of a fetch is often cut off, and comes again."""
     at, size, frame, number = 0, len(raw), _FRAME.unpack_from, _SIZE.unpack_from
     while size - at >= _FRAME.size:
         base, length = frame(raw, at)
@@ -82,8 +82,11 @@ def walk(raw: bytes) -> Iterator[Batch]:
 
 
 def records(raw: bytes, batch: Batch, mark: Mark | None = None) -> tuple[Iterator[Record], int]:
-    """Its records from the mark on, read as they are asked for, and what it takes in memory beside `raw`. Raises Torn or Unreadable, now or
-    while they are read; None of a batch that holds none. The mark is moved when the reading ends; in old formats it stays."""
+    """The batch's records from the mark on, read one by one, and the bytes of memory that they take beside `raw`.
+
+    Raises Torn or Unreadable, now or while the records are read. A batch of control records has none. The mark moves when
+    the reading ends; in old formats it stays.
+    """
     if raw[batch.start + _MAGIC_AT] < _V2_FIRST:
         return _old_records(raw, batch)
     head = _V2.unpack_from(raw, batch.start)
@@ -109,7 +112,7 @@ def _new_records(
     at, last = start + mark.at, max(batch.base - 1, mark.last)
     try:
         for read in range(mark.read, count):  # noqa: B007  the last one is what the mark needs
-            # Numbers of one byte are read here, nearly all there are: a call for each would take twice the time.
+            # Numbers of one byte, nearly all numbers, are read in place: a call for each would take twice the time.
             length, at = (body[at] >> 1, at + 1) if not body[at] & 0x81 else _varint(body, at)
             stop = at + length
             at += 1  # its attributes mean nothing
@@ -119,16 +122,16 @@ def _new_records(
             value, at = (b"", at + 1) if body[at] == 0 else _sized(body, at, stop)
             offset = batch.base + delta
             if not (at <= stop <= size and last < offset < batch.end):
-                raise Unreadable("corrupt", "records whose sizes or places cannot be")
+                raise Unreadable("corrupt", "records with impossible sizes or offsets")
             ms = last_ms if by_log else first_ms + delta_ms
-            last, at = offset, stop  # what lies between are headers
+            last, at = offset, stop  # skips the headers
             yield offset, ms if -1 <= ms <= _MOST_MS else -1, key, value
     except IndexError:
         raise Unreadable("corrupt", "records that end beyond their batch") from None
     finally:
         mark.read, mark.at, mark.last = read + 1, at - start, last
     if at != size:
-        raise Unreadable("corrupt", f"a batch that says it holds {count} records, and does not")
+        raise Unreadable("corrupt", f"a batch that does not hold its {count} records")
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
@@ -174,7 +177,7 @@ def _old_records(raw: bytes, batch: Batch) -> tuple[Iterator[Record], int]:
 
 
 def _wrapped(body: bytes, outer: Record) -> Iterator[Record]:
-    """Messages in a message. In v1 their offsets count from the first, and the outer one has the last one's."""
+    """Messages in a message. In v1 their offsets are relative to the first, and the outer message has the last one's offset."""
     last = None
     for last in walk(body):  # noqa: B007  the last one is what is looked for
         pass
@@ -185,13 +188,13 @@ def _wrapped(body: bytes, outer: Record) -> Iterator[Record]:
         codec, (offset, ms, key, value) = _old(body, each)
         offset += moved
         if codec or not before < offset <= outer[0]:
-            raise Unreadable("corrupt", "messages in a message whose codecs or places cannot be")
+            raise Unreadable("corrupt", "messages in a message with impossible codecs or offsets")
         yield offset, ms, key, value
         before = offset
 
 
 def _old(raw: bytes, batch: Batch) -> tuple[int, Record]:
-    """Its codec, and the message."""
+    """The codec of a message, and the message itself."""
     try:
         timed = raw[batch.start + _MAGIC_AT] == 1
         head = (_V1 if timed else _V0).unpack_from(raw, batch.start)

@@ -1,9 +1,9 @@
-"""Decompression that is bounded before it happens: a few bytes of a topic may stand for gigabytes.
+"""Decompression with a bound on the result: a few compressed bytes of a topic may expand to gigabytes.
 
-`batches` asks for the body of one batch; what would be larger than `BODY_BYTES_MAX` is refused after that much at the most, in
-whatever codec and however many pieces. Two of them announce a size and are asked for it first, the others fill a buffer of that size, made
-once per process, and stop where it ends. aiokafka's own decoders would make room for everything, and in Snappy's frames go round for
-ever at a negative length; so they are not used.
+`batches` calls `decompress` for the body of one batch. A body larger than `BODY_BYTES_MAX` is refused after at most that many
+bytes, in any codec and in any number of pieces. gzip stops after that many bytes. Snappy announces its size, which is checked
+first. LZ4 and Zstandard fill a buffer of that size, made once per process, and fail where it ends. aiokafka's own decoders are
+not used: they expand everything, and loop for ever on a Snappy frame with a negative length.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 cramjam: ModuleType | None
 try:
     import cramjam
-except ImportError:  # it comes with the extra; a consumer of plain or gzip batches can do without
+except ImportError:  # it comes with the extra; a consumer of plain or gzip batches does not need it
     cramjam = None
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-# What a batch may be, decompressed. Clients make batches of 16 KiB to 1 MiB, in which no pack is above 256 KiB.
+# The largest decompressed batch. Clients make batches of 16 KiB to 1 MiB, in which no pack is above 256 KiB.
 BODY_BYTES_MAX = 4 * 1024 * 1024
-# Pieces of one batch that are compressed apart: gzip's members (a producer writes one), Snappy's blocks (of 32 KiB or more).
-# Each costs a call, however little is in it.
+# Separately compressed pieces of one batch: gzip's members (a producer writes one), Snappy's blocks (of 32 KiB or more).
+# Each costs a call, even if it holds little.
 MEMBERS_MAX = 16
 BLOCKS_MAX = 1024
 
@@ -36,7 +36,7 @@ _GZIP = 31  # zlib's word for gzip's frame, with the largest window
 
 
 class Unreadable(Exception):
-    """Nothing can be made of these bytes; `reason` is the word under which they are counted."""
+    """These bytes cannot be read. `reason` is the label by which they are counted."""
 
     def __init__(self, reason: str, why: str) -> None:
         super().__init__(why)
@@ -44,16 +44,16 @@ class Unreadable(Exception):
 
 
 def decompress(codec: int, data: memoryview) -> bytes:
-    """The body of a batch whose attributes name this codec. Raises Unreadable."""
+    """The body of a batch with this codec in its attributes. Raises Unreadable."""
     try:
         decoder = _DECODERS[codec]
     except KeyError:
-        raise Unreadable("codec", f"a codec that nobody knows: {codec}") from None
+        raise Unreadable("codec", f"an unknown codec: {codec}") from None
     try:
         return decoder(data)
     except Unreadable:
         raise
-    except Exception as e:  # each library has its own, and all say the same
+    except Exception as e:  # each library has its own exceptions for the same cause
         raise Unreadable("corrupt", f"{_NAMES[codec]}: {e}") from e
 
 
@@ -83,7 +83,7 @@ def _snappy(data: memoryview) -> bytes:
         (size,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
         if size <= 0 or at + size > len(data) or len(found) == BLOCKS_MAX:
-            raise Unreadable("corrupt", "snappy: blocks that cannot be")
+            raise Unreadable("corrupt", "snappy: blocks of impossible sizes")
         found.append(_snappy_block(data[at : at + size], room))
         room -= len(found[-1])
         at += size
@@ -92,7 +92,9 @@ def _snappy(data: memoryview) -> bytes:
 
 def _snappy_block(block: memoryview, room: int) -> bytes:
     library, data = _library(), bytes(block)
-    if library.snappy.decompress_raw_len(data) > room:  # no more than it announces is ever written
+    if (
+        library.snappy.decompress_raw_len(data) > room
+    ):  # the library never writes more than the block announces
         raise _too_large()
     return bytes(library.snappy.decompress_raw(data))
 
@@ -106,13 +108,13 @@ def _zstd(data: memoryview) -> bytes:
 
 
 def _into_scratch(decompress_into: Callable[[bytes, bytearray], int], data: memoryview) -> bytes:
-    global _scratch  # noqa: PLW0603  one per process: made anew for each batch it would cost more than small batches do
+    global _scratch  # noqa: PLW0603  one per process: a new buffer would cost more than a small batch
     if _scratch is None:
         _scratch = bytearray(BODY_BYTES_MAX)
     try:
         size = decompress_into(bytes(data), _scratch)
     except Exception as e:
-        if "whole buffer" in str(e):  # that there was no room is told by this text alone
+        if "whole buffer" in str(e):  # only this text says that there was no room
             raise _too_large() from e
         raise
     return bytes(memoryview(_scratch)[:size])

@@ -1,8 +1,8 @@
-"""Gathers what the partitions want to commit into few requests.
+"""Gathers the commits of all partitions into few requests.
 
-Each partition commits ten times a second of its own accord; here they wait for one another, so that a process sends five
-requests a second and not ten for each partition. While a hand-over is under way nothing waits: the next owner does.
-Whoever asks is answered when its own place was sent: a failure of the broker is told to all of that request.
+Each partition commits ten times a second by itself. Here the commits wait for one another, so that a process sends five
+requests a second, and not ten for each partition. During a hand-over no commit waits, for the next owner waits for it. `add`
+returns when its own offset has been sent. If the broker fails, every `add` of that request raises the error.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Done(NamedTuple):
 
 
 class Commits:
-    """One queue's. At most one request is under way, and one place per partition waits."""
+    """The commits of one queue. At most one request is under way, and one offset per partition waits."""
 
     def __init__(self, send: Callable[[Mapping[int, Done]], Awaitable[None]]) -> None:
         self._send = send
         self._wanted: dict[int, Done] = {}
         self._answer: asyncio.Future[Unavailable | None] | None = (
-            None  # to all that wait for the next request
+            None  # for every `add` that waits for the next request
         )
         self._sending: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
         self._sent = 0.0
 
     async def add(self, partition: int, done: Done) -> None:
-        """Returns when it was sent; raises Unavailable. Whoever stops waiting does not take it back."""
+        """Returns when the commit has been sent. Raises Unavailable. A cancelled caller does not withdraw its commit."""
         self._wanted[partition] = done
         if self._answer is None:
             self._answer = asyncio.get_running_loop().create_future()
@@ -54,14 +54,14 @@ class Commits:
             raise Unavailable(str(error)) from error
 
     def hurry(self, *, on: bool) -> None:
-        """Whether somebody waits for our partitions."""
+        """`on` during a hand-over: then commits do not wait."""
         if on:
             self._hurried.set()
         else:
             self._hurried.clear()
 
     def close(self) -> None:
-        """Nobody is left to commit; whoever still waits is told."""
+        """Sends no more commits. Every `add` that still waits raises Unavailable."""
         if self._sending is not None:
             self._sending.cancel()
         self._tell(self._answer, Unavailable(_CLOSED))

@@ -1,9 +1,9 @@
-"""What was read and waits for its partition: one lane each, between the poller and `fetch`.
+"""The packs that were read and not yet fetched by their partition: one lane for each partition, from the poller to `fetch`.
 
-The queue makes a lane when it first gains a partition and keeps it for life, for epochs must never repeat; what lies in it
-belongs to one epoch and goes with it. It waits as the broker stores it, in parcels, and is unpacked when the partition asks for packs.
-A full lane is held back (the consumer pauses the partition) until half of it is unpacked, so memory stays bounded whatever the lag.
-Nothing here awaits, except for whoever waits for the first parcel.
+The queue makes a lane when it first gains a partition, and keeps it for life, for epochs must never repeat. The content of a
+lane belongs to one epoch and is dropped with it. Packs wait in parcels, as the broker stores them, and are unpacked when the
+partition fetches them. A full lane is held: the consumer pauses the partition until half of the lane is unpacked. So memory
+stays bounded with any lag. No method here waits; `fetch` waits for `arrived`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.queue_kafka.parcels import Parcel
     from cacheupdater.ports import Message
 
-# Per partition, as the broker stores them. One fetch may come on top.
+# Per partition, as the broker stores the packs. One fetch may exceed these limits.
 LANE_PACKS_MAX = 1024
 LANE_BYTES_MAX = 1024 * 1024  # 100 packs of 500 keys that are not compressed
 
 
 class Lane:
-    """One partition's."""
+    """The lane of one partition."""
 
     __slots__ = (
         "arrived",
@@ -51,25 +51,27 @@ class Lane:
 
     def __init__(self) -> None:
         self.parcels: deque[Parcel] = deque()  # the first one may be half unpacked
-        self.rest: Iterator[Message | None] | None = None  # of the first one; None: it must be begun
-        self.unread: deque[Message] = deque()  # unpacked; never more than one fetch of the partition takes
-        self.arrived = asyncio.Event()  # set while there is something to fetch, or nothing ever will be
+        self.rest: Iterator[Message | None] | None = (
+            None  # of the first parcel; None: its reading must be begun
+        )
+        self.unread: deque[Message] = deque()  # unpacked; never more than one fetch takes
+        self.arrived = asyncio.Event()  # set while there is something to fetch, and once the queue is closed
         self.epoch = self.bytes = self.packs = 0
         self.next = 0  # the offset that the consumer reads next
         self.unpacked = 0  # everything before it was unpacked
         self.taken = 0  # everything before it was fetched by the partition
         self.committed = 0
-        self.end = 0  # the highest end of the partition that a broker has told us
-        self.known = False  # somebody has read this partition before, so what is gone was lost
+        self.end = 0  # the partition's end that a broker named last
+        self.known = False  # the partition has been read before, so packs that are gone count as lost
         self.open = False  # ours, and commits of this epoch count
-        self.held = False  # full: the consumer has paused it
-        self.mark: Mark | None = None  # how far the batch has been read that made room for others
-        self.crowded = False  # there was no room for its batch, and will be soon
+        self.held = False  # full: the consumer has paused the partition
+        self.mark: Mark | None = None  # how far the batch was read when it was closed to make room for others
+        self.crowded = False  # there was no room for the lane's batch; there will be soon
         self.skips = False  # the last batch could not be read
-        self.torn = (-1, 0)  # at which offset, how often in a row
+        self.torn = (-1, 0)  # the offset of a torn batch, and how often in a row it was torn
 
     def begin(self, offset: int, *, known: bool) -> None:
-        """A new epoch, from here."""
+        """A new epoch begins at this offset."""
         self.epoch += 1
         self.known = known
         self.next = self.unpacked = self.taken = self.committed = self.end = offset
@@ -77,18 +79,18 @@ class Lane:
         self.held = False
 
     def over(self) -> None:
-        """The epoch has ended: commits do not count any more."""
+        """The epoch has ended: its commits do not count any more."""
         self.open = False
         self.quiet()
 
     def quiet(self) -> None:
-        """What has not been fetched is for the next owner."""
+        """Drop everything that has not been fetched: it is for the next owner."""
         self.unread.clear()
         self.forget()
         self.arrived.clear()
 
     def put(self, parcel: Parcel) -> None:
-        """What the consumer has read next."""
+        """Add the next parcel of the consumer."""
         self.parcels.append(parcel)
         self.bytes += len(parcel.raw)
         self.packs += parcel.packs
@@ -97,7 +99,7 @@ class Lane:
         self.arrived.set()
 
     def used_up(self) -> None:
-        """All of the first parcel is unpacked."""
+        """The first parcel is fully unpacked."""
         parcel = self.parcels.popleft()
         self.bytes -= len(parcel.raw)
         self.packs -= parcel.packs
@@ -106,7 +108,7 @@ class Lane:
             self.arrived.clear()
 
     def forget(self) -> None:
-        """The parcels: they will be read again, from what was unpacked."""
+        """Drop the parcels: they will be read again, from the last unpacked offset."""
         self.parcels.clear()
         self.rest = self.mark = None
         self.bytes = self.packs = 0
@@ -114,7 +116,7 @@ class Lane:
             self.arrived.clear()
 
     def take(self, limit: int) -> list[Message]:
-        """The first ones of those that are unpacked."""
+        """The next unpacked packs, at most `limit`."""
         unread = self.unread
         taken = [unread.popleft() for _ in range(min(limit, len(unread)))]
         if not unread and not self.parcels:
@@ -128,5 +130,5 @@ class Lane:
 
     @property
     def roomy(self) -> bool:
-        """Half of it is free again: pausing and resuming at the same mark would do so for every pack."""
+        """Whether half of the lane is free again. With only one mark, each pack would pause and resume the partition."""
         return self.packs <= LANE_PACKS_MAX // 2 and self.bytes <= LANE_BYTES_MAX // 2

@@ -1,9 +1,9 @@
-"""Our membership in a consumer group: the one door to aiokafka's consumer.
+"""Our membership in a consumer group: the only module that uses aiokafka's consumer.
 
-The queue makes one and keeps it for life. Here its exceptions become ours, its waits get bounds (aiokafka tries a
-commit or an offset for ever while a broker is away), and here stand the few places where we read what aiokafka 0.14 does not
-publish: the group's generation, that we want to join anew, offsets of many partitions at once, the topics of a cluster without
-asking a broker to create ours, and the fetcher's client. It decides nothing.
+The queue makes one `Member` and keeps it for life. `Member` turns aiokafka's exceptions into ours, and limits its waits, for
+aiokafka tries a commit or an offset for ever while a broker is away. It also holds the few uses of private parts of aiokafka
+0.14: the group's generation, a request to join again, the offsets of many partitions at once, the topics of a cluster without
+a request to create ours, and the client of the fetcher. It decides nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The group has moved on: what we wanted to commit will be read again by whoever owns it now.
+# The group has moved on: the present owners read again what we wanted to commit.
 MOVED_ON = (
     kafka.CommitFailedError,
     kafka.IllegalStateError,
@@ -41,7 +41,7 @@ DENIED = (kafka.TopicAuthorizationFailedError, kafka.GroupAuthorizationFailedErr
 
 
 class OutOfRange(Exception):
-    """The broker does not have this place any more."""
+    """The broker no longer has the offsets at which we read."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         super().__init__()
@@ -49,15 +49,15 @@ class OutOfRange(Exception):
 
 
 class Denied(Unavailable):
-    """A right is missing; waiting until somebody grants it is all that can be done."""
+    """A right is missing. The process can only wait until somebody grants it."""
 
 
 class MovedOn(Unavailable):
-    """The group has: a rebalance is under way, or has passed us by."""
+    """The group has moved on: a rebalance is under way, or has ended without us."""
 
 
 class Member:
-    """One consumer of one topic."""
+    """One consumer of one topic, in its group."""
 
     def __init__(self, address: broker.Address, *, group: str, session: float, instance: str | None) -> None:
         self._topic = address.topic
@@ -77,87 +77,87 @@ class Member:
     # --- life -------------------------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Reach a broker, once; no membership yet. Raises Unavailable, and may be tried again."""
+        """Connect to a broker, without joining the group. It may be called again after it has raised Unavailable."""
         if self._connected:
             return
         try:
             await self._consumer.start()
         except (kafka.KafkaError, OSError) as e:
             raise Unavailable(_said(e)) from e
-        fetcher = self._consumer._fetcher  # noqa: SLF001  nothing was fetched yet, for nothing is subscribed
+        fetcher = self._consumer._fetcher  # noqa: SLF001  nothing has been fetched yet, for no topic is subscribed
         fetcher._client = Sealed(fetcher._client)  # noqa: SLF001  see `parcels`
         self._connected = True
 
     def join(
         self, *, revoked: Callable[[], Awaitable[None]], assigned: Callable[[Sequence[int]], None]
     ) -> None:
-        """Be a member from now on. `revoked` may take its time, the group waits for us."""
+        """Join the group. The group waits while `revoked` runs."""
         self._consumer.subscribe([self._topic], listener=_Listener(revoked, assigned))
 
     async def close(self) -> None:
-        """Say farewell if the brokers listen; a static member leaves silently, its partitions wait for its return."""
+        """Leave the group, if the brokers answer. A static member does not leave: its partitions wait for its return."""
         stopping = asyncio.ensure_future(self._consumer.stop())
         await asyncio.wait([stopping], timeout=settings.CLOSE_WITHIN)
         if stopping.done() and not stopping.cancelled() and stopping.exception() is None:
             return
-        # It hangs, or a task of its own that it cancelled has cancelled it (its fetcher, while a broker is away).
-        log.warning("no farewell from the group, the session will end our membership")
+        # `stop` hangs, or was cancelled by a task that it has cancelled itself (its fetcher, while a broker is away).
+        log.warning("the group could not be left properly; the end of the session will end our membership")
         stopping.cancel()
-        closing = asyncio.ensure_future(self._consumer._client.close())  # noqa: SLF001  its own stop() has not come that far
+        closing = asyncio.ensure_future(self._consumer._client.close())  # noqa: SLF001  stop() has not come that far
         await asyncio.wait([stopping, closing], timeout=settings.AGAIN)
 
     # --- the group --------------------------------------------------------------------------------------
 
     @property
     def forgotten(self) -> bool:
-        """The group has put us out: our session had ended, or somebody has joined in our name."""
+        """Whether the group has removed us: our session has ended, or another process has joined under our name."""
         return self._membership[0] < 0
 
     @property
     def _membership(self) -> tuple[int, str]:
-        """In which generation of the group we are who; its number is negative where we are nobody."""
+        """The group's generation and our member id. The generation is negative while we are not a member."""
         coordinator = self._consumer._coordinator  # noqa: SLF001  aiokafka issue 1040: not published
         return coordinator.generation, coordinator.member_id
 
     def rejoin(self) -> None:
         """Ask the group for a rebalance."""
-        self._consumer._coordinator.request_rejoin()  # noqa: SLF001  subscribing again would void the commits of the hand-over
+        self._consumer._coordinator.request_rejoin()  # noqa: SLF001  a new subscription would void the commits of the hand-over
 
     async def partitions(self) -> int:
-        """How many the topic has; 0 when there is no such topic, or none that we may see."""
-        # Not by the topic's name: a broker may take that for a wish to create it.
+        """How many partitions the topic has; 0 if it does not exist, or if we may not see it."""
+        # All topics are requested: a broker may create a topic that is requested by its name.
         try:
             cluster = await self._ask(self._consumer._client.fetch_all_metadata())  # noqa: SLF001
         except Unavailable as e:
             if not self._by_token:
                 raise
-            # aiokafka takes a refused token for an accepted one, and then hears nothing
+            # aiokafka takes a refused token for an accepted one, and then gets no answer
             raise Unavailable(f"{e} (a token that they refuse looks like this)") from e
         return len(cluster.partitions_for_topic(self._topic) or ())
 
     async def refresh(self) -> int:
-        """How many partitions the brokers say there are now. Asks for this topic alone: cheap in a large cluster."""
+        """How many partitions the topic has now, by the brokers. Requests this topic only, which is cheap in a large cluster."""
         if not await self._ask(self._consumer._client.force_metadata_update()):  # noqa: SLF001
             raise Unavailable("no broker answered")
         return self.known
 
     @property
     def known(self) -> int:
-        """How many partitions the consumer has heard of."""
+        """How many partitions the consumer knows."""
         return len(self._consumer.partitions_for_topic(self._topic) or ())
 
     # --- places -----------------------------------------------------------------------------------------
 
     async def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Without those that nobody has committed."""
+        """The committed offsets of these partitions, without partitions for which none is committed."""
         found: dict[int, int] = await self._ask(self._committed(list(partitions)))
         return found
 
     async def _committed(self, partitions: Sequence[int]) -> dict[int, int]:
-        """One request for all, and none of its errors passed over.
+        """Sends one request for all partitions, and raises each of its errors.
 
-        aiokafka 0.14 does not read the error of a whole answer: it takes a coordinator that has just got the group, and is still
-        loading it, for a group that has committed nothing. All that the topic keeps would be read anew, and commits be set back.
+        aiokafka 0.14 does not read the error of a whole answer. A coordinator that has just got the group, and is still loading
+        it, looks to aiokafka like a group without commits. The whole topic would be read again, and commits would be set back.
         """
         coordinator = self._consumer._coordinator  # noqa: SLF001  see above
         await coordinator.ensure_coordinator_known()
@@ -172,7 +172,7 @@ class Member:
         return {partition: offset for partition, offset, _, _ in rows if offset >= 0}
 
     def led(self, partitions: Iterable[int]) -> list[int]:
-        """Without those that no broker leads just now: a question about one of them holds up the answers for all."""
+        """The partitions that have a leader now: a request for one without a leader would hold up the answers for all."""
         leader = self._consumer._client.cluster.leader_for_partition  # noqa: SLF001  not published
         return [partition for partition in partitions if leader(self._at(partition)) not in {None, -1}]
 
@@ -185,12 +185,12 @@ class Member:
         return {at.partition: offset for at, offset in found.items()}
 
     async def position(self, partition: int) -> int:
-        """What the consumer reads next; markers of transactions are passed without a record."""
+        """The offset that the consumer reads next. It passes the markers of transactions without a record."""
         place: int = await self._ask(self._consumer.position(self._at(partition)))
         return place
 
     def seek(self, partition: int, offset: int) -> None:
-        with suppress(kafka.IllegalStateError, AssertionError):  # taken from us meanwhile
+        with suppress(kafka.IllegalStateError, AssertionError):  # the partition is not ours any more
             self._consumer.seek(self._at(partition), offset)
 
     def pause(self, partition: int) -> None:
@@ -204,7 +204,7 @@ class Member:
     # --- packs ------------------------------------------------------------------------------------------
 
     async def poll(self) -> Mapping[int, Sequence[Parcel]]:
-        """Parcels by partition, none at all after a while; waits while a rebalance is under way. Raises OutOfRange, Unavailable."""
+        """Parcels by partition; empty if none come for a while. Waits during a rebalance. Raises OutOfRange or Unavailable."""
         try:
             found = await self._consumer.getmany(timeout_ms=settings.ms(settings.POLL_WAIT))
         except kafka.OffsetOutOfRangeError as e:
@@ -220,13 +220,16 @@ class Member:
         return {at.partition: list(map(parcel, records)) for at, records in found.items()}
 
     def _revive(self) -> None:
-        """An error that has ended the heartbeats (a right that was taken away for a moment) aiokafka tells at every poll, for ever."""
+        """Join again if the heartbeats have ended, for example because a right was missing for a moment.
+
+        Without this, aiokafka would raise the same error at every poll, for ever.
+        """
         beating = self._consumer._coordinator._heartbeat_task  # noqa: SLF001  see above
         if beating is not None and beating.done():
             self.rejoin()
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """As the member that we are at this moment, or not at all. Raises MovedOn, Denied or Unavailable."""
+        """Commit these offsets as the present member, or not at all. Raises MovedOn, Denied or Unavailable."""
         places = {self._at(partition): OffsetAndMetadata(offset, "") for partition, offset in offsets.items()}
         try:
             async with asyncio.timeout(settings.COMMIT_WITHIN):
@@ -239,14 +242,14 @@ class Member:
             raise Unavailable(_said(e)) from e
 
     async def _put(self, places: Mapping[TopicPartition, OffsetAndMetadata], ours: tuple[int, str]) -> None:
-        """Again and again, but only as this member of this generation.
+        """Tries the commit until it succeeds, but only as this member of this generation.
 
-        aiokafka's own `commit` goes on as whatever we are by then: an updater that was frozen, and has joined again, would set
-        partitions back that others own. Nothing awaits between the question and the request.
+        aiokafka's own `commit` retries under a new membership too. An updater that was frozen, and has joined again, would then
+        set back partitions that others own. There is no `await` between the check of the membership and the request.
         """
         coordinator = self._consumer._coordinator  # noqa: SLF001  see above
         while not self.forgotten:
-            await coordinator.ensure_coordinator_known()  # nobody else looks for it while we hand over
+            await coordinator.ensure_coordinator_known()  # aiokafka does not look for it during a hand-over
             if self._membership != ours:
                 break
             try:
@@ -273,7 +276,7 @@ class Member:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """Called by aiokafka's coordinator; an exception of ours would only be logged there."""
+    """The listener that aiokafka's coordinator calls. The coordinator would only log our exceptions."""
 
     def __init__(
         self, revoked: Callable[[], Awaitable[None]], assigned: Callable[[Sequence[int]], None]
@@ -281,7 +284,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
         self._revoked = revoked
         self._assigned = assigned
 
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002  always all of ours
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002  always all that we own
         await self._revoked()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
@@ -289,5 +292,5 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
 
 
 def _said(error: Exception) -> str:
-    """Timeouts have no text."""
+    """The text of an error, or its type: timeouts have no text."""
     return masking.foreign(str(error)) or type(error).__name__

@@ -1,8 +1,9 @@
-"""From Kafka's records to packs.
+"""Turns Kafka's records into packs.
 
-Our own clients send packs. A foreign producer may send one plain record per key: the record's key is the cache's key, and
-its value is empty. Such a record becomes a pack of one touch. A record without key and value is passed on as the empty pack that it
-is: intake counts it as malformed and goes on. So it does with what is larger than any pack, which is not kept until then.
+Our own clients send packs. Another producer may send one plain record per key: the record's key is the cache's key, and its
+value is empty. Such a record becomes a pack of one touch. A record without key and value becomes an empty pack, which intake
+counts as garbage. A record that is larger than any pack is replaced by a stand-in, which intake counts as too large; so the
+record itself is not kept.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from cacheupdater_client.protocol import wire
 if TYPE_CHECKING:
     from cacheupdater.adapters.queue_kafka.batches import Record
 
-NOTHING = b""  # intake calls it garbage
-_TOO_LARGE = bytes(wire.PACK_BYTES_MAX + 1)  # one for all of them; intake calls it by its name
+NOTHING = b""  # intake counts it as garbage
+_TOO_LARGE = bytes(wire.PACK_BYTES_MAX + 1)  # one stand-in for all records that are too large
 
 
 def message(record: Record) -> Message:
-    """Of one record."""
+    """The pack of one record."""
     offset, ms, key, value = record
     if value:
         return Message(offset, value if len(value) <= wire.PACK_BYTES_MAX else _TOO_LARGE)

@@ -1,12 +1,12 @@
-"""Who owns which partition: from the group's rebalances to the queue's assignments.
+"""The ownership of partitions: turns the group's rebalances into the queue's assignments.
 
-aiokafka's coordinator tells of rebalances, the poller brings packs and finds places that the broker no longer has; here they
-become lanes, epochs and `Assignment`s. The queue makes one and keeps it for life.
+aiokafka's coordinator reports rebalances. The poller brings packs, and reports offsets that the broker no longer has. This
+module turns both into lanes, epochs and `Assignment`s. The queue makes one `Ownership` and keeps it for life.
 
-Every rebalance takes all partitions (aiokafka rebalances eagerly). The group waits for us while they are handed over: until
-`settled`, at the most `SETTLE` seconds, commits of the old epoch still count; then the epoch is over. If the group has forgotten us
-it is over at once, for others may own everything already. Positions are set here and never by aiokafka, so that a
-pack is never passed silently.
+Every rebalance takes all partitions, for aiokafka rebalances eagerly. The group waits while they are handed over. Until
+`settled`, for at most `SETTLE` seconds, commits of the old epoch still count; then the epoch is over. If the group has removed
+us, the epoch is over at once, for other updaters may own all partitions already. This module sets all positions, and aiokafka
+sets none, so that no pack is skipped silently.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ TIMES = 3  # see Impostors
 
 
 class Ownership:
-    """The partitions of one queue."""
+    """The ownership of one queue's partitions."""
 
     def __init__(self, member: Member, commits: Commits, *, observer: Observer) -> None:
         self.lanes: dict[int, Lane] = {}
-        # Two at the most for each rebalance, and none begins before the last one was settled or had its time.
+        # At most two for each rebalance. No rebalance begins before the last one was settled or ran out of time.
         self.changes: asyncio.Queue[Assignment | CacheUpdaterError | None] = asyncio.Queue()
-        self.joined = False  # we know what is ours, be it nothing
-        self.round = 0  # rises with every step of the group, so that whoever waited sees that it went on
+        self.joined = False  # the group has said which partitions are ours, if any
+        self.round = 0  # rises with every step of the group, so that a method sees after a wait that the group has moved on
         self._member = member
         self._commits = commits
         self._observer = observer
@@ -54,7 +54,7 @@ class Ownership:
         self._closed = False
 
     def lane(self, partition: int) -> Lane:
-        """For life: epochs never repeat."""
+        """The lane of this partition. It is kept for life, so that epochs never repeat."""
         return self.lanes.setdefault(partition, Lane())
 
     @property
@@ -72,19 +72,19 @@ class Ownership:
             settled.set()
 
     def fail(self, error: CacheUpdaterError) -> None:
-        """Whoever follows the assignments is told, for nobody else would notice."""
+        """Raise this error from `assignments`: no other caller would notice it."""
         self.joined = False
         self.changes.put_nowait(error)
 
-    # --- told by the group ------------------------------------------------------------------------------
+    # --- called for the group ---------------------------------------------------------------------------
 
     async def revoked(self) -> None:
-        """All partitions are taken; the group waits for us until this returns."""
+        """All partitions are taken. The group waits for this process until this method returns."""
         self.round += 1
         self.joined = False
         self._unplaced = ()
         lost = self.open
-        if self._member.forgotten:  # a group that is empty by now would take a commit from anybody
+        if self._member.forgotten:  # a group that has become empty would accept a commit from any process
             for partition in lost:
                 self.lanes[partition].over()
         if lost:
@@ -92,27 +92,30 @@ class Ownership:
             await self._hand_over(lost)
 
     def assigned(self, partitions: Sequence[int]) -> None:
-        """The rebalance has ended; the poller finds out where to read from."""
+        """The rebalance has ended. The poller finds the offsets from which to read."""
         self.round += 1
         self._observer.count("rebalances", 1)
         self._unplaced = tuple(partitions)
         self.joined = not partitions
 
-    # --- told by the poller -----------------------------------------------------------------------------
+    # --- called by the poller ---------------------------------------------------------------------------
 
     async def settle_in(self) -> None:
-        """Between two polls: find the places of what we have just got, and of what looks as if it had begun anew. Raises Unavailable."""
+        """Called between two polls. Finds the offsets of new partitions, and of those that may have begun anew.
+
+        Raises Unavailable.
+        """
         if self._unplaced:
             await self._place()
         if self._begun_anew:
             await self.find(self._member.led(self._begun_anew))
 
     def deliver(self, polled: Mapping[int, Sequence[Parcel]]) -> None:
-        """From the consumer."""
+        """Put the consumer's parcels into their lanes."""
         for partition, parcels in polled.items():
             lane = self.lane(partition)
             if not lane.open or not self.joined:
-                continue  # it will be read again by whoever owns it
+                continue  # the present owner reads them again
             for parcel in parcels:
                 lane.put(parcel)
             if lane.full and not lane.held:
@@ -120,27 +123,30 @@ class Ownership:
                 self._member.pause(partition)
 
     def ease(self, partition: int) -> None:
-        """Some of it was unpacked."""
+        """Some of the partition's parcels were unpacked, so the consumer may read it again."""
         lane = self.lanes[partition]
         if lane.held and lane.roomy:
             lane.held = False
             self._member.resume(partition)
 
     def again(self, partition: int) -> None:
-        """What the consumer has read could not be used: from where it was unpacked."""
+        """Read the partition again from the last unpacked offset: the parcels could not be used."""
         lane = self.lanes[partition]
         lane.next = lane.unpacked
         self._member.seek(partition, lane.next)
 
     async def back(self) -> None:
-        """An error of the consumer swallows what it had read beside it: read that again, and leave the others alone."""
+        """After an error, the consumer loses packs that it had read. Read those partitions again, and no others."""
         for partition in self.open:
             wanted = self.lanes[partition].next
             if await self._member.position(partition) != wanted:
                 self._member.seek(partition, wanted)
 
     async def find(self, partitions: Sequence[int]) -> None:
-        """The broker does not have the places where we read, or its partition ends before where it has ended. Raises Unavailable."""
+        """Find new offsets: the broker does not have ours any more, or a partition ends before its former end.
+
+        Raises Unavailable.
+        """
         asked = [partition for partition in partitions if self.lane(partition).open]
         if not asked:
             return
@@ -154,16 +160,16 @@ class Ownership:
                 return
             suspected = partition in self._begun_anew
             self._begun_anew.discard(partition)
-            # With a topic its commits are deleted. A log that was only cut by an election has them still.
+            # The commits of a topic are deleted with it. A log that was only cut by an election still has them.
             if lane.next > end or (suspected and partition not in committed):
                 await self._renew(partition, start(committed.get(partition), first=first, end=end).offset)
             else:
                 self._go_to(partition, start(lane.next if lane.known else None, first=first, end=end))
 
-    # --- told by the watch ------------------------------------------------------------------------------
+    # --- called by the watch ----------------------------------------------------------------------------
 
     def ends_at(self, partition: int, end: int) -> None:
-        """What a broker says. An end never goes back, but for a topic that was made anew, or a log that was cut."""
+        """The partition's end, by a broker. An end goes back only if the topic was made again, or its log was cut."""
         lane = self.lanes[partition]
         if end < lane.end and lane.open:
             self._begun_anew.add(partition)
@@ -172,7 +178,7 @@ class Ownership:
     # --- steps ------------------------------------------------------------------------------------------
 
     async def _place(self) -> None:
-        """One question for all: where no place was committed we try the very first, and `find` helps where that is gone."""
+        """Sends one request for all new partitions. Without a committed offset we try offset 0; if it is gone, `find` helps."""
         here, wanted = self.round, self._unplaced
         committed = await self._member.committed(wanted)
         if here != self.round:
@@ -187,13 +193,13 @@ class Ownership:
             lane = self.lane(partition)
             lane.begin(committed or 0, known=committed is not None)
             self._member.seek(partition, lane.next)
-            # After a rebalance it is read anyway. Where a topic was made anew under a full lane, it was held back.
+            # Needed if a topic was made again under a full lane, which was paused. After a rebalance nothing is paused.
             self._member.resume(partition)
             gained.append(Gained(partition, lane.epoch, lane.next))
         self.changes.put_nowait(Assignment(gained=tuple(gained), lost=(), settled=_nothing_to_settle))
 
     async def _renew(self, partition: int, offset: int) -> None:
-        """No place of the old epoch means anything any more; the new one begins where a restart would."""
+        """The partition has begun anew: offsets of the old epoch mean nothing. The new epoch begins where a restart would."""
         lane, here = self.lanes[partition], self.round
         log.warning(
             "partition %d has begun anew: its topic was made again, or an election cut its log", partition
@@ -229,7 +235,7 @@ class Ownership:
             self._settling.discard(settled)
             for partition in lost:
                 self.lanes[partition].over()
-                self._observer.level("lag", 0, label=str(partition))  # another updater's by now
+                self._observer.level("lag", 0, label=str(partition))  # another updater owns it by now
 
     def _say_gone(self, partition: int, gone: int, reason: str) -> None:
         if gone:
@@ -240,13 +246,13 @@ class Ownership:
 
 
 class Impostors:
-    """Tells a process that uses our static id from a session that has ended.
+    """Distinguishes another process with our static id from a session that has ended.
 
-    The group knows one member of a name: whoever joins last replaces the other, who learns it with its next heartbeat, joins
-    again and replaces the first. aiokafka 0.14 repeats that for ever (its heartbeats carry no instance id, so that the
-    broker says "unknown member" and never "fenced"), and each believes that it owns everything. A session that
-    ended by silence does not end again within a session's length; a member that was held up through two rebalances is
-    forgotten twice, so it takes a third time.
+    The group has one member of a name: the process that joins last replaces the other. That one learns it by its next heartbeat,
+    joins again and replaces the first. With aiokafka 0.14 this repeats for ever, and each process believes that it owns all
+    partitions: aiokafka's heartbeats carry no instance id, so the broker says "unknown member" and never "fenced". A session
+    that has ended by silence does not end again within the length of a session. A member that was held up through two
+    rebalances is removed twice, so only a third removal is proof.
     """
 
     def __init__(self, instance: str | None, session: float) -> None:
@@ -255,7 +261,7 @@ class Impostors:
         self._forgotten: deque[float] = deque(maxlen=TIMES)
 
     def look(self, now: float) -> None:
-        """The group has forgotten us. Raises Misconfigured the third time within a session."""
+        """The group has removed us. Raises Misconfigured at the third time within a session."""
         self._forgotten.append(now)
         often = len(self._forgotten) == TIMES and now - self._forgotten[0] < self._session
         if self._instance is not None and often:

@@ -1,9 +1,9 @@
-"""What a fetch has brought for a partition, whole and unread: aiokafka moves it, and never looks inside.
+"""The fetched batches of a partition, whole and unread: aiokafka passes them on and never looks inside.
 
-aiokafka's consumer would decompress and unpack what comes, without any bound. But it keeps places, pauses and rebalances well, so it
-goes on doing that: between its fetcher and its client stands `Sealed`, which puts all batches of a partition into one record of our own.
-The consumer hands that out as it would any other, with the offset of the last batch in it; `member` makes a `Parcel` of it,
-`unpacking` reads it where it is needed.
+aiokafka's consumer would decompress and unpack all that it fetches, without any bound. But it handles offsets, pauses and
+rebalances well, so we still use it. Between its fetcher and its client stands `Sealed`, which puts all batches of a partition
+into one record of our own. The consumer hands out this record like any other, with the offset of the last record in it.
+`member` makes a `Parcel` from the record, and `unpacking` reads the parcel when its packs are needed.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any, NamedTuple
 
 from cacheupdater.adapters.queue_kafka.batches import walk
 
-_FETCH = 1  # Kafka's number for it
-_HEAD = struct.Struct(">qiibIhiqqqhii")  # a batch of v2
+_FETCH = 1  # Kafka's number of this request
+_HEAD = struct.Struct(">qiibIhiqqqhii")  # of a v2 batch
 _AFTER_LENGTH = 12
 _PACKS_BYTES = 8
 _NOBODY = (0, 0, -1, -1, -1)  # times and producer
 
 
 class Parcel(NamedTuple):
-    """Whole batches of one partition, as they are stored."""
+    """Whole batches of one partition, as the broker stores them."""
 
     raw: bytes
-    end: int  # the offset after them
-    packs: int  # so many, as the batches say
+    end: int  # the offset after the last batch
+    packs: int  # how many, as the batches say
 
 
 def parcel(record: Any) -> Parcel:
-    """From what the consumer hands out."""
+    """The parcel in a record that the consumer hands out."""
     return Parcel(record.value, record.offset + 1, int.from_bytes(record.key))
 
 
 class Sealed:
-    """The client as the fetcher sees it."""
+    """Stands in for the client of the fetcher, and seals the answers of fetches."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class Sealed:
         return getattr(self._client, name)
 
     async def send(self, node: int, request: Any, **options: Any) -> Any:
-        """Answers of fetches come sealed."""
+        """Sends the request. If it is a fetch, its answer is sealed."""
         answer = await self._client.send(node, request, **options)
         if answer.API_KEY == _FETCH:
             answer.topics = [
@@ -54,7 +54,7 @@ class Sealed:
 
 
 def seal(raw: bytes | None) -> bytes | None:
-    """One batch with one record: what was whole of this. What holds no whole batch stays as it is."""
+    """One batch with one record that holds the whole batches of `raw`. If there is no whole batch, `raw` stays as it is."""
     if not raw:
         return raw
     last, packs = None, 0
@@ -64,7 +64,7 @@ def seal(raw: bytes | None) -> bytes | None:
 
 
 def _batch(value: bytes, offset: int, packs: int) -> bytes:
-    """Without a checksum: it never leaves this process, and those inside are looked at."""
+    """A batch with one record. It has no checksum, for it never leaves this process; the batches inside keep theirs."""
     key = packs.to_bytes(_PACKS_BYTES)
     # no attributes, times and places; no headers
     fields = b"\0\0\0" + _varint(len(key)) + key + _varint(len(value)), b"\0"
@@ -75,7 +75,7 @@ def _batch(value: bytes, offset: int, packs: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag, as records count; never negative here."""
+    """The number in zigzag encoding, as in records. It is never negative here."""
     number <<= 1
     said: list[int] = []
     while number > 0x7F:  # seven bits a byte

@@ -1,9 +1,9 @@
-"""When a consumer that looks healthy is stuck: it waits, and the brokers could serve it.
+"""Decides whether a consumer that looks healthy is stuck: it waits although the brokers could serve it.
 
-The Kafka queue's watch asks once in a while and gives what it has seen; the answer is None, or the reason with which the
-process should end. Two things count, and only while the brokers answer: nothing is assigned to us, or a partition
-has something to read and its place does not move. A broker that is away is no reason: waiting is right then, and the
-patience begins anew when it is back. It lives as long as the queue; the clock is an argument.
+The Kafka queue's watch calls `look` now and then, with its latest view. The result is None, or the reason why the process
+should end. There are two signs, and they count only while the brokers answer: no partitions are assigned to us, or a partition
+has packs to read and its position does not move. A broker that is away is no sign: then it is right to wait, and the patience
+begins again when the broker is back. A `Stall` lives as long as the queue; the clock is an argument.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """One partition that may be read."""
+    """The state of one partition that may be read."""
 
-    position: int  # the next offset that we shall read
-    end: int  # what the broker says comes last, and one
+    position: int  # the next offset that we read
+    end: int  # the offset after the last pack, by the broker
 
 
 class Sight(NamedTuple):
-    """What one look has found."""
+    """The result of one look of the watch."""
 
-    answers: bool  # the brokers
-    joined: bool  # partitions are assigned to us, be it none
-    places: Mapping[int, Place]  # without those that are held back on purpose
-    trouble: str = ""  # what the consumer complained of last, for the reason
+    answers: bool  # whether the brokers answer
+    joined: bool  # whether the group has assigned us our partitions, even if there are none
+    places: Mapping[int, Place]  # without partitions that are paused on purpose
+    trouble: str = ""  # the consumer's latest error, which the reason names
 
 
 class Stall:
-    """Patience, in one place."""
+    """How long the consumer has made no progress."""
 
     def __init__(self, patience: float) -> None:
-        """Seconds of standing still that are too many."""
+        """`patience` is the seconds without progress after which the consumer counts as stuck."""
         self._patience = patience
         self._looked: float | None = None
-        self._waiting: float | None = None  # since then nothing is assigned
-        self._still: dict[int, tuple[int, float]] = {}  # partition: its place, and since when it stands there
+        self._waiting: float | None = None  # since when nothing is assigned
+        self._still: dict[
+            int, tuple[int, float]
+        ] = {}  # by partition: its position, and since when it has not moved
 
     def look(self, now: float, sight: Sight) -> str | None:
         """The reason to give up, or None."""
-        # Whoever looks late was held up itself (a stopped process, a blocked loop): what it missed was nobody's standing still.
+        # After a late look, this process itself was held up (stopped, or its loop was blocked): the gap proves no stall.
         late = self._looked is not None and now - self._looked > self._patience / 2
         self._looked = now
         if late or not sight.answers:

@@ -1,4 +1,4 @@
-"""From the parcels of a lane to packs, a few at a time, when its partition asks for them.
+"""Unpacks the parcels of a lane into packs, a few at a time, when the partition fetches them.
 
 The queue makes one. A batch is skipped if nobody can read it, or if it would be larger than `codecs.BODY_BYTES_MAX` when it
 is decompressed. A skipped batch is counted, named in the log, and given on as one empty pack at its last offset. So its
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Observer, Troubles
 
 OPEN_BYTES_MAX = 32 * 1024 * 1024  # eight of the largest batches
-LARGE = 64 * 1024  # bytes from which a batch is counted in it; usual ones take some KiB
-TURN_S = 0.004  # seconds at a time, and a batch: what is passed over, or was unpacked before, is not endless
-TURNS = 50  # for which a batch stays open where others wait; to open the largest takes 2 to 15 ms
-IDLE_S = 1.0  # seconds without a turn: its partition is not read just now
-TORN_TIMES = 3  # readings; a disk does not heal
-PASSED = 1000  # records that are passed without a word: a turn may end among them
+LARGE = 64 * 1024  # bytes from which a batch counts towards OPEN_BYTES_MAX; usual batches take some KiB
+TURN_S = 0.004  # seconds of one turn, which can end after a batch, and after each PASSED skipped records
+TURNS = 50  # turns for which a batch stays open while others wait; to open the largest takes 2 to 15 ms
+IDLE_S = 1.0  # seconds without a turn, after which a batch may be closed: its partition is not read now
+TORN_TIMES = 3  # readings of a torn batch; a broken disk does not heal
+PASSED = 1000  # skipped records: a turn must be able to end among them
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Open:
     turns: int = 0
 
     def may_go(self, now: float) -> bool:
-        """Whether others may have its room."""
+        """Whether the batch may be closed to make room for others."""
         return self.turns >= TURNS or now - self.last > IDLE_S or self.lane.rest is None
 
 
@@ -58,7 +58,7 @@ class _Crowded(Exception):
 
 
 class Unpacking:
-    """One queue's."""
+    """The unpacking of one queue."""
 
     def __init__(self, *, observer: Observer, notices: Troubles) -> None:
         self._observer = observer
@@ -66,8 +66,10 @@ class Unpacking:
         self._open: dict[int, _Open] = {}  # by partition
 
     def some(self, lane: Lane, partition: int, limit: int) -> bool:
-        """Unpack up to so many, for a turn. False: the first parcel must be read from the broker again. Where the lane is
-        `crowded` afterwards, its turn comes later."""
+        """Unpack up to `limit` packs, for one turn. If the lane is `crowded` afterwards, its turn comes later.
+
+        False: the first parcel must be read from the broker again.
+        """
         ends = perf_counter() + TURN_S
         lane.crowded = False
         if taken := self._open.get(partition):
@@ -97,7 +99,7 @@ class Unpacking:
         return True
 
     def _unpack(self, lane: Lane, partition: int, parcel: Parcel) -> Iterator[Message | None]:
-        """None where a while has passed and there is nothing to give."""
+        """The packs of a parcel; None in between, where a turn may end."""
         for batch in walk(parcel.raw):
             if batch.end > lane.unpacked:
                 yield from self._read(lane, partition, parcel.raw, batch)
@@ -134,14 +136,14 @@ class Unpacking:
                 self._notices.over("batch_skipped", str(partition))
 
     def _make_room(self, lane: Lane, partition: int, size: int) -> None:
-        """Raises _Crowded where those that are open were opened a few turns ago."""
+        """Closes other batches until this one fits. Raises _Crowded if the others have had too few turns to be closed."""
         taken, now = self._open, perf_counter()
         taken.pop(partition, None)
         while taken and size + sum(each.size for each in taken.values()) > OPEN_BYTES_MAX:
             longest = next((each for each in taken if taken[each].may_go(now)), None)
             if longest is None:
                 raise _Crowded
-            taken.pop(longest).lane.rest = None  # closes its reading, which leaves a mark
+            taken.pop(longest).lane.rest = None  # ends its reading, which sets the mark
         taken[partition] = _Open(lane, size, now)
 
     def _pass_over(self, lane: Lane, partition: int, batch: Batch, why: Unreadable) -> Iterator[Message]:

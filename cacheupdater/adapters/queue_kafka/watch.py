@@ -1,7 +1,8 @@
-"""Looks after the consumer from outside: lag, added partitions, and silent stalls.
+"""Watches the consumer from outside: lag, added partitions, and silent stalls.
 
-The queue starts one with its membership. It asks the brokers itself and never believes what the consumer has heard, for that is
-what may have stopped (aiokafka issues 1037 and 847). Whether what it sees is a stall decides `adapters.queue_kafka.stall`.
+The queue starts one `Watch` when it joins the group. The watch asks the brokers itself. It does not rely on the consumer's
+knowledge, for the consumer itself may have stopped (aiokafka issues 1037 and 847). `stall` decides whether the consumer is
+stuck.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 5.0  # seconds: how old a lag on a dashboard may be; one small request to each broker
-LOOKS = 4  # per session at the least, for short ones
+LOOK_EVERY = (
+    5.0  # seconds: how old a lag on a dashboard may be; a look costs one small request to each broker
+)
+LOOKS = 4  # at least so many per session, if the session is short
 
 
 class Watch:
-    """One queue's."""
+    """The watch of one queue."""
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class Watch:
         observer: Observer,
         notices: Troubles,
     ) -> None:
-        self.trouble: Unavailable | None = None  # what the poller could not do, lately
+        self.trouble: Unavailable | None = None  # the poller's latest error
         self.partitions = 0
         self._member = member
         self._owned = owned
@@ -48,11 +51,11 @@ class Watch:
         self._notices = notices
         self._every = min(LOOK_EVERY, session / LOOKS)
         self._stall = Stall(settings.patience(session))
-        self._counted = (0, 0)  # in which round of the group there were how many partitions
+        self._counted = (0, 0)  # a round of the group, and how many partitions the topic had in it
         self._stray_since: float | None = None
 
     async def run(self) -> None:
-        """Until cancelled; raises Stuck."""
+        """Runs until cancelled. Raises Stuck."""
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(self._every)
@@ -61,14 +64,14 @@ class Watch:
                 raise Stuck(f"the Kafka consumer of {self._topic} is stuck: {why}")
 
     def count(self, partitions: int) -> None:
-        """The topic has so many."""
+        """The topic has so many partitions."""
         if partitions > self.partitions > 0:
             log.info("topic %s has grown from %d to %d partitions", self._topic, self.partitions, partitions)
         self.partitions = partitions
         self._observer.level("partitions", partitions)
 
     async def _look(self) -> Sight:
-        """Where only somebody else can help (no broker, no topic, no right), waiting is right: as if nobody answered."""
+        """What is seen now. A missing broker, topic or right is reported as no answer: then it is right to wait."""
         places: dict[int, Place] = {}
         wanting = f"a right on topic {self._topic} or its group" if isinstance(self.trouble, Denied) else ""
         try:
@@ -84,19 +87,19 @@ class Watch:
         return Sight(answers=not wanting, joined=self._owned.joined, places=places, trouble=trouble)
 
     def _say(self, wanting: str) -> None:
-        """At every look; people read of it once."""
+        """Report what is missing, at every look. The notices decide when it is logged."""
         if wanting:
             self._notices.trouble("queue_missing", "", f"waiting for {wanting}")
         else:
             self._notices.over("queue_missing", "")
 
     async def _places(self) -> dict[int, Place]:
-        """And the lags, by the way."""
+        """The places of the partitions that are read. Reports their lags too."""
         places = {}
         for partition, end in (await self._member.ends(self._member.led(self._owned.open))).items():
             lane = self._owned.lanes[partition]
             if not lane.open:
-                continue  # taken from us meanwhile
+                continue  # the partition was taken from us meanwhile
             self._owned.ends_at(partition, end)
             self._observer.level("lag", max(0, end - lane.committed), label=str(partition))
             if not lane.held:
@@ -104,10 +107,11 @@ class Watch:
         return places
 
     async def _compare(self) -> None:
-        """The group's leader sees added partitions and asks for a rebalance.
+        """Ask for a rebalance if the group's leader does not share out added partitions.
 
-        But a static member that leads and is started again is not told that it leads, so nobody might: then we ask. Later than
-        any leader would, and whoever asks without need costs one rebalance.
+        Normally the leader sees added partitions and asks for a rebalance. But a static member that leads and is started again
+        does not learn that it leads, so no member might ask. So every member asks, later than any leader would. A request
+        without need costs one rebalance.
         """
         now, here = asyncio.get_running_loop().time(), self._owned.round
         if self._counted[0] != here:
@@ -122,5 +126,5 @@ class Watch:
             self._stray_since = now
         elif now - self._stray_since > settings.METADATA_AGE + LOOK_EVERY:
             self._stray_since = None
-            log.info("nobody has shared out the added partitions of topic %s; asking for it", self._topic)
+            log.info("the added partitions of topic %s have no owners; asking for a rebalance", self._topic)
             self._member.rejoin()

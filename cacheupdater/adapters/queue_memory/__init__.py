@@ -1,13 +1,14 @@
 """The queue of a single machine: packs wait in this process until their hints are finished.
 
-The listeners put packs in, the partitions fetch and commit them; the service makes one `MemoryQueue` and it
-lives as long as the process. Each partition is a lane: unread packs, then packs that were fetched but are not
-yet finished. A full lane makes the listeners wait, which stops the senders, whose own buffers drop and count. Each peer leaves
-room for others, and peers take turns, so a flood waits behind itself. Fetched packs have caps of their own, far wider:
-hints of a source that is down stay open for long, and must not keep out those of others. What was finished is forgotten,
-though older packs are not.
-A crash forgets everything here: hints are wishes, the next read repeats them.
-Nothing is persisted. Of a pack only the kind is read, to keep changes apart. Everything runs on one event loop; nothing here is thread-safe.
+The listeners put packs in; the partitions fetch and commit them. The service makes one `MemoryQueue`, which lives as long as
+the process. Each partition is a lane: it holds unread packs, and packs that were fetched but are not finished. A full lane
+makes the listeners wait. This stops the senders, whose own buffers drop hints and count them. Each peer must leave room for
+others, and peers take turns, so the packs of a flood wait behind each other. Fetched packs have caps of their own, far wider:
+hints of a source that is down stay open for long, and must not keep out hints of other sources. Finished packs are forgotten,
+even if older packs are not finished.
+
+Nothing is persisted, so a crash loses everything here: hints are wishes, and the next read repeats them. Only the kind of a
+pack is read, to keep changes apart. Everything runs on one event loop; nothing here is thread-safe.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ if TYPE_CHECKING:
 
     from cacheupdater.ports import Message
 
-LANE_PACKS_MAX = 4096  # unread; an object or two per pack: about 1 MiB of bookkeeping when packs are tiny
+LANE_PACKS_MAX = 4096  # unread; one or two objects per pack: about 1 MiB of bookkeeping if packs are tiny
 LANE_BYTES_MAX = (
     8 * 1024 * 1024
 )  # unread; 500,000 hints of 16 bytes: five times what a partition keeps pending
-# Fetched and unread together: as many as a partition keeps hints pending, so that the engine's own cap binds first.
-# About 200 bytes of bookkeeping each: 20 MiB per partition at the worst.
+# Packs, fetched and unread together: as many as a partition's cap of pending hints, so that the engine's cap is reached
+# first. About 200 bytes of bookkeeping each: 20 MiB per partition at the worst.
 LANE_UNDONE_MAX = 100_000
-# Likewise. A pack stays as long as one of its hints is open: the hints of half a minute, 60,000 a second of 16 bytes.
+# Bytes of the same packs. A pack stays while one of its hints is open: 60,000 hints a second of 16 bytes, for half a minute.
 LANE_OPEN_BYTES_MAX = 32 * 1024 * 1024
-# Numbers of peers, after which they come again: as many as a listener lets in at once.
+# Numbers of peers; when all are used, they are used again. As many as the connections that a listener accepts at once.
 NUMBERS = 1024
 _CLOSED = "the queue is closed: this process is shutting down"
 
 
 class MemoryQueue:
-    """`ports.Queue` in one process, and the two ways in for its listeners: `offer` and `put`."""
+    """`ports.Queue` in one process. Its listeners put packs in by `offer` and `put`."""
 
     def __init__(
         self,
@@ -51,11 +52,13 @@ class MemoryQueue:
         bytes_max: int = LANE_BYTES_MAX,
         open_bytes_max: int = LANE_OPEN_BYTES_MAX,
     ) -> None:
-        """The caps hold for each partition: unread packs and their bytes, packs that are not finished and theirs."""
+        """Each partition has these caps: on unread packs and their bytes, and on unfinished packs and their bytes."""
         self._lanes = [Lane() for _ in range(partitions)]
         self._most = Fill(packs_max, bytes_max, undone_max, open_bytes_max)
-        self._numbers = NOBODY  # the last that was given away
-        self._free: dict[int, Hashable] = {}  # where their last owners came from, the longest free first
+        self._numbers = NOBODY  # the highest number that was given to a peer
+        self._free: dict[
+            int, Hashable
+        ] = {}  # free numbers and their last owners' origins, the longest free first
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
@@ -82,7 +85,7 @@ class MemoryQueue:
         self._free[peer] = origin
 
     def offer(self, partition: int, payload: bytes, peer: int = NOBODY) -> bool:
-        """Take the pack now, or say that there is no room. A pack of the same peer that waits in `put` goes first."""
+        """Take the pack now, or return False if there is no room, or if an earlier pack of this peer waits in `put`."""
         lane = self._lanes[partition]
         if self._closed or not self._fits(lane, len(payload), peer):
             return False
@@ -103,14 +106,14 @@ class MemoryQueue:
         try:
             await taken
         finally:
-            self._admit(lane)  # one that was cancelled must not stand in the way of those behind it
+            self._admit(lane)  # a cancelled `put` must not block those behind it
 
     def backlog(self, partition: int) -> int:
-        """Packs that are not finished."""
+        """How many packs of the partition are not finished."""
         return self._lanes[partition].total.undone
 
     async def assignments(self) -> AsyncIterator[Assignment]:
-        """All partitions at once, then whatever `reassign` causes. Asking again is a new ownership."""
+        """All partitions at once, then the changes that `reassign` causes. Each new call begins a new ownership."""
         if not self._closed:
             yield self._gain(range(len(self._lanes)))
         while not self._closed:
@@ -135,12 +138,12 @@ class MemoryQueue:
             if taken:
                 self._admit(lane)
                 return taken
-            lane.arrived.clear()  # whatever is here is of peers that are held back
+            lane.arrived.clear()  # all packs here are of peers that are held
             await lane.arrived.wait()  # the only await, and nothing is taken before it: cancelling loses none
         return ()
 
     async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:
-        """Forget what is before `done`, and what is `finished`. An older epoch or an older `done` changes nothing."""
+        """Forget the packs before `done`, and the `finished` ones. An older epoch or an older `done` changes nothing."""
         lane = self._lanes[partition]
         if epoch != lane.epoch:
             return
@@ -150,7 +153,7 @@ class MemoryQueue:
         self._admit(lane)
 
     async def close(self) -> None:
-        """End every wait. What is still here is lost, as documented for this queue."""
+        """End every wait. Packs that are still here are lost, as documented for this queue."""
         self._closed = True
         self._changes.put_nowait(None)
         for lane in self._lanes:
@@ -162,7 +165,7 @@ class MemoryQueue:
 
     def _fits(self, lane: Lane, size: int, peer: int) -> bool:
         if not lane.total.undone:
-            return True  # any pack: one larger than the cap would otherwise wait for ever
+            return True  # even a pack larger than the cap, which would otherwise wait for ever
         if not lane.total.has_room(self._most, size):
             return False
         return peer == NOBODY or lane.fill(peer).takes(lane.total, self._most, size)

@@ -1,8 +1,8 @@
-"""One partition of the memory queue: packs that nobody has read yet, and packs that were read and are not finished.
+"""One partition of the memory queue: unread packs, and packs that were read and are not finished.
 
-Unread packs wait by peer, and a peer's changes wait apart from its reads. They take turns by bytes, so that a flood waits
-behind its own packs. A pack gets its offset when it is read. `Fill` is what the caps count, for all peers and for each one: a
-peer leaves room for others. `MemoryQueue` makes one lane per partition and asks it.
+Unread packs wait by peer, and a peer's changes wait apart from its reads. These flows take turns by bytes, so that a flood
+waits behind its own packs. A pack gets its offset when it is read. A `Fill` holds the amounts that have caps, for all peers
+together and for each peer, which must leave room for others. `MemoryQueue` makes and uses one lane per partition.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cacheupdater_client.protocol import wire
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-PACK_COST = 64  # bytes: what a pack costs the updater beside its keys
+PACK_COST = 64  # bytes by which the cost of a pack exceeds the cost of its keys
 
 
 @dataclass(slots=True)
 class Fill:
-    """How much is in a lane, or how much may be."""
+    """How much is in a lane, or how much may be in it."""
 
     packs: int = 0  # unread
     bytes: int = 0  # of unread packs
@@ -33,7 +33,7 @@ class Fill:
     undone_bytes: int = 0
 
     def takes(self, total: Fill, most: Fill, size: int) -> bool:
-        """Whether a peer with so much may add a pack of `size` and still leaves room for others."""
+        """Whether a peer with this fill may add a pack of `size` and still leaves room for others."""
         return (
             leaves_room(self.packs, total.packs, most.packs)
             and leaves_room(self.bytes, total.bytes + size, most.bytes)
@@ -42,7 +42,7 @@ class Fill:
         )
 
     def has_room(self, most: Fill, size: int) -> bool:
-        """Whether a pack of `size` fits in at all."""
+        """Whether a pack of `size` fits into a lane with this fill."""
         return (
             self.packs < most.packs
             and self.bytes + size <= most.bytes
@@ -52,7 +52,7 @@ class Fill:
 
 
 class Lane:
-    """One partition."""
+    """The packs of one partition."""
 
     __slots__ = (
         "_again",
@@ -69,13 +69,15 @@ class Lane:
 
     def __init__(self) -> None:
         self.putters: deque[tuple[asyncio.Future[None], bytes, int]] = deque()  # one per waiting peer
-        self.arrived = asyncio.Event()  # set while there is something to fetch, or nothing ever will be
+        self.arrived = asyncio.Event()  # set while there are packs to fetch, and once the queue is closed
         self.total = Fill()
         self.next = self.done = self.epoch = 0
         self._fills: dict[int, Fill] = {}
         self._unread: Fair[tuple[int, bool], Message] = Fair()  # by peer, changes apart
-        self._again: deque[Message] = deque()  # read by an earlier owner and not finished, in that order
-        self._fetched: dict[int, Message] = {}  # not finished, by offset and in their order
+        self._again: deque[Message] = (
+            deque()
+        )  # read by an earlier owner and not finished, in the order of offsets
+        self._fetched: dict[int, Message] = {}  # not finished, by offset, in the order of offsets
 
     @property
     def read_up_to(self) -> int:
@@ -83,7 +85,7 @@ class Lane:
         return self._again[0].offset if self._again else self.next
 
     def fill(self, peer: int) -> Fill:
-        """How much of it is this peer's."""
+        """How much of the lane is this peer's."""
         return self._fills.get(peer) or Fill()
 
     def append(self, payload: bytes, peer: int) -> None:
@@ -113,7 +115,7 @@ class Lane:
         self._forget(beyond)
 
     def rewind(self) -> None:
-        """A new owner reads again whatever the last one left undone."""
+        """A new owner reads again the packs that the last one did not finish."""
         for message in self._fetched.values():
             self._move(message, 1)
         self._again.extendleft(reversed(self._fetched.values()))
@@ -135,7 +137,7 @@ class Lane:
         return message
 
     def _move(self, message: Message, packs: int) -> None:
-        """From the fetched to the unread, or back."""
+        """Count a pack as unread (1), or as fetched (-1)."""
         for fill in (self.total, self._fills[message.peer]):
             fill.packs += packs
             fill.bytes += packs * len(message.payload)

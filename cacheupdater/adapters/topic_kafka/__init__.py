@@ -1,11 +1,11 @@
-"""What an operator asks of a Kafka topic: is it there, does it suit hints, may we read it; make it.
+"""Inspects a Kafka topic for an operator (does it exist, does it suit hints, may we read it?), and creates one.
 
-`cacheupdater check --connect` calls `inspect`, `cacheupdater topic create` calls `create`; nothing else here or in the
-updater makes a topic. Each call is a conversation of its own with the cluster (`cluster`), bounded in time; what suits
-hints is decided in `settings`. Nothing that is tried here changes anything: the record that is read stays, the
-heartbeat is of a member that does not exist, and a topic is asked for in a way that never makes it.
+`cacheupdater check --connect` calls `inspect`, and `cacheupdater topic create` calls `create`. No other part of the updater
+makes a topic. Each call has its own connections to the cluster (`cluster`), for a limited time. `settings` decides what suits
+hints. The checks change nothing: the record that they read stays, their heartbeat is of a member that does not exist, and
+they ask for a topic in a way that never makes it.
 
-Not done here: changing an existing topic, and the rights of clients that write.
+Not done here: changes to an existing topic, and the rights of clients that write.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
     from cacheupdater_client.protocol.broker import Address
 
-INSPECT_S = 20.0  # all questions of one inspection; each alone is bounded too
-CREATE_S = 30.0  # a new topic included
+INSPECT_S = 20.0  # for all requests of one inspection; each request has its own limit too
+CREATE_S = 30.0  # for all requests, the creation included
 SETTLE_S = (
-    10.0  # until a new topic has its leaders, and a new cluster the topic that holds its groups' places
+    10.0  # until a new topic has its leaders, and a new cluster has the topic with the offsets of its groups
 )
-POLL_S = 0.1  # between two questions for what will soon be so
-BROKERS_DECIDE = -1  # Kafka's word for its own default
-REPLICAS_MOST = 3  # where the brokers have no default
+POLL_S = 0.1  # between two requests while a change is expected
+BROKERS_DECIDE = -1  # Kafka's number for the brokers' default
+REPLICAS_MOST = 3  # if the brokers have no default
 _NO_LEADER = -1
 
 _Error: TypeAlias = Any
@@ -53,22 +53,22 @@ _Error: TypeAlias = Any
 
 
 class Topic(NamedTuple):
-    """A topic as it is, and what is to be said of it."""
+    """A topic as it is, and the findings about it."""
 
     partitions: int
     replicas: int
     said: Mapping[str, str]
-    """Its settings, by Kafka's names; empty where they are not ours to see."""
+    """Its settings, by Kafka's names; empty if we may not see them."""
     wrong: Sequence[str]
-    """What a person must change."""
+    """Findings for which a person must change something."""
     away: Sequence[str]
-    """What does not work now."""
+    """Findings that may pass by themselves."""
     notes: Sequence[str]
-    """What works, and is worth knowing."""
+    """Findings that are worth knowing, though everything works."""
 
     @property
     def kept(self) -> str:
-        """For how long; empty where that is not ours to see."""
+        """How long the topic keeps hints; empty if we may not see it."""
         return settings.spelled(settings.retention_of(self.said)) if self.said else ""
 
     def __str__(self) -> str:
@@ -77,16 +77,19 @@ class Topic(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What `create` found or did."""
+    """What `create` did, and the topic as it is now."""
 
     created: bool
     topic: Topic
     differs: Sequence[str]
-    """How a topic that was there is not what was asked for."""
+    """How a topic that existed already differs from the request."""
 
 
 async def inspect(address: Address, group: str) -> Topic:
-    """All there is to say about the topic, as the updaters of this group see it. Misconfigured or Unavailable: nothing."""
+    """The topic, and all findings about it for updaters of this group.
+
+    Raises Misconfigured or Unavailable if the topic cannot be inspected.
+    """
     try:
         async with asyncio.timeout(INSPECT_S), reached(address) as cluster:
             topic, leaders = await _looked_at(cluster, address.topic)
@@ -107,7 +110,7 @@ async def create(
     replication: int | None = None,
     retention: float | None = None,
 ) -> Made:
-    """Makes the topic unless it is there. None: what suits most, and whatever an existing topic has."""
+    """Makes the topic if it does not exist. None stands for the usual number, and for any number of an existing topic."""
     try:
         async with asyncio.timeout(CREATE_S), reached(address) as cluster:
             created = False
@@ -128,7 +131,7 @@ async def create(
 def _differences(
     topic: Topic, partitions: int | None, replication: int | None, retention: float | None
 ) -> list[str]:
-    """Between what was said and what is."""
+    """The differences between the request and the topic."""
     asked_for = settings.spelled(retention) if retention is not None else None
     kinds = [
         ("partitions", partitions, topic.partitions),
@@ -136,7 +139,7 @@ def _differences(
         ("retention", asked_for, topic.kept or asked_for),
     ]
     return [
-        f"{name} is {found}, asked for was {asked}"
+        f"{name} is {found}, and not {asked} as requested"
         for name, asked, found in kinds
         if asked is not None and asked != found
     ]
@@ -146,8 +149,8 @@ def _differences(
 
 
 async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, int, int]] | None:
-    """Of each partition its number, its leader, its replicas and how many of them are in step; None: no such topic."""
-    # aiokafka's own admin asks in a way that makes the topic, where brokers are told to make what is asked for
+    """For each partition: its number, its leader, how many replicas it has and how many are in step. None: no such topic."""
+    # the admin of aiokafka asks in a way that makes the topic, if the brokers are configured to make topics on demand
     answer = await cluster.ask(MetadataRequest([name], allow_auto_topic_creation=False))
     [found] = answer.to_object()["topics"]
     error = for_code(found["error_code"])
@@ -155,10 +158,10 @@ async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, in
         return None
     if error is TopicAuthorizationFailedError:
         raise Misconfigured(
-            f"this user may not see the topic {name}, be it there or not: allow Read and Describe on it"
+            f"this user may not see the topic {name}, whether it exists or not: allow Read and Describe on it"
         )
     if error not in {NoError, LeaderNotAvailableError}:
-        raise Unavailable(f"the brokers say of the topic {name}: {error.description}")
+        raise Unavailable(f"the brokers cannot describe the topic {name}: {error.description}")
     return [
         (each["partition"], each["leader"], len(each["replicas"]), len(each["isr"]))
         for each in found["partitions"]
@@ -166,7 +169,7 @@ async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, in
 
 
 async def _looked_at(cluster: Cluster, name: str) -> tuple[Topic, Mapping[int, int]]:
-    """The topic without what only its readers find out; and the leader of each partition that has one."""
+    """The topic, without the findings about rights; and the leader of each partition that has one."""
     found = await _described(cluster, name)
     if found is None:
         raise Misconfigured(f"there is no topic {name}: `cacheupdater topic create` makes it")
@@ -192,11 +195,11 @@ async def _looked_at(cluster: Cluster, name: str) -> tuple[Topic, Mapping[int, i
 
 
 async def _said(cluster: Cluster, name: str) -> Mapping[str, str] | None:
-    """The settings that matter; None where we may not see them."""
+    """The settings that matter; None if we may not see them."""
     asked = [(ConfigResourceType.TOPIC, name, list(settings.NAMES))]
     try:
         answer = await cluster.ask(DescribeConfigsRequest(asked))
-    except Misconfigured:  # brokers that only look like Kafka may not know it
+    except Misconfigured:  # brokers that imitate Kafka may not know this request
         return None
     [(code, _, _, _, entries)] = answer.resources
     said = {entry[0]: entry[1] for entry in entries}
@@ -206,7 +209,7 @@ async def _said(cluster: Cluster, name: str) -> Mapping[str, str] | None:
 async def _made(
     cluster: Cluster, name: str, *, partitions: int, replication: int | None, config: Mapping[str, str]
 ) -> bool:
-    """Asks for the topic and waits for its leaders; False: somebody else has just made it."""
+    """Makes the topic and waits for its leaders. False: somebody else has just made it."""
     wanted = [BROKERS_DECIDE, min(REPLICAS_MOST, cluster.brokers)] if replication is None else [replication]
     for replicas in wanted:
         error, why = await _asked_for(cluster, (name, partitions, replicas, [], list(config.items())))
@@ -216,14 +219,14 @@ async def _made(
         return False
     if error in {TopicAuthorizationFailedError, ClusterAuthorizationFailedError}:
         raise Misconfigured(
-            f"this user may not make the topic {name}: allow Create on it, or let someone make it who may"
+            f"this user may not make the topic {name}: allow Create on it, or let a user with this right make it"
         )
     if error is NotControllerError:
         raise Unavailable("the cluster is choosing a controller; try again")
     if error is not NoError:
         raise Misconfigured(f"the brokers refuse the topic {name}: {why or error.description}")
     async with asyncio.timeout(SETTLE_S):
-        while not _all_led(await _described(cluster, name)):  # noqa: ASYNC110  the brokers tell only whoever asks
+        while not _all_led(await _described(cluster, name)):  # noqa: ASYNC110  the brokers send no event
             await asyncio.sleep(POLL_S)
     return True
 
@@ -231,7 +234,7 @@ async def _made(
 async def _asked_for(
     cluster: Cluster, new: tuple[str, int, int, list[object], list[tuple[str, str]]]
 ) -> tuple[_Error, str]:
-    """How the brokers took it, and in which words."""
+    """The brokers' answer to the request for the topic: the error, and their words."""
     answer = await cluster.ask(
         CreateTopicsRequest([new], int(SETTLE_S * 1000), False), broker=cluster.controller()
     )

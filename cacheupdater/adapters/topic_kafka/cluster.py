@@ -1,11 +1,10 @@
-"""One conversation with a Kafka cluster: reach it, ask its brokers, say in our words why it does not answer.
+"""Requests to a Kafka cluster: connect, send requests to its brokers, and say in our words why the cluster does not answer.
 
-`reached` opens a conversation for one command of an operator and ends it with that; every step is bounded in time.
-aiokafka hides why a bootstrap failed, so each server of the address is tried by itself first: a login that is refused,
-a certificate that nobody trusts and a broker that is down are different things to whoever has to act.
+`reached` connects for one command of an operator, and disconnects at its end. Every step has a time limit. aiokafka hides why
+a bootstrap failed, so each server of the address is tried by itself first. The operator must know whether the login was
+refused, the certificate is not trusted, or the broker is down.
 
-`Misconfigured` is what a person must change, `Unavailable` what may pass by itself. What an answer means is told by
-those who ask.
+`Misconfigured` means that a person must change something; `Unavailable` may pass by itself. The callers interpret the answers.
 """
 
 from __future__ import annotations
@@ -40,22 +39,24 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.protocol.broker import Address
 
-REACH_S = 5.0  # for one server: connecting, TLS, login; a broker across the world needs less than two
-ANSWER_S = 5.0  # for one question; a broker that needs longer is in trouble
-FAREWELL_S = 1.0  # a TLS connection to a frozen broker would wait half a minute for its goodbye
+REACH_S = 5.0  # to reach one server: connect, TLS, login; a broker across the world needs less than two
+ANSWER_S = 5.0  # for one answer; a broker that needs longer is in trouble
+FAREWELL_S = (
+    1.0  # to close; a TLS connection to a frozen broker would wait half a minute for the broker's close
+)
 
 
 class Cluster:
-    """A cluster that answers."""
+    """A cluster that answers requests."""
 
     def __init__(self, client: Any, usual: int, silent: Sequence[str]) -> None:
         self._client = client
         self._usual = usual
         self.silent = silent
-        """What is wrong with those servers of the address that did not answer while others did."""
+        """Why some servers of the address did not answer, although others did."""
 
     async def ask(self, request: Request[Any], *, broker: int | None = None) -> Response:
-        """The answer of this broker, or of the one that is asked usually: what it has said, it knows the next time."""
+        """The answer of this broker. By default the same broker is always asked, so that its answers agree with earlier ones."""
         node = self._usual if broker is None else broker
         named = _named(self._client, node)
         try:
@@ -66,13 +67,13 @@ class Cluster:
         except TimeoutError as e:
             raise Unavailable(f"{named} did not answer within {ANSWER_S:g} s") from e
         except IncompatibleBrokerVersion as e:
-            raise Misconfigured(f"the brokers do not know this question: {masking.foreign(str(e))}") from e
+            raise Misconfigured(f"the brokers do not know this request: {masking.foreign(str(e))}") from e
         except KafkaError as e:
             raise Unavailable(f"{named} cannot answer now: {masking.foreign(str(e))}") from e
         return answer
 
     def controller(self) -> int | None:
-        """Whom to ask for a new topic."""
+        """The broker that makes new topics."""
         found = self._client.cluster.controller
         return None if found is None else int(found.nodeId)
 
@@ -83,7 +84,7 @@ class Cluster:
 
 @asynccontextmanager
 async def reached(address: Address) -> AsyncIterator[Cluster]:
-    """The cluster, for as long as the block; Misconfigured or Unavailable say why it cannot be asked."""
+    """The cluster, within the block. Misconfigured or Unavailable say why the cluster cannot be reached."""
     try:
         how = connection(address)
     except (OSError, ValueError) as e:
@@ -92,7 +93,7 @@ async def reached(address: Address) -> AsyncIterator[Cluster]:
     usable = [server for server, trouble in zip(address.servers, troubles, strict=True) if trouble is None]
     failed = [trouble for trouble in troubles if trouble is not None]
     if not usable:
-        # what a person must change explains more than a broker that is down beside it
+        # a wrong setting explains more than another broker that is down
         raise next((each for each in failed if isinstance(each, Misconfigured)), failed[0])
     client = AIOKafkaClient(**how | {"bootstrap_servers": usable}, request_timeout_ms=int(ANSWER_S * 1000))
     try:
@@ -113,20 +114,20 @@ async def _bootstrapped(client: Any, address: Address) -> None:
     except KafkaConnectionError as e:
         if "sasl" in address.options:
             raise Unavailable(f"the brokers of {address} went away: {masking.foreign(str(e))}") from e
-        # it has just answered the one question that is allowed before a login
+        # the broker has just answered the only request that needs no login
         raise Misconfigured(
             f"the brokers of {address} end the connection: they want a login; {_LOGIN}"
         ) from e
     if client.cluster.brokers():
         return
     if address.options.get("sasl", "").upper() == "OAUTHBEARER":
-        # aiokafka takes the broker's first no to a token for a yes, and the next answer is then empty
+        # aiokafka takes the broker's first rejection of a token for a success, and the next answer is then empty
         raise Misconfigured(f"the brokers of {address} refuse the login: the token is not right")
     raise Unavailable(f"the brokers of {address} do not say who they are")
 
 
 async def _reachable(client: Any) -> int:
-    """A broker of those that the cluster names."""
+    """A broker that the cluster names and that can be reached."""
     nodes = sorted(each.nodeId for each in client.cluster.brokers())
     for node in nodes:
         with suppress(TimeoutError):
@@ -142,7 +143,7 @@ def _named(client: Any, node: int) -> str:
 
 
 async def _tried(server: str, address: Address, how: dict[str, Any]) -> Misconfigured | Unavailable | None:
-    """What is wrong with this server; None: it lets us in."""
+    """Why this server cannot be used; None if it can."""
     [(host, port, _)] = collect_hosts([server], randomize=False)
     said = {name: value for name, value in how.items() if name != "bootstrap_servers"}
     trying = AIOKafkaConnection(host, port, request_timeout_ms=int(REACH_S * 1000), **said)
@@ -151,7 +152,7 @@ async def _tried(server: str, address: Address, how: dict[str, Any]) -> Misconfi
         async with asyncio.timeout(REACH_S):
             await trying.connect()
     except (ConnectionError, ssl.SSLError, socket.gaierror) as e:
-        return _explained(server, address, e)  # there was no connection that has to be closed
+        return _explained(server, address, e)  # no connection was made, so none has to be closed
     except (OSError, ValueError, KafkaError) as e:
         trouble = _explained(server, address, e)
     with suppress(TimeoutError):
@@ -162,27 +163,27 @@ async def _tried(server: str, address: Address, how: dict[str, Any]) -> Misconfi
 
 _LOGIN = "write ?sasl=SCRAM-SHA-512&username=...&password_file=..."
 _ASTRAY = (
-    "{}, where the cluster says its broker is, cannot be reached from here:"
-    " it is down, or advertised.listeners of the broker names an address for others"
+    "the cluster names {}, which cannot be reached from here:"
+    " the broker is down, or its advertised.listeners names an address for other machines"
 )
 _TLS = "is this the port for TLS, and are tls, ca, cert and key in the URL right?"
 
 
 def _explained(server: str, address: Address, error: Exception) -> Misconfigured | Unavailable:
-    """One server's failure, by who can do something about it."""
-    # aiokafka hides what ended a connection behind an error of its own
+    """The error for one server's failure: Misconfigured if a person must act, else Unavailable."""
+    # aiokafka wraps the error that ended a connection in an error of its own
     mistakes = (_mistake(each, address) for each in (error, error.__cause__))
     if wrong := next(filter(None, mistakes), None):
         return Misconfigured(f"{server} {wrong}")
     if isinstance(error, ValueError) or getattr(error, "filename", None):  # a server's proof, a token's file
-        return Misconfigured(f"{server} cannot be logged in to: {_plain(error)}")
+        return Misconfigured(f"the login at {server} fails: {_plain(error)}")
     if isinstance(error, KafkaConnectionError):
-        return Misconfigured(f"{server} ends the connection before a word is said: {_TLS}")
+        return Misconfigured(f"{server} closes the connection at once: {_TLS}")
     return Unavailable(_silence(server, error))
 
 
 def _mistake(error: BaseException | None, address: Address) -> str | None:
-    """What a person must change, if that is what the error says."""
+    """What a person must change; None if the error is no mistake of the configuration."""
     sasl = address.options.get("sasl", "")
     secret = "token" if sasl.upper() == "OAUTHBEARER" else "username or password"
     match error:
@@ -219,7 +220,7 @@ def _silence(server: str, error: Exception) -> str:
 
 
 def _plain(error: object) -> str:
-    """An error's own words, with the file it is about."""
+    """The error's own words, with the name of its file."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):

@@ -1,7 +1,7 @@
-"""Who of a group has which partition, asked of the group's coordinator.
+"""Asks the coordinator of a group which member owns a partition.
 
-`cacheupdater explain` asks an updater about a key, and an updater that does not own the key names whoever does. One
-conversation of its own, bounded in time; nothing is changed.
+`cacheupdater explain` asks an updater about a key. An updater that does not own the key names the owner by `owner_of`. Each
+call has its own connections to the cluster, for a limited time. It changes nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
     from cacheupdater_client.protocol.broker import Address
 
-ASK_S = 4.0  # for all of it; a person waits
+ASK_S = 4.0  # for the whole call; a person waits
 
 
 async def owner_of(address: Address, group: str, partition: int) -> str | None:
-    """The member that has this partition: its instance or client, and its host. None: nobody. Raises Unavailable."""
+    """The member that owns this partition: its instance or client, and its host. None: no member does. Raises Unavailable."""
     try:
         async with asyncio.timeout(ASK_S), reached(address) as cluster:
             members = await _members(cluster, group)
@@ -46,12 +46,12 @@ async def _members(cluster: Cluster, group: str) -> Any:
 def _check(code: int) -> None:
     error: Any = for_code(code)
     if error is not NoError:
-        raise Unavailable(f"the brokers do not tell who is in the group: {error.description}")
+        raise Unavailable(f"the brokers do not list the members of the group: {error.description}")
 
 
 def _owned(member: Any, topic: str) -> set[int]:
     _, _, _, _, assignment = member
-    if not assignment:  # it has just joined
+    if not assignment:  # the member has just joined
         return set()
     decoded = ConsumerProtocol.ASSIGNMENT.decode(assignment)
     return {number for name, numbers in decoded.assignment if name == topic for number in numbers}

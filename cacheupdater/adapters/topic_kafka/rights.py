@@ -1,7 +1,7 @@
-"""Whether we may read a topic and join a group, found out by trying, without a trace.
+"""Finds out by trying whether we may read a topic and join a group. The tries leave no trace.
 
-`inspect` asks both once. A fetch of nothing needs the right to read, and a heartbeat of a member that does not exist
-the right to join; asking for a group's committed places would need less, so it would prove less.
+`inspect` calls `read` and `join` once each. A fetch of nothing needs the right to read. A heartbeat of a member that does not
+exist needs the right to join. A request for a group's committed offsets would need fewer rights, so it would prove less.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
 
-SETTLE_S = 10.0  # until a cluster has made the topic that holds its groups' places, at its very first group
-LEAD_S = 3.0  # until a broker knows that it leads a partition, of which others have heard before
-POLL_S = 0.1  # between two questions for what will soon be so
+SETTLE_S = 10.0  # until a new cluster has made the topic with the offsets of its groups, at the first group
+LEAD_S = 3.0  # until a broker knows that it leads a partition, which others may know earlier
+POLL_S = 0.1  # between two requests while a change is expected
 _NOBODY = "cacheupdater-check"  # a member that no group has
 _COMING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
@@ -41,9 +41,9 @@ _Error: TypeAlias = Any
 
 
 async def read(cluster: Cluster, name: str, leaders: Mapping[int, int]) -> Misconfigured | Unavailable | None:
-    """Reads from one partition; what stood in the way."""
+    """Reads from one partition. Returns the error, or None."""
     if not leaders:
-        return None  # said already
+        return None  # already reported
     loop = asyncio.get_running_loop()
     deadline = loop.time() + LEAD_S
     while True:
@@ -61,7 +61,7 @@ async def read(cluster: Cluster, name: str, leaders: Mapping[int, int]) -> Misco
 
 
 async def _fetched(cluster: Cluster, name: str, partition: int, leader: int) -> _Error:
-    """How it goes to fetch the least, at once. Where reading begins does not matter."""
+    """The broker's error code for the smallest fetch, without a wait. The offset does not matter."""
     request = FetchRequest(0, 0, 1, 0, [(name, [(partition, 0, 1)])])
     answer = await cluster.ask(request, broker=leader)
     [(_, [(_, code, *_)])] = answer.topics
@@ -69,7 +69,7 @@ async def _fetched(cluster: Cluster, name: str, partition: int, leader: int) -> 
 
 
 async def join(cluster: Cluster, group: str) -> Misconfigured | Unavailable | None:
-    """Whether we might join the group; what stood in the way."""
+    """Tries whether we may join the group. Returns the error, or None."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SETTLE_S
     while True:
@@ -79,15 +79,15 @@ async def join(cluster: Cluster, group: str) -> Misconfigured | Unavailable | No
             return e
         if error is GroupAuthorizationFailedError:
             return Misconfigured(f"this user may not join the group {group}: allow Read on the group")
-        if error not in _COMING:  # that nobody knows such a member is the answer that was hoped for
+        if error not in _COMING:  # "unknown member" is the expected answer
             return None
         if loop.time() > deadline:
-            return Unavailable(f"no broker looks after the group {group} now: {error.description}")
+            return Unavailable(f"no broker coordinates the group {group} now: {error.description}")
         await asyncio.sleep(POLL_S)
 
 
 async def _beaten(cluster: Cluster, group: str) -> _Error:
-    """A heartbeat is the one question that needs the right to join and changes nothing."""
+    """The error for a heartbeat: the only request that needs the right to join and changes nothing."""
     found = await cluster.ask(FindCoordinatorRequest(group, 0))
     if found.error_code:
         return for_code(found.error_code)

@@ -1,8 +1,8 @@
-"""What a topic for hints should be like, and what of an existing one is not: pure.
+"""The settings that suit a topic for hints, and what differs in an existing one. Pure.
 
-A hint is worth something for minutes: the value that it asks for is loaded anew long before a day is over, by the next
-read. So a topic keeps hints for hours. It has more partitions than there will be updaters, for adding some later moves
-the keys. A hint's key is no state, so nothing may be compacted away.
+A hint is useful for minutes: the next read asks for the same value again, long before a day is over. So a topic keeps hints
+for hours. It has more partitions than there will be updaters, for adding partitions later moves the keys. A hint is no state
+of its key, so the topic must not be compacted.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 PARTITIONS = 12  # divides evenly among 2, 3, 4, 6 and 12 updaters
 RETENTION_S = (
     6 * 3600.0
-)  # hints older than that tell nothing; updaters that were away longer begin at the earliest
+)  # older hints are useless; updaters that were away for longer begin at the earliest hint that is left
 LONG_S = 86_400.0  # kept longer than a day: allowed, and of no use
 SHORT_S = 600.0  # kept shorter: a broken deployment of the updaters loses hints
-# Only a segment that is closed can be removed: a sixth of the retention is how much longer hints may stay on the disk
+# Kafka removes closed segments only, so hints may stay on the disk for a sixth of the retention longer
 SEGMENTS = 6
 SEGMENT_LEAST_S = 30.0
-SEGMENT_BYTES = 128 * 1024 * 1024  # of Kafka's 1 GiB: a busy partition frees its space in smaller pieces
+SEGMENT_BYTES = (
+    128 * 1024 * 1024
+)  # not Kafka's 1 GiB: a busy partition then frees its space in smaller pieces
 PACK_ROOM = 1024  # bytes around one pack: a batch's head and the record's
 MESSAGE_BYTES_LEAST = PACK_BYTES_MAX + PACK_ROOM
-MESSAGE_BYTES = 1024 * 1024  # what brokers allow by default, whatever these brokers do
+MESSAGE_BYTES = 1024 * 1024  # Kafka's default, in case these brokers have another
 NAMES = ("cleanup.policy", "retention.ms", "max.message.bytes")
-"""What is looked at."""
+"""The settings that are checked."""
 
 
 def wanted(retention: float) -> dict[str, str]:
-    """The settings of a new topic that keeps hints for so many seconds."""
+    """The settings of a new topic that keeps hints for `retention` seconds."""
     return {
         "cleanup.policy": "delete",
         "retention.ms": str(int(retention * 1000)),
@@ -43,13 +45,13 @@ def wanted(retention: float) -> dict[str, str]:
 
 
 def retention_of(said: Mapping[str, str]) -> float | None:
-    """Seconds; None: for ever."""
+    """The retention in seconds; None: for ever."""
     ms = int(said["retention.ms"])
     return None if ms < 0 else ms / 1000
 
 
 def wrong(said: Mapping[str, str]) -> Iterable[str]:
-    """What a person must change, for hints would be lost."""
+    """Settings that a person must change, for they would lose hints."""
     if "compact" in said["cleanup.policy"]:
         yield (
             f"cleanup.policy is {said['cleanup.policy']}, which removes hints that nobody has read;"
@@ -63,7 +65,7 @@ def wrong(said: Mapping[str, str]) -> Iterable[str]:
 
 
 def odd(said: Mapping[str, str]) -> Iterable[str]:
-    """What works, and is worth a thought."""
+    """Settings that work, and that an operator may want to change."""
     retention = retention_of(said)
     if retention is None or retention > LONG_S:
         yield f"hints are kept {spelled(retention)}, which costs disk and tells nothing; hours are enough"
@@ -72,7 +74,7 @@ def odd(said: Mapping[str, str]) -> Iterable[str]:
 
 
 def spelled(seconds: float | None) -> str:
-    """As people write it: `6h`, `90m`."""
+    """A duration as people write it: `6h`, `90m`."""
     if seconds is None:
         return "for ever"
     for unit, size in (("h", 3600), ("m", 60)):

@@ -1,11 +1,11 @@
-"""The writer port over Redis: one server, a primary that the sentinels name, or a cluster; the URL says which.
+"""The writer port over Redis: one server, a primary that the sentinels name, or a cluster. The URL says which.
 
 The composition root makes one writer per cache with `writer_for`. Modules: `sessions` (connections and their tokens),
-`replies` (what Redis' words mean), `standalone` and `sentinel`, `cluster` and `slots`.
+`replies` (the meaning of Redis' replies), `looks` (what readers find), `standalone` and `sentinel`, `cluster` and `slots`.
 
 Not done here: retries of writes (a failed write is a new load), encoding, the length of pauses.
 
-The least that an ACL user needs from Redis 6.2 on, for keys `product:*` (what the scripts call is checked too):
+The least rights that an ACL user needs from Redis 6.2 on, for keys `product:*` (Redis checks the commands of scripts too):
     ~product:* ~__crs:* -@all +time +evalsha +script|load
     +get +set +pexpire +unlink +type +hgetall +hset +hdel, and +select for a database other than 0
 In a cluster also +cluster|slots (in Redis 6.2 +cluster) and +asking.

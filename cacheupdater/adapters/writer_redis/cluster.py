@@ -1,9 +1,9 @@
 """The writer port over a Redis Cluster: each node that has some of a unit's keys gives a token and takes its writes.
 
-The number that `token` returns stands for the tokens of the nodes asked. A key is written only to the node that was
-asked for it: if the key's slot has moved meanwhile, that node says so, and the answer is too old, load again. A key and its
-floor share a slot, other keys need not, so each key is a script of its own; all scripts of a node go in one exchange,
-all nodes at once. A node in trouble costs its own keys a try, and no others: their answer is unavailable.
+The number that `token` returns stands for one token per node. A key is written only to the node that gave a token for it. If
+the key's slot has moved meanwhile, that node redirects the write, and the answer is TOO_OLD: the key is loaded again. A key
+and its floor share a slot, but two keys need not, so each key has a script call of its own. All calls of a node go in one
+exchange, to all nodes at the same time. If a node is in trouble, only its own keys are answered as unavailable.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ T = TypeVar("T")
 
 WINDOW = 4  # chunks in one exchange with one node: at most 400 keys and 4 MiB
 KEYS_MAX = WINDOW * fence.SCRIPT_KEYS_MAX
-REDIRECTIONS = 3  # of an invalidation; a slot that moves more often is tried again by the caller
+REDIRECTIONS = 3  # of an invalidation; if a slot moves more often, the caller tries again
 _NOBODY = Answer(Result.UNAVAILABLE, why="no node of the Redis Cluster has the slot of this key")
 _MOVING = Answer(Result.UNAVAILABLE, why="the slot of this key is on the move")
 
 
 class _Way(NamedTuple):
-    """To a key: its node, and whether the key went there ahead of its slot."""
+    """The way to a key: its node, and whether the key has moved there ahead of its slot."""
 
     home: Member
     aside: bool
 
 
 class Issued(NamedTuple):
-    """What a token stands for."""
+    """The meaning of one token."""
 
     view: View
     tokens: Mapping[Member, int]
-    refusals: Mapping[Member, str]  # nodes that gave none, and why
-    until: float  # then it is too old for every fence
+    refusals: Mapping[Member, str]  # why the other nodes gave no token
+    until: float  # from then on the token is too old for every fence
 
     def way(self, entry: Entry) -> _Way | Answer:
-        """Where this entry may be written, or why nowhere. A node that has the key no more will say so itself."""
+        """Where this entry may be written, or the answer if it cannot be. A node that lost the key will redirect the write."""
         home = self.view.home(entry.key)
         if not fence.fits(entry):
             return TOO_BIG
@@ -73,9 +73,9 @@ class Issued(NamedTuple):
 
 
 class ClusterWriter:
-    """A cluster behind the fence, by URL: redis+cluster://, rediss+cluster://, as `cache_url` says.
+    """A cluster behind the fence, by URL: redis+cluster:// or rediss+cluster://, as `cache_url` says.
 
-    `hold_off_ms` as for one server.
+    `hold_off_ms` has the same meaning as in `RedisWriter`.
     """
 
     def __init__(self, url: str, *, hold_off_ms: int = 0) -> None:
@@ -88,7 +88,7 @@ class ClusterWriter:
         self._closed = False
 
     async def token(self, keys: Sequence[bytes] = ()) -> int:
-        """The time of each node that has some of the keys; without keys, of all. One that answers is enough."""
+        """The time of each node that has some of the keys; without keys, of all nodes. One node that answers is enough."""
         self._check_open()
         view = await self._slots.view(keys)
         homes = [home for home in set(map(view.home, keys)) if home] if keys else list(view.homes())
@@ -105,7 +105,7 @@ class ClusterWriter:
         return token
 
     def _forget(self, now: float) -> None:
-        """What is too old, for each may keep a view of its own; and the oldest where there are too many."""
+        """Forgets tokens that are too old, for each may keep a view of its own, and the oldest if there are too many."""
         while self._issued:
             oldest = next(iter(self._issued))
             if self._issued[oldest].until > now and len(self._issued) < TOKENS_MAX:
@@ -115,7 +115,7 @@ class ClusterWriter:
     async def write(
         self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
     ) -> Sequence[Answer]:
-        """One answer per entry. Too old is what the token is not, or no longer, good for."""
+        """Writes the entries; one answer per entry. It is TOO_OLD if the token is not good for the entry, or not any more."""
         said = [answers.TOO_OLD] * len(entries)
         issued = self._issued.get(token)
         if issued is None or self._closed:
@@ -140,7 +140,7 @@ class ClusterWriter:
     async def invalidate(
         self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = fence.NO_FORMS
     ) -> Sequence[Answer]:
-        """Removes the values and raises their floors. Where it raises, some of the keys may be done: do all again."""
+        """Removes the values and raises their floors. If it raises an error, some keys may be done: the caller repeats all."""
         left: list[bytes] = list(keys)
         said = dict.fromkeys(left, _MOVING)
         for _ in range(REDIRECTIONS):
@@ -159,7 +159,7 @@ class ClusterWriter:
         return [said[key] for key in keys]
 
     async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
-        """What readers of these keys find just now; of a node in trouble, nothing is known."""
+        """What readers of these keys find now; None for the keys of a node in trouble."""
         self._check_open()
         view = await self._slots.view(keys)
         places: dict[Member, list[int]] = {}
@@ -177,14 +177,14 @@ class ClusterWriter:
         return said
 
     async def close(self) -> None:
-        """Ends the connections; calls under way and later ones are unavailable."""
+        """Ends the connections; calls under way and later calls raise Unavailable."""
         self._closed = True
         await self._slots.close()
 
     # --- one node ---------------------------------------------------------------------------------------
 
     async def _token_of(self, home: Member) -> int | str:
-        """Its token, or why it gives none."""
+        """The node's token, or why it gives none."""
         try:
             async with self._reaching(home):
                 token = await home.token()
@@ -217,7 +217,7 @@ class ClusterWriter:
         return said
 
     def _answer(self, home: Member, key: bytes, reply: Any, token: int) -> Answer:
-        """What became of one key."""
+        """The answer for one key that was to be written."""
         if isinstance(reply, list):
             [outcome] = said_by(reply)
             if isinstance(outcome, fence.Failed) and is_trouble(outcome.text):
@@ -231,7 +231,7 @@ class ClusterWriter:
     async def _invalidate_at(
         self, way: _Way, keys: list[bytes], forms: Mapping[bytes, fence.Form], said: dict[bytes, Answer]
     ) -> list[bytes]:
-        """The keys that have to be looked for elsewhere; what became of the others goes to `said`."""
+        """Invalidates keys at one node. Returns the redirected keys; the answers for the others go to `said`."""
         elsewhere = []
         for at in range(0, len(keys), KEYS_MAX):
             some = keys[at : at + KEYS_MAX]
@@ -250,7 +250,7 @@ class ClusterWriter:
         return elsewhere
 
     def _removal(self, home: Member, reply: Any) -> Answer:
-        """What became of one key."""
+        """The answer for one key that was to be removed."""
         if isinstance(reply, redis_errors.ResponseError):
             why = self._refusal(home, reply)
         else:
@@ -263,7 +263,7 @@ class ClusterWriter:
 
     @asynccontextmanager
     async def _reaching(self, home: Member) -> AsyncIterator[None]:
-        """One exchange. A node that fails is left alone for a moment: its neighbours shall not wait for it."""
+        """One exchange with a node. A node that fails is not asked for a moment, so that keys of other nodes do not wait."""
         now = asyncio.get_running_loop().time()
         if not home.may_be_asked(now):
             raise Unavailable(f"{home} failed a moment ago")
@@ -277,7 +277,7 @@ class ClusterWriter:
         home.answered()
 
     def _is_redirection(self, home: Member, key: bytes, reply: Any) -> bool:
-        """A reply that names another node is remembered."""
+        """Whether the reply names another node for the key, which is then remembered."""
         if isinstance(reply, redis_errors.MovedError):
             self._slots.moved(key, reply, home)
         elif isinstance(reply, redis_errors.AskError):
@@ -298,12 +298,12 @@ class ClusterWriter:
 
 
 async def _together(calls: Sequence[Coroutine[None, None, T]]) -> list[T]:
-    """The results in order; one call alone needs no task."""
+    """The results in order. A single call needs no task."""
     return [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
 
 
 def _windows(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Cuts that may go in one exchange."""
+    """The entries, cut so that each cut may go in one exchange."""
     sizes = list(map(len, fence.chunks(entries)))
     start = 0
     for at in range(0, len(sizes), WINDOW):

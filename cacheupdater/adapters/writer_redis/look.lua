@@ -1,6 +1,6 @@
--- look: what a reader of a key finds. KEYS: key, floor. ARGV: the largest value that is wanted, in bytes; 0: none is.
--- Answers Redis' time, the key's type, its floor, and where it is wanted its value: a string, or a hash as a list. Nothing that is larger
--- than what we write leaves Redis, whoever put it there.
+-- look: what a reader of a key finds. KEYS: key, floor. ARGV: the largest value to return, in bytes; 0: return no value.
+-- Returns Redis' time, the key's type, its floor, and its value if that is wanted: a string, or a hash as a list. No value
+-- leaves Redis that is larger than any value of ours, even if another program wrote it.
 local key, floor, most = KEYS[1], KEYS[2], tonumber(ARGV[1])
 local FLOOR_DIGITS = 20
 local kind = redis.call('TYPE', key).ok

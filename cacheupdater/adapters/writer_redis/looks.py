@@ -1,8 +1,8 @@
-"""What readers of some keys find: a script that only reads, one call for each key, and how its replies are read.
+"""What readers of some keys find: a script that only reads, with one call for each key, and the reading of its replies.
 
-Both writers send them, each to the servers that have the keys. It is a script so that nothing leaves Redis that is larger than what we
-write, whoever put it there; it calls what the writer has the rights to anyway. A reply that is an error (a right is missing, a slot has
-moved) means that it is not known; nobody is blamed, for nothing but a figure depends on it.
+Both writers send these calls to the servers that have the keys. A script can check sizes, so that no value leaves Redis that
+is larger than any value of ours. The script uses only commands that the writer may run anyway. An error reply (a right is
+missing, a slot has moved) means that the state of the key is not known. It is not reported, for only figures depend on it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LOOK = fence.Script(_TEXT, sha1(_TEXT.encode(), usedforsecurity=False).hexdigest
 
 
 def calls(keys: Sequence[bytes], *, values: bool) -> list[tuple[Any, ...]]:
-    """What follows the script's name: one for each key, for in a cluster no two need be together."""
+    """The arguments of the script: one call for each key, for in a cluster two keys may be on different nodes."""
     most = fence.SCRIPT_BYTES_MAX if values else 0
     return [(2, key, fence.floor_name(key), most) for key in keys]
 
 
 def read(replies: Sequence[Any]) -> list[Found | None]:
-    """One for each key."""
+    """What readers find at each key; None where it is not known."""
     return [_found(each) if isinstance(each, list) and len(each) == _PARTS else None for each in replies]
 
 

@@ -1,6 +1,6 @@
-"""What Redis' replies mean: an answer of the fence, a fault of a key, or a server that refuses for now.
+"""The meaning of Redis' replies: an answer of the fence, a fault of one key, or a server that refuses for now.
 
-Both kinds of writer read replies with these; nothing here waits or remembers.
+Both writers read replies with these functions. Nothing here waits or remembers.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _ANSWERS: dict[fence.Outcome, Answer] = {
 }
 TOO_BIG = Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")
 
-# Errors of the server, not of a key. Redis 6.2 wraps them in a line of its own, so they are looked for anywhere.
+# Errors of the server, not of a key. Redis 6.2 wraps them in other text, so they may stand anywhere in the reply.
 _SERVER_TROUBLE = re.compile(
     r"\b(OOM|READONLY|LOADING|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|NOPERM|NOAUTH)\b"
     r"|no permission|user executing the script can't"
 )
-# The user may not touch this key, or its floor; whether others of the same call may be touched, the reply does not say.
+# The user has no right to one key of the call, or to its floor. The reply says nothing about the other keys.
 _KEY_REFUSED = re.compile(r"(permissions to|can't) access\b.*\bkeys?\b")
 
-# The user may not run a command that every such call needs: waiting may help, but only if a person changes the rights.
+# The user may not run a command that every such call needs. Only a person can cure this, by a change of the rights.
 _FORBIDDEN = re.compile(r"\bNOPERM\b|no permission|user executing the script can't")
 
 _CODES = {
@@ -51,18 +51,18 @@ _CODES = {
     redis_errors.AskError: "ASK",
 }
 
-# A server without scripts quotes what it was sent, and that may be a value
+# A server without scripts quotes the arguments of the call, which may hold a value
 _USER = re.compile(r"\bUser .+(?= has no permissions)")
 _ARGUMENTS = ", with args beginning with"
 
 
 def is_trouble(text: str) -> bool:
-    """Whether the server refuses for now, whatever the key."""
+    """Whether the server refuses for now, and would refuse any key."""
     return _SERVER_TROUBLE.search(text) is not None and not refuses_a_key(text)
 
 
 def is_forbidden(text: str) -> bool:
-    """Whether the user has no right to the command, whatever the key."""
+    """Whether the user has no right to the command, for any key."""
     return _FORBIDDEN.search(text) is not None and not refuses_a_key(text)
 
 
@@ -72,7 +72,7 @@ def refuses_a_key(text: str) -> bool:
 
 
 def text_of(error: redis_errors.ResponseError) -> str:
-    """What the server said, with the code that redis-py turns into a type and takes away, and without our arguments."""
+    """The server's words without our arguments, and with their code, which redis-py turns into a type and removes."""
     said = told(str(error))
     for kind, code in _CODES.items():
         if isinstance(error, kind):
@@ -81,7 +81,7 @@ def text_of(error: redis_errors.ResponseError) -> str:
 
 
 def told(said: str) -> str:
-    """A reply's text without our arguments and without our user, whom Redis names when it refuses."""
+    """A reply's text without our arguments and without the name of our user, which Redis gives when it refuses."""
     return masking.foreign(_USER.sub("this user", said.partition(_ARGUMENTS)[0]))
 
 
@@ -91,7 +91,7 @@ def said_by(reply: Iterable[int | bytes | str]) -> list[fence.Outcome]:
 
 
 def removal_of(outcome: fence.Outcome) -> Answer:
-    """What became of one key that was to be removed."""
+    """The answer for one key that was to be removed."""
     if isinstance(outcome, fence.Failed):
         return Answer(Result.FAILED, why=outcome.text)
     return answers.FOREIGN if outcome == fence.FOREIGN else answers.WRITTEN
@@ -106,7 +106,7 @@ def answers_of(outcomes: Sequence[fence.Outcome], token: int) -> list[Answer]:
 
 
 def answer_of(outcome: fence.Outcome, token: int) -> Answer:
-    """What the fence did with one key."""
+    """The answer for one key that was to be written."""
     answer = _ANSWERS.get(outcome)
     if answer is not None:
         return answer

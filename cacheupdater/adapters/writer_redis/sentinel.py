@@ -1,9 +1,10 @@
-"""Who the primary is, by the vote of the sentinels.
+"""Finds the primary by a vote of the sentinels.
 
-A writer asks for each new connection, and once a second whether it is still the same: a primary that was replaced by
-order goes on taking writes for some ten seconds, which nobody will ever read. All sentinels are asked at once; what
-more than half of them say is taken at once, else what most of those say that answer in time. So neither a frozen
-sentinel nor one that was cut off from the others leads astray.
+A writer asks before each new connection, and once a second whether the primary is still the same: a primary that was replaced
+on command goes on taking writes for some ten seconds, and no reader will ever see these writes. All sentinels are asked at the
+same time. If more than half of them name the same primary, it is taken at once. Otherwise the writer takes the primary that
+most answers name, of those that come in time. So neither a frozen sentinel nor a sentinel that is cut off from the others can
+mislead the writer.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from cacheupdater.core.cache_url import Sentinels
 
 ASK_S = 0.2  # leaves time to connect and to call within the half second of a call
-LOOK_EVERY_S = 1.0  # writes to a former primary go astray for so long
+LOOK_EVERY_S = 1.0  # for this long, writes may go to a former primary and be lost
 
 _Place = tuple[str, int]
 
 
 class Vote:
-    """One per writer; a connection to each sentinel stays open."""
+    """The votes for one writer. A connection to each sentinel stays open."""
 
     def __init__(self, address: Sentinels) -> None:
-        """Raises Misconfigured where redis-py cannot read what the URL says of servers."""
+        """Raises Misconfigured if redis-py cannot read the URL's options for servers."""
         self._address = address
         connector(address.url("127.0.0.1", 1))
         self._sessions = {place: self._session(place) for place in address.seeds}
@@ -39,14 +40,14 @@ class Vote:
         self._looked = -LOOK_EVERY_S
 
     async def connection(self) -> Any:
-        """To the primary of this moment, not open yet."""
+        """A connection to the present primary, not open yet."""
         return connector(self._address.url(*await self._look()))()
 
     async def has_changed(self) -> bool:
-        """Whether connections made since the last call may lead to a former primary. Looks once in a while."""
+        """Whether connections made since the last call may lead to a former primary. Asks the sentinels once a second."""
         now = asyncio.get_running_loop().time()
         if self._primary is not None and now - self._looked >= LOOK_EVERY_S:
-            self._looked = now  # before the wait: one caller looks, the others go on
+            self._looked = now  # set before the wait: one caller asks, the others go on
             await self._look()
         changed, self._changed = self._changed, False
         return changed
@@ -67,7 +68,7 @@ class Vote:
     async def _elected(self) -> _Place:
         votes: Counter[_Place] = Counter()
         asked = [asyncio.ensure_future(self._ask(place)) for place in self._address.seeds]
-        for each in asked:  # those that nobody waits for any more end by themselves
+        for each in asked:  # requests that are not awaited any more end by themselves
             self._asking.add(each)
             each.add_done_callback(self._asking.discard)
         for answer in asyncio.as_completed(asked):
@@ -79,7 +80,7 @@ class Vote:
             return votes.most_common(1)[0][0]
         if self._primary is None:
             raise redis_errors.ConnectionError(f"no sentinel names a primary called {self._address.name}")
-        return self._primary  # which may well go on without them
+        return self._primary  # the primary may well work without its sentinels
 
     async def _ask(self, place: _Place) -> _Place | None:
         if self._sessions[place].over:

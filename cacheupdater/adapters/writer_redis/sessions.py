@@ -1,12 +1,12 @@
 """A few connections to one server, and the fence's calls over them.
 
-Each writer of this package has a `Node` per server. A token is a reading of one server's clock, so it is good only on
-the connection that read it: a *session* is one socket's life, and when it is over, so are its tokens. A restarted or
-replaced server therefore never sees a token of the clock before it.
+Each writer of this package has a `Node` per server. A token is a reading of one server's clock, so it is good only on the
+connection that read it. A *session* is the life of one socket; the tokens of a session end with it. A restarted or replaced
+server therefore never sees a token of another clock.
 
-They are connections of our own, because the application's habits (long timeouts, ten retries) would hold up every unit
-behind one hung server: here a call is over after half a second, whatever happens. Not done here: which server has a
-key, retries of writes, what an answer means.
+The connections have settings of our own. The usual settings of applications (long timeouts, ten retries) would hold up every
+unit behind one server that hangs; here every call ends after half a second. Not done here: which server has a key, retries of
+writes, the meaning of answers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ _pack: Callable[[tuple[Any, ...]], bytes] | None
 try:
     from hiredis import pack_command
 
-    _pack = pack_command  # 40 ns an argument; redis-py's asyncio connection packs in Python, ten times slower
+    _pack = (
+        pack_command  # 40 ns per argument; redis-py's asyncio connection packs in Python, ten times slower
+    )
 except ImportError:
     _pack = None
 
-# connecting and the answer together; a token and a write leave a head 2 of its 3 seconds
+# for the connect and the answer together; a token and a write then leave a head 2 of its 3 seconds
 CALL_TIMEOUT_S = 0.5
 CONNECT_TIMEOUT_S = 0.3  # so that a connect leaves time for the call
 CONNECTIONS = 4  # two to four batches in flight saturate a Redis core
@@ -44,13 +46,13 @@ ASKING = ("ASKING",)
 
 
 def connector(url: str) -> Callable[[], Any]:
-    """Makes connections that are not open yet. Raises Misconfigured where redis-py cannot read the URL."""
+    """A function that makes connections, not open yet. Raises Misconfigured if redis-py cannot read the URL."""
     try:
-        # RESP2: nothing here needs more, and it keeps redis-py's relaxed maintenance timeouts away
+        # RESP2: nothing here needs more, and RESP3 would turn on redis-py's relaxed timeouts during maintenance
         pool: Any = ConnectionPool.from_url(
             url, protocol=2, socket_timeout=None, socket_connect_timeout=CONNECT_TIMEOUT_S
         )
-        pool.connection_kwargs["decode_responses"] = False  # whatever the URL says: we read bytes
+        pool.connection_kwargs["decode_responses"] = False  # even if the URL says otherwise: we read bytes
         pool.make_connection()
     except (ValueError, TypeError, redis_errors.RedisError) as e:
         raise Misconfigured(cache_url.unusable(e)) from e
@@ -59,7 +61,7 @@ def connector(url: str) -> Callable[[], Any]:
 
 
 class Session:
-    """One socket's life. Commands take turns; after the first trouble it is over and never used again."""
+    """The life of one socket. Commands take turns. After the first error the session is over, and is never used again."""
 
     def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
         self._make = make
@@ -76,7 +78,7 @@ class Session:
         return self._turn.locked()
 
     async def call(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """One reply per command; an error reply is returned, not raised."""
+        """Sends these commands; one reply per command. An error reply is returned, not raised."""
         async with self._turn:
             if self.over:
                 raise redis_errors.ConnectionError("the connection was lost")
@@ -85,7 +87,7 @@ class Session:
                 packed = [piece for command in commands for piece in self._packed(command)]
                 await connection.send_packed_command(packed, check_health=False)
                 return [await self._reply(connection) for _ in commands]
-            except BaseException:  # a cancelled call too: a reply left unread would answer the next command
+            except BaseException:  # a cancelled call too: an unread reply would answer the next command
                 await self.end()
                 raise
 
@@ -104,17 +106,17 @@ class Session:
             return e
 
     async def end(self) -> None:
-        """Closes the socket at once."""
+        """Ends the session and closes its socket at once."""
         self.over = True
         if self._connection is not None:
             await self._connection.disconnect(nowait=True)
 
 
 class Node:
-    """One server, and the tokens that it gave. Raises redis-py's errors; `one_call` around it makes them ours."""
+    """One server, and the tokens that it gave. It raises redis-py's errors; callers turn them into ours with `one_call`."""
 
     def __init__(self, make: Callable[[], Awaitable[Any]], *, connections: int = CONNECTIONS) -> None:
-        """`make` finds the server and makes a connection to it, not open yet."""
+        """`make` finds the server and makes a connection to it that is not open yet."""
         self._make = make
         self._sessions = [Session(make) for _ in range(connections)]
         self._next = 0
@@ -122,7 +124,7 @@ class Node:
         self._closed = False
 
     async def token(self) -> int | redis_errors.ResponseError:
-        """The server's time now, or what it says instead."""
+        """The server's time now, as a token; or the server's error."""
         session, [time] = await self.ask([("TIME",)])
         if isinstance(time, redis_errors.ResponseError):
             return time
@@ -135,7 +137,7 @@ class Node:
         return token
 
     def session_of(self, token: int) -> Session | None:
-        """The connection on which a token is good, while it is."""
+        """The session on which the token is good; None once that session is over."""
         session = self._issued.get(token)
         return None if session is None or session.over else session
 
@@ -147,8 +149,11 @@ class Node:
         *,
         asking: bool = False,
     ) -> list[Any]:
-        """The replies, on that connection or on any. A server that does not know the script gets it, and again only
-        what it did not run. `asking` tells a node of a cluster that it has been named for these keys."""
+        """Runs the script for each of these calls, on this session or on any; one reply per call.
+
+        A server that does not know the script gets it, and then again only the calls that it did not run. `asking` tells a node
+        of a cluster that another node has redirected these keys to it.
+        """
         window = [("EVALSHA", script.sha, *args) for args in calls]
         if session is None:
             session, replies = await self.ask(_sent(window, asking=asking))
@@ -166,7 +171,7 @@ class Node:
         return replies
 
     async def ask(self, commands: Sequence[Sequence[Any]]) -> tuple[Session, list[Any]]:
-        """The replies of any connection. What is asked here does no harm when it is done twice."""
+        """Sends the commands on any session. They may be sent twice, so they must do no harm when they run twice."""
         if self._closed:
             raise Unavailable("the writer is closed")
         session = self._pick()
@@ -176,22 +181,22 @@ class Node:
         except redis_errors.ConnectionError:
             if was_new:
                 raise
-        # Redis had closed this idle connection in the meantime, and others perhaps too: once more on a new one
+        # Redis has closed this idle connection, and perhaps the others too: try once more on a new one
         session = self._pick(new=True)
         return session, await session.call(commands)
 
     async def end(self) -> None:
-        """Ends the connections, and with them all tokens. The next call makes new ones."""
+        """Ends the connections, and thereby all tokens. The next call makes new connections."""
         for session in self._sessions:
             await session.end()
 
     async def close(self) -> None:
-        """Calls under way and later ones are unavailable."""
+        """Ends the connections for good: calls under way and later calls raise Unavailable."""
         self._closed = True
         await self.end()
 
     def _pick(self, *, new: bool = False) -> Session:
-        """The next idle session, or just the next; a session that is over gives its place to a new one."""
+        """The next idle session, else the next one. A session that is over is replaced by a new one."""
         self._sessions = [Session(self._make) if each.over else each for each in self._sessions]
         self._next = (self._next + 1) % len(self._sessions)
         order = self._sessions[self._next :] + self._sessions[: self._next]
@@ -204,7 +209,7 @@ def _sent(window: Sequence[Sequence[Any]], *, asking: bool) -> Sequence[Sequence
 
 @asynccontextmanager
 async def one_call() -> AsyncIterator[None]:
-    """Bounds one exchange and tells its failures in our words."""
+    """Limits the time of one exchange, and turns its failures into Unavailable."""
     try:
         async with asyncio.timeout(CALL_TIMEOUT_S):
             yield

@@ -1,9 +1,9 @@
 """Which node of a cluster has a key, as far as we know.
 
-A cluster's writer looks here before each call and tells what it was told: that a slot has moved, that a key has gone
-ahead of its slot, that a node is silent. What is known is a `View` that never changes; when more is learned, the next
-one takes its place, and a token remembers the view it was taken under. Any node that is known is asked, seeds too, so
-one that answers is enough.
+The cluster's writer asks `Slots` before each call. It reports what the nodes say: that a slot has moved, that a key has moved
+ahead of its slot, or that a node does not answer. The present knowledge is a `View`, which never changes: new knowledge makes
+a new view. A token keeps the view under which it was taken. All known nodes are asked for the slots, the seeds too, so one
+node that answers is enough.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 LEARN_EVERY_S = 0.25  # a cluster in trouble is not asked more often
 LEARN_S = (
-    0.25  # for nodes to answer, once some are known; a caller may wait for it before its own half second
+    0.25  # for nodes to answer, once some are known; a call may wait for this before its own half second
 )
-ASK_MAX = 8  # nodes asked at a time; the next time others
-ASIDE_MAX = 10_000  # keys known to be ahead of their slot
-ASIDE_S = 2.0  # usually a slot has arrived long before; and then the key is found there too
-SILENCE_S = 0.5  # a node that failed is left alone for so long, so that no unit waits for it
+ASK_MAX = 8  # nodes asked at a time; other nodes the next time
+ASIDE_MAX = 10_000  # known keys that are ahead of their slot
+ASIDE_S = 2.0  # usually the slot has arrived long before, and then the key is found by its slot
+SILENCE_S = 0.5  # a node that failed is not asked for this time, so that no unit waits for it
 
 Place = tuple[str, int]
 
@@ -49,7 +49,7 @@ class Member(Node):
         return "{}:{}".format(*self.place)
 
     def may_be_asked(self, now: float) -> bool:
-        """False shortly after a failure. Once that is over one caller finds out whether it still fails."""
+        """False shortly after a failure. After that time, one caller tries whether the node still fails."""
         if not self._silent_until:
             return True
         if now < self._silent_until:
@@ -68,12 +68,12 @@ class Member(Node):
 
 
 class View(NamedTuple):
-    """What is known at a moment."""
+    """What is known at one moment."""
 
     owners: Sequence[Member | None]  # by slot
     aside: Mapping[
         bytes, Member
-    ]  # keys that are ahead of their slot, on its way to this node; of those asked for
+    ]  # of the keys in question, those that have moved to this node ahead of their slot
 
     def home(self, key: bytes) -> Member | None:
         return (self.aside.get(key) if self.aside else None) or self.owners[key_slot(key)]
@@ -86,13 +86,13 @@ class Slots:
     """Where keys are, in one cluster."""
 
     def __init__(self, address: Cluster) -> None:
-        """Raises Misconfigured where redis-py cannot read what the URL says of nodes."""
+        """Raises Misconfigured if redis-py cannot read the URL's options for nodes."""
         self._address = address
         self._members: dict[Place, Member] = {}
         self._owners: list[Member | None] = []
         self._aside: dict[bytes, tuple[Member, float]] = {}
         self._doubted = False
-        self._hint: Place | None = None  # who was named last as an owner knows best
+        self._hint: Place | None = None  # the node that was named last as an owner: it knows best
         self._turn = asyncio.Lock()
         self._again = 0.0
         self._why = "nothing in time"
@@ -100,15 +100,17 @@ class Slots:
         connector(address.url("127.0.0.1", 1))
 
     async def view(self, keys: Sequence[bytes] = ()) -> View:
-        """What is known now of these keys, without any of all; asks first where there is doubt. Raises Unavailable when
-        nothing is known."""
+        """What is known now about these keys; without keys, about all. In doubt, asks the nodes first.
+
+        Raises Unavailable if nothing is known.
+        """
         if not self._owners:
             async with self._turn:
                 if not self._owners:
                     await self._learn()
         elif self._doubted and not self._turn.locked() and self._now() >= self._again:
-            async with self._turn:  # others go on with what is known
-                with suppress(Unavailable):  # whoever answers may still be written to
+            async with self._turn:  # meanwhile other calls use the present view
+                with suppress(Unavailable):  # nodes that answer can still be written to
                     await self._learn()
         if self._aside:
             self._expire()
@@ -117,11 +119,11 @@ class Slots:
         return View(self._owners, {key: aside[key][0] for key in moving})
 
     def doubt(self) -> None:
-        """Something is not as it was."""
+        """The view may be outdated: the nodes are asked again."""
         self._doubted = True
 
     def moved(self, key: bytes, error: redis_errors.MovedError, said_by: Member) -> None:
-        """A slot has another owner. Known at once for this slot; the rest is asked for."""
+        """A slot has another owner. The view changes at once for this slot; the nodes are asked about the others."""
         place = self._place(error, said_by)
         self._aside.pop(key, None)
         member = self._member(place)
@@ -131,7 +133,7 @@ class Slots:
         self._hint, self._doubted = place, True
 
     def gone_ahead(self, key: bytes, error: redis_errors.AskError, said_by: Member) -> None:
-        """This key is looked for elsewhere, while its slot is on the way there."""
+        """This key has moved to another node, ahead of its slot."""
         member = self._member(self._place(error, said_by))
         self._aside.pop(key, None)
         self._aside[key] = member, self._now() + ASIDE_S
@@ -146,7 +148,9 @@ class Slots:
 
     async def _learn(self) -> None:
         if self._now() < self._again:
-            raise Unavailable(f"no node of the Redis Cluster was of help a moment ago; one said: {self._why}")
+            raise Unavailable(
+                f"no node of the Redis Cluster knew the slots a moment ago; one said: {self._why}"
+            )
         self._again = self._now() + LEARN_EVERY_S
         hint, self._hint = self._hint, None
         others = list(dict.fromkeys([*self._members, *self._address.seeds]))
@@ -157,10 +161,10 @@ class Slots:
             if ranges:
                 await self._adopt(ranges)
                 return
-        raise Unavailable(f"no node of the Redis Cluster says who has which keys; one says: {self._why}")
+        raise Unavailable(f"no node of the Redis Cluster knows the slots; one says: {self._why}")
 
     async def _first(self, places: Sequence[Place]) -> list[tuple[int, int, Place]]:
-        """What the first of them says that knows of all slots; else what the one says that knows of most."""
+        """The answer of the first node that knows all slots; else the answer that knows the most slots."""
         best: list[tuple[int, int, Place]] = []
         asked = [asyncio.ensure_future(self._ask(place)) for place in places]
         try:
@@ -171,14 +175,14 @@ class Slots:
                 if _known(best) == REDIS_CLUSTER_HASH_SLOTS:
                     break
         except TimeoutError:
-            pass  # those that answered have to do
+            pass  # the answers so far must do
         finally:
             for each in asked:
                 each.cancel()
         return best
 
     async def _ask(self, place: Place) -> list[tuple[int, int, Place]]:
-        """(first slot, last slot, owner); nothing where it cannot be asked."""
+        """The node's ranges as (first slot, last slot, owner); empty if the node does not answer."""
         connect = connector(self._address.url(*place))
 
         async def make() -> Any:
@@ -203,7 +207,7 @@ class Slots:
         owners: list[Member | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, place in ranges:
             owners[first : last + 1] = [self._member(place)] * (last + 1 - first)
-        if owners != self._owners:  # tokens keep their lists, of 131 KB each: no new one for what is known
+        if owners != self._owners:  # tokens keep these lists, of 131 KB each: no new list without a change
             self._owners = owners
         self._doubted = None in owners
         staying = View(owners, {key: member for key, (member, _) in self._aside.items()}).homes()
@@ -234,7 +238,7 @@ class Slots:
 
 
 def _named(host: str, said_by: Place) -> str:
-    """A node that does not know a name leaves it out or says "?": the same host as mine."""
+    """The host that a node names. A node that does not know its own name leaves the host out or says "?"."""
     return said_by[0] if host in {"", "?"} else host
 
 

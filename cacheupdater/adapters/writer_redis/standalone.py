@@ -1,8 +1,8 @@
-"""The writer port where one primary has all keys: a server by itself, or whomever the sentinels name.
+"""The writer port if one primary has all keys: a single server, or the primary that the sentinels name.
 
-Every unit asks for a token before its load and writes through here afterwards: a hundred keys share a script, a few
-scripts one exchange. When the sentinels name another primary, the connections to the one before are left, and their
-tokens are void: it may take writes for some seconds more, but nobody reads them.
+Every unit takes a token before its load, and writes through this module afterwards. A hundred keys share a script call, and a
+few calls share one exchange. When the sentinels name another primary, the connections to the former one are closed, which
+voids their tokens. The former primary may take writes for some more seconds, but no reader would see them.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Calls(Generic[T]):
-    """A script for many keys, on that connection or on any."""
+    """Calls of a script for many keys, on one session or on any."""
 
     script: fence.Script
-    parts: Sequence[Sequence[T]]  # one call each
+    parts: Sequence[Sequence[T]]  # one call for each part
     arguments: Callable[[Sequence[T]], Sequence[Any]]
     session: Session | None
 
 
 class RedisWriter:
-    """Redis behind the fence, by URL: redis://, rediss://, unix://, redis+sentinel://; as `cache_url` says.
+    """Redis behind the fence, by URL: redis://, rediss://, unix:// or redis+sentinel://, as `cache_url` says.
 
-    `hold_off_ms` must cover the lag of replicas, if loads read from them.
+    If loads read from replicas of the database, `hold_off_ms` must cover the replicas' lag.
     """
 
     def __init__(self, url: str, *, connections: int = CONNECTIONS, hold_off_ms: int = 0) -> None:
@@ -62,7 +62,7 @@ class RedisWriter:
         self._hold_off_ms = hold_off_ms
 
     async def token(self, keys: Sequence[bytes] = ()) -> int:  # noqa: ARG002  one server has them all
-        """Redis' time now. Good for `write` as long as its connection lives."""
+        """Redis' time now. The token is good for `write` as long as its connection lives."""
         async with one_call():
             await self._leave_a_former_primary()
             token = await self._node.token()
@@ -73,7 +73,7 @@ class RedisWriter:
     async def write(
         self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
     ) -> Sequence[Answer]:
-        """One answer per entry. All are too old when the token's connection is gone, or it was never ours."""
+        """Writes the entries; one answer per entry. All are TOO_OLD if the token's connection is gone, or the token is unknown."""
         await self._leave_a_former_primary()
         session = self._node.session_of(token)
         if session is None:
@@ -96,7 +96,7 @@ class RedisWriter:
     async def invalidate(
         self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = fence.NO_FORMS
     ) -> Sequence[Answer]:
-        """Removes the values and raises their floors. When it raises, some of the keys may be done: do all again."""
+        """Removes the values and raises their floors. If it raises an error, some keys may be done: the caller repeats all."""
 
         def call(some: Sequence[bytes]) -> Sequence[Any]:
             return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms, forms=forms)
@@ -106,20 +106,22 @@ class RedisWriter:
         return [removal_of(each) for each in await self._run(calls)]
 
     async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
-        """What readers of these keys find just now."""
+        """What readers of these keys find now."""
         async with one_call():
             await self._leave_a_former_primary()
             replies = await self._node.evaluate(looks.LOOK, looks.calls(keys, values=values))
         return looks.read(replies)
 
     async def close(self) -> None:
-        """Ends the connections; calls under way and later ones are unavailable."""
+        """Ends the connections; calls under way and later calls raise Unavailable."""
         await self._node.close()
         await self._where.close()
 
     async def _run(self, calls: _Calls[T]) -> list[fence.Outcome]:
-        """The outcomes of all parts, a window of them in each exchange. A part that the server refuses is sent again,
-        each key apart: the reply does not say which one is at fault."""
+        """Runs all calls, a window of them in each exchange, and returns the outcomes of all keys.
+
+        If the server refuses a call, its keys are sent again one by one: the reply does not say which key is at fault.
+        """
         outcomes: list[fence.Outcome] = []
         for at in range(0, len(calls.parts), WINDOW):
             some = calls.parts[at : at + WINDOW]
@@ -140,7 +142,7 @@ class RedisWriter:
     async def _exchange(
         self, calls: _Calls[T], parts: Sequence[Sequence[T]]
     ) -> list[Sequence[fence.Outcome] | str]:
-        """The outcomes of each part, or the words in which the server refuses it for one of its keys."""
+        """The outcomes of each part, or the server's words if it refuses the part because of one key."""
         async with one_call():
             window = [calls.arguments(part) for part in parts]
             replies = await self._node.evaluate(calls.script, window, calls.session)
@@ -162,7 +164,7 @@ class RedisWriter:
                     await self._node.end()
 
     async def _trouble(self, text: str) -> Unavailable | Faulty:
-        """The error for what the server said. A demoted server is left: its name may lead elsewhere by now."""
+        """The error for the server's words. The connections to a demoted server are closed: its name may lead elsewhere by now."""
         if "READONLY" in text:
             await self._node.end()
         if text.startswith("MOVED"):
@@ -177,7 +179,7 @@ class RedisWriter:
 
 
 class _Fixed:
-    """A server that is always at the same place."""
+    """A server whose address never changes."""
 
     def __init__(self, url: str) -> None:
         self._connect = connector(url)
@@ -200,5 +202,5 @@ def _place(url: str) -> _Fixed | Vote:
 
 
 def _fits(cut: fence.Entries) -> bool:
-    """What is too big for any call is a cut of its own."""
+    """Whether the cut fits into a call. An entry that is too big for any call is a cut of its own."""
     return len(cut) > 1 or fence.fits(cut[0])
