@@ -17,8 +17,8 @@ import pytest
 from pace import PATIENCE_S
 from sqlalchemy.engine import make_url
 
-from cacheupdater.adapters import loader_sql
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
+from cacheupdater.adapters.loader_sql import loader as loader_sql
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached
 from cacheupdater_client.protocol.patterns import Pattern
 

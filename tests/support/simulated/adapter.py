@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import kafka_batches
 
-from cacheupdater.adapters import queue_kafka
+from cacheupdater.adapters.queue_kafka import queue as queue_kafka
 from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.member import MovedOn, OutOfRange
 from cacheupdater.adapters.queue_kafka.parcels import parcel

@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from cacheupdater.adapters import queue_memory
 from cacheupdater.adapters.queue_memory import MemoryQueue
+from cacheupdater.adapters.queue_memory import queue as queue_memory
 from cacheupdater.errors import Unavailable
 from cacheupdater_client.protocol import wire
 

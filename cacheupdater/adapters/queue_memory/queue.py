@@ -1,0 +1,195 @@
+"""The queue of a single machine: packs wait in this process until their hints are finished.
+
+The listeners put packs in; the partitions fetch and commit them. The service makes one `MemoryQueue`, which lives as long as
+the process. Each partition is a lane: it holds unread packs, and packs that were fetched but are not finished. A full lane
+makes the listeners wait. This stops the senders, whose own buffers drop hints and count them. Each peer must leave room for
+others, and peers take turns, so the packs of a flood wait behind each other. Fetched packs have caps of their own, far wider:
+hints of a source that is down stay open for long, and must not keep out hints of other sources. Finished packs are forgotten,
+even if older packs are not finished.
+
+Nothing is persisted, so a crash loses everything here: hints are wishes, and the next read repeats them. Only the kind of a
+pack is read, to keep changes apart. Everything runs on one event loop; nothing here is thread-safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.queue_memory.lane import Fill, Lane
+from cacheupdater.core.peers import NOBODY
+from cacheupdater.errors import Unavailable
+from cacheupdater.ports import Assignment, Gained
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Hashable, Sequence
+
+    from cacheupdater.ports import Message
+
+LANE_PACKS_MAX = 4096  # unread; one or two objects per pack: about 1 MiB of bookkeeping if packs are tiny
+LANE_BYTES_MAX = (
+    8 * 1024 * 1024
+)  # unread; 500,000 hints of 16 bytes: five times what a partition keeps pending
+# Packs, fetched and unread together: as many as a partition's cap of pending hints, so that the engine's cap is reached
+# first. About 200 bytes of bookkeeping each: 20 MiB per partition at the worst.
+LANE_UNDONE_MAX = 100_000
+# Bytes of the same packs. A pack stays while one of its hints is open: 60,000 hints a second of 16 bytes, for half a minute.
+LANE_OPEN_BYTES_MAX = 32 * 1024 * 1024
+# Numbers of peers; when all are used, they are used again. As many as the connections that a listener accepts at once.
+NUMBERS = 1024
+_CLOSED = "the queue is closed: this process is shutting down"
+
+
+class MemoryQueue:
+    """`ports.Queue` in one process. Its listeners put packs in by `offer` and `put`."""
+
+    def __init__(
+        self,
+        partitions: int,
+        *,
+        packs_max: int = LANE_PACKS_MAX,
+        undone_max: int = LANE_UNDONE_MAX,
+        bytes_max: int = LANE_BYTES_MAX,
+        open_bytes_max: int = LANE_OPEN_BYTES_MAX,
+    ) -> None:
+        """Each partition has these caps: on unread packs and their bytes, and on unfinished packs and their bytes."""
+        self._lanes = [Lane() for _ in range(partitions)]
+        self._most = Fill(packs_max, bytes_max, undone_max, open_bytes_max)
+        self._numbers = NOBODY  # the highest number that was given to a peer
+        self._free: dict[
+            int, Hashable
+        ] = {}  # free numbers and their last owners' origins, the longest free first
+        # At most one change per partition is under way, so this stays short without a cap of its own.
+        self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
+        self._closed = False
+
+    def newcomer(self, origin: Hashable = None) -> int:
+        """A number for a new peer.
+
+        A peer from the same place as one that left gets the number of the latest. Otherwise it gets a number that nobody
+        has had, and where none is left, the number that has been free for longest. Packs that the last owner left behind
+        count against the new one. So a sender that connects anew for each pack stays one peer, and no more peers take turns
+        than may be connected at once.
+        """
+        number = next((each for each in reversed(self._free) if self._free[each] == origin), None)
+        if number is None and self._numbers >= NUMBERS:
+            number = next(iter(self._free), None)
+        if number is None:
+            self._numbers += 1
+            return self._numbers
+        del self._free[number]
+        return number
+
+    def gone(self, peer: int, origin: Hashable = None) -> None:
+        """This peer has left, and will put nothing more."""
+        self._free[peer] = origin
+
+    def offer(self, partition: int, payload: bytes, peer: int = NOBODY) -> bool:
+        """Take the pack now, or return False if there is no room, or if an earlier pack of this peer waits in `put`."""
+        lane = self._lanes[partition]
+        if self._closed or not self._fits(lane, len(payload), peer):
+            return False
+        if any(peer == other for _, _, other in lane.putters):
+            return False
+        lane.append(payload, peer)
+        return True
+
+    async def put(self, partition: int, payload: bytes, peer: int = NOBODY) -> None:
+        """Wait for room; the packs of one peer keep their order. Returns once the pack is taken, or raises Unavailable."""
+        if self.offer(partition, payload, peer):
+            return
+        if self._closed:
+            raise Unavailable(_CLOSED)
+        lane = self._lanes[partition]
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lane.putters.append((taken, payload, peer))
+        try:
+            await taken
+        finally:
+            self._admit(lane)  # a cancelled `put` must not block those behind it
+
+    def backlog(self, partition: int) -> int:
+        """How many packs of the partition are not finished."""
+        return self._lanes[partition].total.undone
+
+    async def assignments(self) -> AsyncIterator[Assignment]:
+        """All partitions at once, then the changes that `reassign` causes. Each new call begins a new ownership."""
+        if not self._closed:
+            yield self._gain(range(len(self._lanes)))
+        while not self._closed:
+            change = await self._changes.get()
+            if change is None:
+                return
+            yield change
+
+    def reassign(self, partitions: Sequence[int]) -> None:
+        """Take these partitions from their owner and, once it has settled, give them back under a new epoch."""
+
+        def settled() -> None:
+            self._changes.put_nowait(self._gain(partitions))
+
+        self._changes.put_nowait(Assignment(gained=(), lost=tuple(partitions), settled=settled))
+
+    async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:
+        """The next 1 to `limit` packs of peers that are not `held`; waits for the first. Nothing once the queue is closed."""
+        lane = self._lanes[partition]
+        while not self._closed:
+            taken = lane.take(limit, held)
+            if taken:
+                self._admit(lane)
+                return taken
+            lane.arrived.clear()  # all packs here are of peers that are held
+            await lane.arrived.wait()  # the only await, and nothing is taken before it: cancelling loses none
+        return ()
+
+    async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:
+        """Forget the packs before `done`, and the `finished` ones. An older epoch or an older `done` changes nothing."""
+        lane = self._lanes[partition]
+        if epoch != lane.epoch:
+            return
+        if done > lane.read_up_to:
+            raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
+        lane.finish(done, finished)
+        self._admit(lane)
+
+    async def close(self) -> None:
+        """End every wait. Packs that are still here are lost, as documented for this queue."""
+        self._closed = True
+        self._changes.put_nowait(None)
+        for lane in self._lanes:
+            lane.arrived.set()
+            while lane.putters:
+                taken, _, _ = lane.putters.popleft()
+                if not taken.done():
+                    taken.set_exception(Unavailable(_CLOSED))
+
+    def _fits(self, lane: Lane, size: int, peer: int) -> bool:
+        if not lane.total.undone:
+            return True  # even a pack larger than the cap, which would otherwise wait for ever
+        if not lane.total.has_room(self._most, size):
+            return False
+        return peer == NOBODY or lane.fill(peer).takes(lane.total, self._most, size)
+
+    def _admit(self, lane: Lane) -> None:
+        """Take every waiting pack that fits by now. The packs of one peer keep their order."""
+        waiting: set[int] = set()
+        for _ in range(len(lane.putters)):
+            taken, payload, peer = lane.putters.popleft()
+            if taken.done():
+                continue  # it was cancelled: its pack is not taken
+            if peer in waiting or not self._fits(lane, len(payload), peer):
+                waiting.add(peer)
+                lane.putters.append((taken, payload, peer))
+            else:
+                taken.set_result(None)
+                lane.append(payload, peer)
+
+    def _gain(self, partitions: Sequence[int]) -> Assignment:
+        for partition in partitions:
+            self._lanes[partition].rewind()
+        gained = tuple(Gained(p, self._lanes[p].epoch, self._lanes[p].done) for p in partitions)
+        return Assignment(gained=gained, lost=(), settled=_nothing_to_settle)
+
+
+def _nothing_to_settle() -> None:
+    """Gaining needs no hand-over."""

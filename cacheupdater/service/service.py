@@ -1,0 +1,289 @@
+"""The composition root: the only place that knows the configuration, the adapters and the pipeline at once.
+
+`cli` builds one `Service` per process and runs it until it must stop. `run` makes everything that belongs to an event loop,
+and at its end closes all of it in the order in which hints flow. The door closes first, so that nothing new arrives. Then the
+partitions finish as much as they can within the drain timeout. The queue and the connections close last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from cacheupdater import __version__
+from cacheupdater.adapters.admin_http import AdminServer, Keyed
+from cacheupdater.adapters.observer_prometheus import PrometheusObserver
+from cacheupdater.config.queues import MemoryQueueConfig
+from cacheupdater.core.engine import Engine
+from cacheupdater.core.events import EVENTS
+from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.pipeline.notices import Notices
+from cacheupdater.pipeline.partition import Partition
+from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.pipeline.surroundings import Surroundings
+from cacheupdater.price.report import plain
+from cacheupdater.service.allowance import allowed
+from cacheupdater.service.doors import door_for
+from cacheupdater.service.explain import Explainer
+from cacheupdater.service.parts import Parts, rate_of
+from cacheupdater.service.waiting import waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from cacheupdater.config.settings import Config
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.pipeline.vitals import Vitals
+    from cacheupdater.ports import Gained, Writer
+    from cacheupdater.price.shell.pricing import Pricing
+    from cacheupdater.service.doors import Door
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+DRAIN = 10.0  # seconds from a stop to the end, even if something hangs; Kubernetes waits 30 by default
+PROBE_EVERY = 5.0  # seconds between two probes of Redis, which only /readyz needs
+WATCH_EVERY = 1.0  # seconds between two looks at the troubles that stand
+
+
+class Service:
+    """The updater of one process."""
+
+    def __init__(
+        self, config: Config, reread: Callable[[], Config] | None = None, *, processes: int = 1
+    ) -> None:
+        """`reread` reads the configuration again, for `reload`. `processes` is how many processes share the memory."""
+        self._config = config
+        self._processes = processes
+        self._reread = reread
+        queue = config.queue
+        self._observer = PrometheusObserver(
+            version=__version__,
+            namespaces=config.namespaces,
+            # the number of a topic's partitions is known only later
+            partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
+            sources=config.sources,
+        )
+        self._pricing: Pricing | None = None
+        self._reload_due = False  # `reload` was called before the prices existed
+        self._cache_answers = False
+        self._vitals: Vitals | None = None
+        self._notices = Notices(lambda: asyncio.get_running_loop().time())
+
+    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
+        """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
+        async with AsyncExitStack() as stack:
+            parts = Parts(self._config, stack)
+            namespaces = parts.namespaces(asyncio.get_running_loop().time())
+            keyspace = Keyspace([(each.pattern, each) for each in namespaces])
+            recipes = {each: parts.recipe(each.name) for each in namespaces}
+            notices = self._notices
+            door = door_for(self._config, keyspace.prefixes, observer=self._observer, notices=notices)
+            stack.push_async_callback(door.queue.close)
+            around = Surroundings(
+                door.queue,
+                recipes,
+                parts.writer(),
+                self._observer,
+                random=random.random,
+                notices=notices,
+                log_keys=self._config.log_keys,
+                judged=True,
+                listens=[str(each) for each in self._config.listen],
+                wall=time.time,  # noqa: TID251  the clock by which senders date hints
+            )
+            pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
+            if self._reload_due:
+                self.reload()
+            if not isinstance(self._config.queue, MemoryQueueConfig):
+                pricing.divide(time.time)  # noqa: TID251  the one clock that all owners have
+                pricing.limits = replace(pricing.limits, senders_wait=False)
+            supervisor = Supervisor(
+                door.queue,
+                _maker(keyspace, around, pricing),
+                owns=lambda partitions: pricing.own(partitions, of=door.partitions),
+            )
+            self._vitals = around.vitals
+            explainer = Explainer(door, around, pricing, partitions=supervisor.partitions)
+            await self._answer(stack, lambda: self._conditions(door, stop), explainer)
+            if await _unless(stop, door.find()):
+                pricing.limits = self._fitting(pricing.limits, door.partitions)
+                await parts.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
+                await self._work(door, supervisor, around, ready=ready, stop=stop)
+        return 0
+
+    def _fitting(self, usual: Limits, partitions: int) -> Limits:
+        """The limits of tables that fit into this container's memory."""
+        memory = allowed().memory
+        limits = usual.within(memory, partitions=partitions, processes=self._processes)
+        if memory is not None and limits != usual:
+            log.info(
+                "the container has %d MiB of memory: each partition may learn about %d keys, not %d; partitions: %d",
+                memory >> 20,
+                limits.learned,
+                usual.learned,
+                partitions,
+            )
+        return limits
+
+    def reload(self) -> None:
+        """Take over the budgets from the current configuration. All other changes wait for the next start."""
+        self._reload_due = self._pricing is None
+        if self._reread is None or self._pricing is None:
+            return
+        try:
+            config = self._reread()
+        except CacheUpdaterError as e:
+            log.error("the configuration could not be read again, so the budgets stay as they are:\n%s", e)  # noqa: TRY400  the message is the news
+            return
+        for name, source in config.sources.items():
+            known = self._config.sources.get(name)
+            if known is not None and (known.budget is None) == (source.budget is None):
+                self._pricing.change(name, *rate_of(source), now=asyncio.get_running_loop().time())
+                self._pricing.demand(name, source.least_gain)
+                log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
+            else:
+                log.warning(
+                    "source %s is new, or its budget has another unit: it waits for the next start", name
+                )
+        if others := list(waiting(self._config, config)):
+            verbs = ("has", "that waits") if len(others) == 1 else ("have", "they wait")
+            log.warning("%s %s changed too: %s for the next start", ", ".join(others), *verbs)
+
+    async def _answer(
+        self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], explainer: Explainer
+    ) -> None:
+        """Serve /metrics and the other admin pages, from before the queue is found until everything is drained."""
+        if self._config.admin is None:
+            return
+        server = AdminServer(
+            self._config.admin.host_port,
+            metrics=self._observer.expose,
+            ready=conditions,
+            warnings=self._notices.plain,
+            pages={"/freshness": self._freshness},
+            keyed=Keyed({"/explain": explainer.page}, self._config.admin_token),
+        )
+        await server.start()
+        stack.push_async_callback(server.close)
+
+    async def _work(
+        self,
+        door: Door,
+        supervisor: Supervisor,
+        around: Surroundings,
+        *,
+        ready: Callable[[str], None],
+        stop: asyncio.Event,
+    ) -> None:
+        """Accept hints until the stop, then finish the accepted ones."""
+        pricing = self._pricing
+        assert pricing is not None
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervisor.run())
+                works = (
+                    self._probe(around.writer),
+                    self._watch(door, around.vitals),
+                    around.vitals.run(around.writer),
+                    pricing.run(),
+                )
+                beside = [group.create_task(each) for each in works]
+                try:
+                    where = await _unless(stop, door.open())
+                    if where is not None:
+                        ready(where)
+                        await stop.wait()
+                finally:
+                    await door.close()
+                deadline = asyncio.get_running_loop().time() + DRAIN
+                await door.finish(deadline)
+                await supervisor.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+                for task in beside:
+                    task.cancel()
+                await pricing.end()
+                await door.queue.close()
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+
+    async def _probe(self, writer: Writer) -> None:
+        """Probes Redis for /readyz. Refreshes do not depend on the result."""
+        while True:
+            try:
+                await writer.token()
+                self._cache_answers = True
+                self._notices.over("redis_down", "")
+            except CacheUpdaterError as e:
+                self._cache_answers = False
+                self._notices.trouble("redis_down", "", f"Redis does not answer: {e}")
+            await asyncio.sleep(PROBE_EVERY)
+
+    async def _watch(self, door: Door, vitals: Vitals) -> None:
+        """Ends the troubles that have not come back, and shows the standing ones as a metric."""
+        clock = asyncio.get_running_loop().time
+        sources = dict.fromkeys(self._config.sources, clock())
+        while True:
+            await asyncio.sleep(WATCH_EVERY)
+            vitals.tick(clock(), sources=sources, clients=door.clients if door.open_now else None)
+            self._notices.tick()
+            standing = Counter[str](each.event for each in self._notices.standing())
+            for event in EVENTS:
+                self._observer.level("troubles", standing[event], label=event)
+
+    async def _freshness(self) -> dict[str, object]:
+        report = plain(await self._pricing.freshness.report() if self._pricing else ())
+        now, vitals = asyncio.get_running_loop().time(), self._vitals
+        return {
+            **report,
+            "warnings": self._notices.plain(),
+            "lately": vitals.plain(now) if vitals else {},
+            "read_ages": vitals.read_ages(now) if vitals else [],
+        }
+
+    def _conditions(self, door: Door, stop: asyncio.Event) -> dict[str, bool]:
+        return {
+            "queue": door.open_now,
+            "cache": self._cache_answers,
+            "accepting": not stop.is_set(),
+        }
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
+    """The result of the work. If the stop comes first, the work is cancelled and the result is None."""
+    doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([doing, stopped], return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        doing.cancel()
+        stopped.cancel()
+        await asyncio.gather(doing, stopped, return_exceptions=True)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error, without the exception groups that task groups wrap around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _maker(
+    keyspace: Keyspace[Namespace], around: Surroundings, pricing: Pricing
+) -> Callable[[Gained, Callable[[], None]], Partition]:
+    """The function that builds a gained partition. Its new engine knows what was learned before, and nothing else."""
+
+    def make(gained: Gained, stir_all: Callable[[], None]) -> Partition:
+        policy = pricing.policy(keyspace, gained.partition, asyncio.get_running_loop().time())
+        engine = Engine(keyspace, policy, limits=pricing.limits, random=around.random, offset=gained.offset)
+        return Partition(gained, engine, around=around, stir_all=stir_all)
+
+    return make
