@@ -1,4 +1,4 @@
-"""What the audience sees: a table that lives, or a line per second where there is no terminal.
+"""The screen: a live table, or a line per second where there is no terminal.
 
 The conductor calls it: `say` for something that happened, `show` for the present figures. It measures nothing.
 """
@@ -33,7 +33,7 @@ class Screen(Protocol):
         ...
 
     def show(self, phase: str, recent: Part, *, budget: int) -> None:
-        """The figures of the last seconds, and the rows per second that are allowed now."""
+        """The figures of the last seconds, and the present budget in rows per second."""
         ...
 
 
@@ -65,7 +65,7 @@ class Plain(Lines):
 
 
 class Picture:
-    """Something that is drawn again and again, with the meaning of its words and the latest events below."""
+    """A picture that is drawn again and again, with a legend and the latest events below."""
 
     def __init__(self, console: Console, legend: Sequence[tuple[str, str]]) -> None:
         from rich.live import Live as RichLive
@@ -105,12 +105,12 @@ class Live(Picture):
     """A table of the applications."""
 
     def __init__(self, console: Console, *, steered: bool) -> None:
-        """`steered`: whether somebody can press keys."""
+        """`steered`: whether keys can be pressed."""
         super().__init__(console, [(lane.title, lane.words) for lane in LANES] + list(LEGEND))
         self._keys = "; + and - change it" if steered else ""
 
     def show(self, phase: str, recent: Part, *, budget: int) -> None:
-        """A new table. Its title stands outside: a table breaks one that is wider than itself."""
+        """Draws a new table. Its title stands outside, for a table breaks a title that is wider than the table."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text

@@ -75,9 +75,7 @@ class Sender:
         self._changed_at = float("-inf")  # the last turn that a change has hurried
         self._may_start = deque([True])  # the caller that has taken it out starts the thread; no other waits
         self._start_at = float("-inf")  # the next attempt
-        self._naming = (
-            threading.RLock()
-        )  # a signal handler or a finalizer may make a client within another's making
+        self._naming = threading.RLock()  # re-entrant: signal handlers and finalizers may make clients too
         self._running = False
         self._thread = 0
         self._flushing = False  # in a caller's thread

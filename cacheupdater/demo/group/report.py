@@ -1,6 +1,6 @@
-"""The end of this demonstration: what was measured, what it must come to, and how freshness went, second by second.
+"""The report of this demonstration: the figures, the checks on them, and freshness second by second.
 
-Pure: `main` hands in what the conductor brings home and prints what comes back.
+Pure: `main` passes the conductor's outcome in and prints the result.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 
 
 def curve(values: Sequence[float]) -> str:
-    """A sign for each second; the highest value is the highest sign."""
+    """One sign for each second. The highest value gets the highest sign."""
     most = max(values, default=0.0)
     scale = (len(_SIGNS) - 1) / most if most else 0.0
     return "".join(_SIGNS[round(value * scale)] for value in values)
@@ -113,7 +113,7 @@ def marks(seconds: Sequence[Second]) -> str:
 
 
 def checks(outcome: Outcome) -> Sequence[Check]:
-    """Whether all that was promised came true."""
+    """All promises of the demonstration, each checked."""
     wrong = sum(account.wrong for part in outcome.parts for account in part.accounts.values())
     rest = outcome.rest
     return [
@@ -137,7 +137,7 @@ def checks(outcome: Outcome) -> Sequence[Check]:
 
 
 def _nothing_lost(outcome: Outcome) -> Check:
-    """An updater's value of that version or later was in Redis: its load began after the commit."""
+    """For each change, an updater's value of its version or a later one was in Redis: that load began after the commit."""
     delays = sorted(outcome.delays)
     median = _seconds(delays[len(delays) // 2]) if delays else "never"
     slowest = _seconds(delays[-1]) if delays else "never"

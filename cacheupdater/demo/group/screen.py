@@ -1,4 +1,4 @@
-"""What the audience sees: updaters and pages in a picture that lives, or a line per second where there is no terminal.
+"""The screen: a live picture of updaters and pages, or a line per second where there is no terminal.
 
 The conductor calls it: `say` for something that happened, `show` for the present figures. It measures nothing.
 """
