@@ -240,7 +240,7 @@ class RedisCluster:
                 if is_so():
                     return
             time.sleep(_POLL_S)
-        raise TimeoutError(f"the cluster did not come so far within {within:g} s: {what}")
+        raise TimeoutError(f"the cluster did not reach this state within {within:g} s: {what}")
 
 
 class Migration:

@@ -172,7 +172,7 @@ class RedisSentinels:
                 if is_so():
                     return
             time.sleep(_POLL_S)
-        raise TimeoutError(f"the sentinels did not come so far within {SETTLE_TIMEOUT_S:g} s: {what}")
+        raise TimeoutError(f"the sentinels did not reach this state within {SETTLE_TIMEOUT_S:g} s: {what}")
 
 
 class _Sentinel(RedisServer):

@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _advance(self) -> None:
         if not self._timers:
-            raise Deadlock(f"everybody waits and nothing is scheduled at {self._now:g} s: {self._waiting()}")
+            raise Deadlock(f"all tasks wait and nothing is scheduled at {self._now:g} s: {self._waiting()}")
         due = self._timers[0][0]
         if due > self._now:
             self._now, self._turns = due, 0
@@ -118,7 +118,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 def _refusal(wanted: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise Unreal(f"{wanted} was wanted, whose time nobody can simulate")
+        raise Unreal(f"the program asked for {wanted}, whose time cannot be simulated")
 
     return refuse
 

@@ -38,7 +38,7 @@ def tell(choice: Choice) -> None:
         else:
             _say(logging.INFO, f"hints go to {shown(choice.url)} ({choice.why})")
         if choice.url is not None and (trouble := native.no_threads()):
-            _say(logging.WARNING, f"hints leave at exit alone: {trouble}")
+            _say(logging.WARNING, f"hints leave only at exit: {trouble}")
 
 
 def _say(level: int, text: str) -> None:

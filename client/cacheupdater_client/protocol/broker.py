@@ -86,7 +86,7 @@ def _options(query: str, known: Collection[str]) -> dict[str, str]:
             )
             raise ValueError(f"{said_so} there are {', '.join(sorted(known))}")
         if name in said or not value:
-            raise ValueError(f"says the option {name!r} {'twice' if name in said else 'without a value'}")
+            raise ValueError(f"has the option {name!r} {'twice' if name in said else 'without a value'}")
         said[name] = value
     return said
 

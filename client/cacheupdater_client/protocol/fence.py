@@ -308,4 +308,4 @@ def _read(answer: bytes | str) -> Outcome:
     floor = floor_of(text.encode())
     if floor is not None:
         return Refused(floor)
-    return Failed(text.lstrip("-").rstrip() if text.startswith("-") else "an answer that is none of ours")
+    return Failed(text.lstrip("-").rstrip() if text.startswith("-") else "an unexpected answer")
