@@ -23,17 +23,17 @@ _EVENTS_SHOWN = 4  # lines: with the table and the words it fits into 24
 
 
 class Screen(Protocol):
-    """Either of the two."""
+    """A live screen or plain lines."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
 
     def say(self, text: str) -> None:
-        """Something has happened."""
+        """Shows an event."""
         ...
 
     def show(self, phase: str, recent: Part, *, budget: int) -> None:
-        """The figures of the last seconds, and the present budget in rows per second."""
+        """Shows the figures of the last seconds, and the present budget in rows per second."""
         ...
 
 
@@ -41,10 +41,10 @@ class Lines:
     """Text that is printed and stays."""
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is left behind."""
+        """Does nothing: printed text stays."""
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Prints a line."""
         print(f"    {text}", flush=True)
 
 
@@ -56,7 +56,7 @@ class Plain(Lines):
         return self
 
     def show(self, phase: str, recent: Part, *, budget: int) -> None:
-        """One line."""
+        """Prints one line."""
         lanes = []
         for lane in LANES:
             _, waited, stale, _, _, rows, _ = cells(lane, recent.accounts[lane], recent.seconds)
@@ -83,12 +83,12 @@ class Picture:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """The newest of the events."""
+        """Adds the newest event."""
         self._events.append(text)
         self._draw()
 
     def put(self, figures: RenderableType) -> None:
-        """The present figures."""
+        """Sets the present figures."""
         self._figures = figures
         self._draw()
 

@@ -56,7 +56,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where everything is."""
+    """Paths and addresses."""
 
     folder: Path
     redis_url: str

@@ -79,7 +79,7 @@ def find() -> Found:
 
 
 def tansu() -> Path | None:
-    """Its executable."""
+    """The path of tansu's executable, if there is one."""
     on_path = shutil.which("tansu")
     spec = importlib.util.find_spec(_WHEEL)
     folders = (spec and spec.submodule_search_locations) or []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SILENCE_MS = 1000  # a node that is silent for so long counts as dead (Redis' own default is 15 s)
 SETTLE_TIMEOUT_S = 30.0  # usually 2 to 4 s after a start or a death, on a busy machine more
 _BUS = 10_000  # nodes speak to each other at their port plus this
-_ATTEMPTS = 20  # looks for a port that is free together with its bus
+_ATTEMPTS = 20  # at a port that is free together with its bus port
 _HANDOVERS = 3  # attempts at one
 _ATTEMPT_S = 5.5  # Redis gives up an attempt after five seconds
 _POLL_S = 0.02

@@ -4,8 +4,7 @@
     r = Redis.from_url("redis://localhost", emit="unix:///run/cacheupdater/hints.sock")
 
 `RedisCluster` and `Sentinel` replace redis-py's classes of these names. `cacheupdater_client.asyncio` has all three for
-asyncio.
-Importing this package loads redis-py and msgspec only.
+asyncio. Importing this package loads redis-py and msgspec only.
 """
 
 from __future__ import annotations

@@ -42,17 +42,17 @@ _EMPTY: Iterator[Append] = iter(())
 
 
 class KeyEncoder(Protocol):
-    """redis-py's Encoder, as far as it matters here."""
+    """The part of redis-py's Encoder that matters here."""
 
     encoding: str
     encoding_errors: str
 
     def encode(self, value: object, /) -> bytes | memoryview:
-        """Bytes for whatever redis-py takes as a key; raises for anything else."""
+        """The bytes of a key that redis-py accepts; raises for anything else."""
 
 
 class Attendant(Protocol):
-    """The sender, as a buffer sees it. Both calls return at once, whatever the state of things."""
+    """The sender, as a buffer sees it. Both calls always return at once."""
 
     def attend(self, buffer: Buffer) -> bool:
         """A lease has run out: makes sure that a thread drains the buffer. False if none will for now."""

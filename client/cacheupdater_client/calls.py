@@ -1,6 +1,6 @@
-"""What all clients need around a call: where hints go, and the fenced script's arguments and answers.
+"""Shared by all clients: where hints go, and the fenced script's arguments and answers.
 
-Plain functions without I/O, so that the sync and the asyncio client differ in nothing but `await`.
+Plain functions without I/O, so that the sync and the asyncio client differ only in `await`.
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ KEYS_MAX = 100_000  # keys that wait, frames under way included
 BYTES_MAX = 16 * 1024 * 1024  # of those keys
 WINDOW_FRAMES = 64  # unacknowledged frames: a full one per partition and turn, for a dozen partitions
 WINDOW_BYTES = 4 * 1024 * 1024
-SLICE_KEYS = 10_000  # cut into packs at a time; what is cut no longer merges with later hints
+SLICE_KEYS = 10_000  # cut into packs at a time; they no longer merge with later hints
 _FEW_PREFIXES = 8  # up to here a test for each prefix is faster than a search
 _KEY_OVERHEAD = 14  # msgpack's head of a key (5) and its count (9), at most
 _PACK_BODY_BYTES = PACK_BYTES_MAX - 64  # without the pack's own head
 
 
 class Piece(NamedTuple):
-    """What will become one pack."""
+    """The keys of one future pack."""
 
     partition: int
     keys: list[bytes]
@@ -74,7 +74,7 @@ class Outbox:
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
         self._sent = 0  # frames of the window that went down the present connection
-        self._acked = 0  # what the updater has accepted on the present connection
+        self._acked = 0  # frames that the updater has accepted on the present connection
         self._keys = 0
         self._bytes = 0
         self.waiting = 0  # hints, duplicates counted, that are neither delivered nor dropped

@@ -1,4 +1,4 @@
-"""One place that hints go to: the buffers that clients fill, the outbox, the link.
+"""One target of hints: the buffers that clients fill, the outbox, the link.
 
 Clients of one URL and one `only` share a target; those of one encoding share a buffer. The sender's thread calls `turn`.
 Buffers are held weakly, except for those with recent hints. So a buffer ends with its clients. The sender retires a target
@@ -26,7 +26,7 @@ from cacheupdater_client.transports import Link, link_to
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DRAIN_S = 0.1  # oftener costs the application: at 10 ms its p99.9 doubles
+DRAIN_S = 0.1  # a shorter time costs the application: at 10 ms its p99.9 doubles
 HURRY_S = 0.01  # the least time between turns for changes, and between those that have more to do
 LOOK_S = (
     1.0  # between looks for a socket that is not there; an updater that starts second is found within this
@@ -63,7 +63,7 @@ class Keeper(Protocol):
 
 
 class Target:
-    """As the module says. Any thread may call `buffer`, `attend`, `hurry` and `stats`; the rest is the sender's."""
+    """See the module. Any thread may call `buffer`, `attend`, `hurry` and `stats`; only the sender calls the rest."""
 
     def __init__(self, url: str, only: Sequence[bytes], keeper: Keeper, *, awaited: bool = False) -> None:
         self.url = url

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _Kind(NamedTuple):
     plain: type
     ours: type  # what a plain one becomes
-    observed: type  # what stands before a user's subclass
+    observed: type  # the mixin before a user's subclass
 
 
 _KINDS = (

@@ -45,7 +45,7 @@ _NAMESPACE = """\
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where everything is."""
+    """Paths and addresses."""
 
     folder: Path
     redis_url: str

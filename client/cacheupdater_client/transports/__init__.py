@@ -31,7 +31,7 @@ class Link(Protocol):
         """One exchange, without waiting. True if the next one is worth taking in 10 ms."""
 
     def close(self) -> None:
-        """Leave the connection; the next turn opens a new one."""
+        """Leaves the connection; the next turn opens a new one."""
 
 
 def link_to(url: str) -> Callable[[], Link]:

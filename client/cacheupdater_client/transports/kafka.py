@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SLICE_S = 0.005  # of a turn for the loop; less when all is acknowledged sooner
 LINGER_S = 0.5  # the longest that a touch waits for company
 PACE_S = 0.09  # between cuts of touches where there are enough: each of the sender's usual turns
-ENOUGH = 100  # touches per partition; records of 100 hints cost 1.2 times what records of 500 do, of 20 twice
+ENOUGH = 100  # touches per partition; a hint in records of 100 costs 1.2 times as much as in records of 500; of 20, twice
 BATCH_BYTES = (
     64 * 1024
 )  # compressed in one piece, which keeps the application's threads waiting for half a millisecond

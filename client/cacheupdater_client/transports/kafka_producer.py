@@ -79,11 +79,11 @@ class Producer:
 
     @property
     def partitions(self) -> int:
-        """How many the topic has; 0 if it is not there any more."""
+        """The number of partitions; 0 if the topic is gone."""
         return len(self._inner.client.cluster.partitions_for_topic(self._topic) or ())
 
     async def deliver(self, partition: int, packs: Sequence[bytes]) -> bool:
-        """True when the broker has taken them; False if it never will. Raises where a later attempt may succeed."""
+        """True when the broker has taken them, False if it never will. Raises if a later attempt may succeed."""
         _listening.set(self)
         batch = self._inner.create_batch()
         for pack in packs:
@@ -129,7 +129,7 @@ def _library() -> ModuleType:
 
 
 def _before_fork() -> None:
-    """A child that is forked during our import would wait for its end for ever, once it imports the same module."""
+    """A child that is forked during our import would wait for the import's end for ever, once it imports the same."""
     global _held  # noqa: PLW0603  one process, one fork at a time
     _held = _importing.acquire(timeout=IMPORT_S)
 

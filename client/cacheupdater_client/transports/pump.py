@@ -127,7 +127,7 @@ def _note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Knows what it has opened, so that it can be cut."""
+    """Records the connections that it opens, so that they can be cut."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         super().__init__(selector)

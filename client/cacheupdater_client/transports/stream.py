@@ -1,8 +1,8 @@
 """unix:// and tcp://: frames down a socket, a hello and acknowledgements back.
 
-The socket is non-blocking and every turn ends at once: connecting, the wait for the hello and a peer that reads slowly
-are states that later turns look at again. A fault costs the connection, never a frame: the outbox keeps
-what was not acknowledged. A new attempt follows after 50 ms, then after twice as long each time, up to a second.
+The socket is non-blocking and every turn ends at once: connecting, the wait for the hello and a peer that reads slowly are
+states that later turns look at again. A fault costs the connection, never a frame: the outbox keeps frames that are not
+acknowledged. A new attempt follows after 50 ms, then after twice as long each time, up to a second.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cacheupdater_client.protocol.wire import Hello, Malformed, ReplyReader, enc
 if TYPE_CHECKING:
     from cacheupdater_client.outbox import Outbox
 
-CONNECT_S = 1.0  # an updater is near: what takes longer is down
+CONNECT_S = 1.0  # an updater is near; one that takes longer is down
 HELLO_S = 1.0  # the updater speaks first, at once
-SILENCE_S = 10.0  # frames under way and no acknowledgement for so long: the peer is gone without a word
+SILENCE_S = 10.0  # frames under way and no acknowledgement for so long: the peer has vanished
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 0.8  # and a turn of 0.1 s: an updater that was restarted gets its hints within a second
 _READ_BYTES = 65536
@@ -52,7 +52,7 @@ class TcpAddress(NamedTuple):
     port: int
 
     def open(self) -> tuple[socket.socket, tuple[object, ...]]:
-        """As UnixAddress. A name is looked up here, in the sender's thread: the only thing that may take a while."""
+        """As UnixAddress. Looks the name up, in the sender's thread: nothing else here may take long."""
         found = original("socket", "getaddrinfo")(self.host, self.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = random.choice(found)  # noqa: S311  spreads load, guards nothing
         peer = _socket(family, kind, protocol)
@@ -77,7 +77,7 @@ class StreamLink:
         self.trouble = ""
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
-        """Connect, read, write: as far as it goes without waiting."""
+        """Connects, reads and writes, as far as possible without waiting."""
         try:
             return self._turn(outbox, now, now_ms)
         except (OSError, Malformed) as e:
