@@ -46,10 +46,10 @@ class Lane:
         return f"{self.name}:product:{product}"
 
 
-TTL = Lane("ttl", "TTL", "redis-py, cache-aside; its TTL costs that many rows", served=False)
-FIXED = Lane("fixed", "fixed", "ours: what is read is refreshed every so often")
-PRICE = Lane("price", "price", "ours: learns what is read and what changes")
-TOLD = Lane("told", "price + invalidate", "and the back office names each change")
+TTL = Lane("ttl", "TTL", "redis-py, cache-aside, with a TTL that costs the same rows", served=False)
+FIXED = Lane("fixed", "fixed", "our client; keys that are read are refreshed at a fixed interval")
+PRICE = Lane("price", "price", "our client; the policy learns which keys are read and which change")
+TOLD = Lane("told", "price + invalidate", "the same, and the back office announces each change")
 LANES = (TTL, FIXED, PRICE, TOLD)
 SERVED = (FIXED, PRICE, TOLD)
 

@@ -35,9 +35,9 @@ LOAD_RATIO = 0.9
 HEADINGS = ("", "waited", "stale", "age p50", "age p99", "rows/s", "statements/s")
 LEGEND = (
     ("waited", "of all reads, those that found nothing and waited for the database"),
-    ("stale", "of all reads, those of a price that had been replaced before"),
-    ("age", "how long it had been replaced: at most, for 50 % and 99 % of those"),
-    ("rows", "asked of the database, by the updater and by readers that waited"),
+    ("stale", "of all reads, those that got a price which had been replaced"),
+    ("age", "the time since its replacement: at most, for 50 % and 99 % of stale reads"),
+    ("rows", "loaded from the database, by the updater and by readers that waited"),
 )
 
 
@@ -178,7 +178,7 @@ def _unlike(outcome: Outcome) -> str:
     if outcome.steered:
         return "the budget was changed by hand"
     if usual.seconds < plan.SHORTEST_TO_COMPARE_S:
-        return f"that takes at least {plan.SHORTEST_TO_COMPARE_S:.0f} s of the usual"
+        return f"that takes at least {plan.SHORTEST_TO_COMPARE_S:.0f} s of the first part"
     if rows < TTL_ROWS[0] * usual.allowed:
         return f"the updater got too little of this machine to spend its budget: {rows} of {usual.allowed:.0f} rows"
     return ""
@@ -209,30 +209,31 @@ def meaning(outcome: Outcome) -> Sequence[str]:
     ttl, fixed, price, told = (outcome.usual.accounts[lane] for lane in LANES)
     said = [
         (
-            f"Waiting. With a TTL {ttl.waited_share:.1%} of all reads waited for the database; where an updater"
-            " refreshes, none did: a value is replaced before anybody misses it."
+            f"Waiting. With a TTL {ttl.waited_share:.1%} of all reads waited for the database. Where an updater"
+            " refreshes, none did: it replaces each value before a reader misses it."
         ),
         (
-            "Spending. The same rows go to whatever is read"
-            f" (TTL {ttl.stale_share:.1%} stale, fixed {fixed.stale_share:.1%})"
-            f" or to what is read and changes (price {price.stale_share:.1%}), which it learned without being told."
+            "Spending. TTL and fixed spend their rows on all products that are read"
+            f" ({ttl.stale_share:.1%} and {fixed.stale_share:.1%} stale). price spends the same rows on products that"
+            f" are read and change ({price.stale_share:.1%} stale), and has learned by itself which these are."
         ),
         (
-            f"Being told. With invalidate after each commit {told.stale_share:.2%} were stale;"
+            f"Announcing. With invalidate after each commit {told.stale_share:.2%} were stale;"
             f" {told.waited_share:.2%} waited, between the removal of an old price and the arrival of the new one."
         ),
     ]
     if outcome.still is not None:
         ttl, fixed, price, told = (outcome.still.accounts[lane] for lane in LANES)
         said.append(
-            "No gain. Where what is read most does not change, and the rest alike, there is little to choose, and what was"
-            f" learned is wrong at first: {price.stale_share:.1%} stale with price, {fixed.stale_share:.1%} with fixed,"
+            "No gain. If the products that are read most do not change, and all others change alike, there is little to"
+            " choose, and the learned rates are wrong at first:"
+            f" {price.stale_share:.1%} stale with price, {fixed.stale_share:.1%} with fixed,"
             f" {ttl.stale_share:.1%} with the TTL."
         )
     if outcome.outage is not None:
         ttl, fixed, price, told = (outcome.outage.accounts[lane] for lane in LANES)
         said.append(
-            f"Losses. While the updater was dead all prices of fixed and price grew older, and the new one had"
+            f"Losses. While the updater was dead all values of fixed and price grew older, and the new updater had"
             f" to learn anew: {fixed.stale_share:.1%} and {price.stale_share:.1%} stale, {ttl.stale_share:.1%} with the TTL."
         )
     return said

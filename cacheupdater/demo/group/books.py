@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.demo.ledger import Read, Verdict
 
-QUIET = Lane("quiet", "told nothing", "nobody announces changes; what is read is refreshed every second")
+QUIET = Lane("quiet", "told nothing", "changes are not announced; read keys are refreshed every second")
 TOLD = Lane("told", "told of changes", "the same, and the back office invalidates after each commit")
 PAGES = (QUIET, TOLD)
 SECONDS_KEPT = 3600  # the longest run that `cli.demo` accepts

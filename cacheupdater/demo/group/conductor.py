@@ -64,7 +64,7 @@ class Conductor:
         self._outcome.orphans = len(orphans)
         self._begin(f"{len(orphans)} partitions, no owner")
         self._screen.say(f"kill -9 {pid}: {victim.name} is dead, and {len(orphans)} partitions have no owner")
-        self._screen.say(f"{other.name} hears of it when the session of {plan.SESSION_S} s has ended")
+        self._screen.say(f"{other.name} notices when the session of {plan.SESSION_S} s has ended")
 
         def phase(now: float) -> str:
             without = plan.PARTITIONS - self._owned
@@ -94,7 +94,7 @@ class Conductor:
         self._stage.office.stop()
         self._begin("at rest")
         began, announced = time.monotonic(), self._stage.announced
-        self._screen.say("the back office goes home: no more changes")
+        self._screen.say("the back office stops: no more changes")
 
         def rested(_: float) -> bool:
             return announced.lost == 0 and announced.stale() == 0

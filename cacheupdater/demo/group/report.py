@@ -25,8 +25,8 @@ READS = ("what is read", "stale", "age p50", "age p99", "waited", "reads/s")
 PARTS = ("", "seconds", "refreshes/s", "stale", "age p99", "told", "read p99")
 PARTS_LEGEND = "told: stale reads where changes are announced; read: how long one took"
 LEGEND = (
-    ("stale", "of all reads, those of a price that had been replaced before"),
-    ("age", "how long it had been replaced: at most, for 50 % and 99 % of those"),
+    ("stale", "of all reads, those that got a price which had been replaced"),
+    ("age", "the time since its replacement: at most, for 50 % and 99 % of stale reads"),
     ("waited", "of all reads, those that found nothing and asked the database"),
 )
 _SIGNS = "▁▂▃▄▅▆▇█"
