@@ -3,11 +3,11 @@
     python benchmarks/against.py REV            # all benchmarks
     python benchmarks/against.py REV p5 p9      # some
 
-Each benchmark runs in rounds of three: this tree, the commit, this tree once more, in a rotating order. A round gives
-one pair (this tree / the commit) and one pair of equals (this tree / this tree). A row is *slower* when the median of
-its seven pairs exceeds 1.03 by more than the equals differ. Uncommitted changes are part of this tree. The commit is
-unpacked beside build/, and both trees run in this virtual environment, each with the benchmarks that it holds; a
-benchmark whose file differs between the two is marked. Exits 1 when a row is slower.
+Each benchmark runs in rounds of three: this tree, the commit, this tree once more, in a rotating order. A round gives one
+pair (this tree / the commit) and one pair of equals (this tree / this tree). A row is *slower* if the median of its seven
+pairs exceeds 1.03 by more than the equals differ. Uncommitted changes are part of this tree. The commit is unpacked beside
+build/. Both trees run in this virtual environment, each with its own benchmarks; a benchmark whose file differs between the
+two is marked. Exits 1 if a row is slower.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROUNDS = 7
-ALLOWED = 1.03  # times; what a change may cost before somebody must say why
+ALLOWED = 1.03  # times; a change that costs more needs a reason
 FILE = table.FILE.with_name("against.json")
 
 Rows = Mapping[str, Mapping[str, object]]  # of one run, by name
@@ -44,23 +44,23 @@ class Round(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One row of both trees. A ratio above 1 means that ours is worse, whatever the row counts."""
+    """One row of both trees. A ratio above 1 means that ours is worse, whatever the row measures."""
 
     name: str
     ours: float
     theirs: float
     ratio: float
     noise: float
-    """How far ours lies from ours, in the middle of the rounds."""
+    """How far the two runs of our own tree differ: the median of the rounds."""
 
     @property
     def slower(self) -> bool:
-        """By more than is allowed, and by more than the machine's own noise."""
+        """Whether ours is slower by more than is allowed, and by more than the machine's own noise."""
         return self.ratio > ALLOWED + self.noise
 
 
 def verdicts(rounds: Sequence[Round]) -> list[Verdict]:
-    """Of every row that both trees have."""
+    """A verdict on every row that both trees have."""
     names = [name for name in rounds[0].ours if all(name in each.theirs for each in rounds)]
     return [_verdict(name, rounds) for name in names]
 
@@ -86,7 +86,7 @@ def _worse(one: Mapping[str, object], other: Mapping[str, object]) -> float:
 
 
 def unpacked(rev: str, into: Path) -> Path:
-    """The commit's files, and nothing of git: a worktree would outlive an interrupted run."""
+    """Unpacks the commit's files, without git: a worktree would outlive an interrupted run."""
     done = subprocess.run(["git", "archive", rev], cwd=run.TREE, capture_output=True, check=False)
     if done.returncode:
         raise SystemExit(f"AGAINST={rev}: {done.stderr.decode().strip()}")
@@ -98,7 +98,7 @@ def unpacked(rev: str, into: Path) -> Path:
 
 
 def measured(ours: Path, theirs: Path) -> Iterable[Round]:
-    """Round by round. Who is first changes, for the first finds the caches cold."""
+    """Measures round by round. The order rotates, for the first run finds the caches cold."""
     for number in range(ROUNDS):
         said: dict[int, Rows] = {}
         for turn in range(3):
@@ -119,7 +119,7 @@ def show(found: Sequence[Verdict], *, same: bool) -> None:
 
 
 def main(rev: str, wanted: list[str]) -> int:
-    """Benchmark after benchmark, so that what is compared was measured in the same minutes."""
+    """Runs benchmark after benchmark, so that compared figures come from the same minutes."""
     tree = unpacked(rev, table.FILE.parent / "against")
     theirs = run.scripts(tree, wanted)
     kept: list[Verdict] = []

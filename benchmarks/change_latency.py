@@ -1,10 +1,10 @@
-"""P14: how long an announced change takes from `invalidate` to the fresh value in Redis, beside ordinary reads.
+"""P14: the time of an announced change from `invalidate` to the fresh value in Redis, beside ordinary reads.
 
-A real updater process (`cacheupdater run`) between a real PostgreSQL and a real Redis, with the README's budget of 500
-rows a second and the policy that learns. One application reads 500 times a second through our client; ten times a
-second it writes a new price, commits, and calls `invalidate`. The clock starts before that call and stops when Redis
-has the new price, which is looked for every quarter of a millisecond. By turns with these probes the bare path is
-measured for another key: the same `invalidate` as a script call, one SELECT, one fenced write, by hand in one process.
+A real updater process (`cacheupdater run`) runs between a real PostgreSQL and a real Redis, with the README's budget of 500
+rows a second and the policy that learns. One application reads 500 times a second through our client. Ten times a second it
+writes a new price, commits, and calls `invalidate`. The clock starts before that call and stops when Redis has the new price;
+the application looks every quarter of a millisecond. By turns with these probes, the bare path is measured for another key:
+the same `invalidate` as a script call, one SELECT, one fenced write, by hand in one process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ namespaces:
 
 
 class Shop:
-    """The application: it reads, changes prices and says so."""
+    """The application: it reads, changes prices and announces them."""
 
     def __init__(self, postgres, cache, address):
         self.runner = asyncio.Runner()
@@ -63,20 +63,20 @@ class Shop:
         self.due = time.perf_counter()
 
     def read(self):
-        """Whatever reads are due by now."""
+        """Does the reads that are due by now."""
         while self.due <= time.perf_counter():
             self.due += READS_S
             self.cache.get(f"item:{self.rng.randrange(1, KEYS + 1)}")
 
     def rest(self, seconds):
-        """Only reads for so long."""
+        """Only reads, for so long."""
         until = time.perf_counter() + seconds
         while time.perf_counter() < until:
             self.read()
             time.sleep(LOOK_S)
 
     def change(self):
-        """A new price, committed: the key and the price."""
+        """Commits a new price. Returns the key and the price."""
         self.price += 1
         number = self.rng.randrange(1, KEYS + 1)
         statement = self.database.execute("UPDATE items SET price = $1 WHERE id = $2", self.price, number)
@@ -84,7 +84,7 @@ class Shop:
         return number, self.price
 
     def probe(self):
-        """Seconds from `invalidate` to the fresh value; infinite where it never comes."""
+        """Seconds from `invalidate` to the fresh value; infinite if it never comes."""
         number, price = self.change()
         key = f"item:{number}"
         began = time.perf_counter()
@@ -98,7 +98,7 @@ class Shop:
         return float("inf")
 
     def bare(self):
-        """The same by hand, with nothing in between."""
+        """The same by hand, with no updater in between."""
         number, price = self.change()
         key = b"item:%d" % number
         began = time.perf_counter()
@@ -115,7 +115,7 @@ class Shop:
         return took
 
     def measure(self):
-        """Both paths by turns."""
+        """Measures both paths by turns."""
         for script in (fence.INVALIDATE, fence.COMMIT):
             self.plain.script_load(script.text)
         self.rest(WARM_S)

@@ -1,16 +1,16 @@
-"""P1: what a GET through our client costs more than redis-py's.
+"""P1: the cost of a GET through our client beyond that of redis-py.
 
-**Sync, asyncio**: the network is stubbed where redis-py meets it: `execute_command` answers at once, for both clients
-alike, and what is left of a difference is ours. Hints go where they go in production, a buffer with a lease, which is
-renewed between slices as the sender would do; the sender's own work is in P1-wire. The row is the
-nanoseconds added to a read at one miss in twenty; those of a hit and of a miss alone are in the method.
+**Sync, asyncio**: the network is stubbed at the edge of redis-py: `execute_command` answers at once, for both clients, so the
+remaining difference is our cost. Hints go to a buffer with a lease, as in production. The lease is renewed between slices, as
+the sender would do; the sender's own work is in P1-wire. The row is the nanoseconds added to a read at one miss in twenty; the
+text of the row has those of a hit and of a miss alone.
 
-**Wire**: real GETs to a real redis-server on this very core, where a GET is cheapest and a difference shows most. Our
-client's sender drains to an updater's listener (a process on the other core that takes frames and forgets them).
-Short slices by turns; beside it stock against stock, which shows the noise.
+**Wire**: real GETs to a real redis-server on the same core, where a GET is cheapest and a difference shows most. Our client's
+sender drains to an updater's listener (a process on the other core that takes frames and forgets them). Short slices take
+turns; beside it stock runs against stock, which shows the noise.
 
-**MGET**: the same with MGETs of 1, 100 and 50,000 keys, of each length and type in turn; the row is the worst of them.
-The hints of 50,000 keys are taken between slices, as the sender's thread would meanwhile.
+**MGET**: the same with MGETs of 1, 100 and 50,000 keys, of each length and type in turn; the row is the worst of them. The
+hints of 50,000 keys are drained between slices, as the sender's thread would do meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROUNDS = 400
 MISSES = 0.05
 WIRE_SLICE = 300
 WIRE_ROUNDS = 400
-BUDGET_S = 25.0  # each but those of MGET
+BUDGET_S = 25.0  # of each measurement except MGET
 MGETS = {1: 60, 100: 10, 50_000: 1}  # keys: calls in a slice
 MGET_BUDGET_S = 6.0  # for each number and form of keys
 FORMS = {
@@ -71,7 +71,7 @@ asyncio.run(main())
 
 
 class Stub:
-    """What redis-py's door answers while the network is stubbed."""
+    """The answers of redis-py's edge while the network is stubbed."""
 
     reply = VALUE
 
@@ -85,7 +85,7 @@ async def answer_async(*_, **__):
 
 
 def refilled(client):
-    """As the sender's turn does: what waits is taken, and all places are free again. The sender itself never starts."""
+    """Drains the buffer as the sender's turn does, so that all places are free again. The sender itself never starts."""
     client._hints.drain()
 
 
@@ -109,10 +109,10 @@ async def spent_async(client, reply):
 
 
 def added(plain, ours, measure):
-    """Nanoseconds that a hit and a miss cost more, what stock costs, and stock's own noise; each a median.
+    """The nanoseconds added to a hit and to a miss, the cost of stock, and the noise of stock; each a median.
 
-    These are times and no ratios, and whoever shares a core makes everything slower: so the quarter of the rounds
-    counts in which redis-py itself was fastest.
+    These are times and not ratios, so another process on the core would make all of them larger. Therefore only the quarter
+    of the rounds counts in which redis-py itself was fastest.
     """
     rounds = {VALUE: [], None: []}
     deadline = time.perf_counter() + BUDGET_S
@@ -151,7 +151,7 @@ def sync_row():
 
 
 def asleep_row():
-    """A client that found no updater: its hints fall through, while the sender's thread looks for one."""
+    """A client that found no updater: its hints are discarded while the sender's thread looks for one."""
     ours = Redis(emit="memory://p1s")
     ours._hints.sleep()
     with mock.patch.object(redis.Redis, "execute_command", answer):

@@ -1,11 +1,11 @@
-"""P2: what a hint costs the reader's process when it goes straight to Kafka, against `await producer.send` per read.
+"""P2: the cost of a hint for the reader's process if it goes straight to Kafka, against `await producer.send` per read.
 
-Ours is the whole way: the buffer's touch, the sender's drain, the outbox, packs, zstd, aiokafka, and the broker's
-acknowledgement, at 100,000 hints per second. Reads of a cache are skewed, so the row's keys are (Zipf, s = 1); the ratio
-for keys drawn uniformly, of which hardly one in a drain comes twice, is printed beside it. The other is what an application would write itself: one record per read
-with the same library, acks and compression, as fast as it goes. Both send the same keys to topics of the same broker,
-turn and turn about; the cost is this process's CPU time, less that of a loop that only steps through the keys at the
-same pace. The ratio of each pair of rounds is taken, and of those the median.
+Our side is the whole way: the buffer's touch, the sender's drain, the outbox, packs, zstd, aiokafka, and the broker's
+acknowledgement, at 100,000 hints per second. Reads of a cache are skewed, so the keys of the row are too (Zipf, s = 1). The
+ratio for uniformly drawn keys, of which hardly one comes twice in a drain, is printed beside it. The other side is what an
+application would write itself: one record per read with the same library, acks and compression, as fast as it goes. Both send
+the same keys to topics of the same broker, by turns. The cost is this process's CPU time, less that of a loop that only steps
+through the keys at the same pace. The figure is the median of the ratios of all pairs of rounds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def paced(keys, step):
 
 
 def ours(sender, buffer, keys):
-    """CPU seconds with delivery; None if a busy broker kept us waiting until hints were dropped."""
+    """CPU seconds, delivery included; None if a busy broker kept us waiting until hints were dropped."""
     dropped = sender.stats()["dropped"].get("full", 0)
     began = paced(keys, buffer.touch)
     deadline = time.monotonic() + WAIT_S
@@ -71,7 +71,7 @@ def ours(sender, buffer, keys):
 
 
 def nothing(_):
-    """What the measuring loop costs by itself."""
+    """The step of the bare loop, whose own cost is subtracted."""
 
 
 async def theirs(bootstrap, keys):

@@ -1,10 +1,9 @@
 """P5: the automaton with all its rules against the floor, decoding the same packs into a `set()`. And resolution.
 
-20 packs of 500 keys arrive per step of 10 virtual milliseconds: a million hints a second over a million keys, drawn
-by Zipf's law or evenly; 2 % of the packs are changes and misses. Heads take 20 ms, 1 % of the units have a refused
-key and half a percent fail. Engine and floor take turns step by step in one process, so that noise meets both;
-counted are the steps after 3 virtual seconds, when as many seats end as begin. Captures are not parsed: that belongs
-to building a unit, and its cost is a row of its own.
+20 packs of 500 keys arrive per step of 10 virtual milliseconds: a million hints a second over a million keys, drawn by Zipf's
+law or evenly; 2 % of the packs are changes and misses. Heads take 20 ms, 1 % of the units have a refused key, and 0.5 % fail.
+Engine and floor take turns step by step in one process, so that noise affects both. Steps count after 3 virtual seconds, when
+as many seats end as begin. Captures are not parsed: that belongs to building a unit, and its cost is a row of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ UNBOUNDED = 10**9
 
 
 class Silent:
-    """An observer that is told everything and does nothing."""
+    """An observer that does nothing."""
 
     def count(self, metric, amount, *, label="", reason=""): ...
 
@@ -76,7 +75,7 @@ def draws(kind, rng):
 
 
 def packs(kind, rng):
-    """Encoded packs, each of a client that has counted its duplicates."""
+    """Encoded packs, as from a client that counts duplicates."""
     numbers = draws(kind, rng)
     while True:
         keys = list(dict.fromkeys(b"product:%014d" % n for n in itertools.islice(numbers, PACK)))
@@ -100,7 +99,7 @@ def engine(hold):
 
 
 class Run:
-    """The engine and what stands for loads and writes."""
+    """The engine, with stand-ins for loads and writes."""
 
     def __init__(self, hold, rng):
         self.engine, self.rng = engine(hold), rng
@@ -137,7 +136,7 @@ def floor(payloads):
 
 
 def membership(payloads, seats):
-    """What any design pays that keeps the tracked keys in one dict: is this key among them?"""
+    """The cost of one look-up per hint, which any design pays that keeps its keys in one dict."""
     for payload in payloads:
         [key for key in wire.decode_pack(payload).keys if key not in seats]
 
@@ -163,7 +162,7 @@ def measure(kind, hold):
 
 
 def resolution():
-    """What finding the namespace costs per accepted key."""
+    """The cost per accepted key of finding its namespace."""
     rng = random.Random(5)
     rows = []
     for spaces in (1, 10, 3000):

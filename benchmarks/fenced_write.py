@@ -1,8 +1,8 @@
-"""P9: what a fenced batch write costs the client, against redis-py's own pipeline of SET PX.
+"""P9: the client's cost of a fenced batch write, against redis-py's own pipeline of SET PX.
 
-Both write the same 100 keys of 287 bytes to the same server, turn and turn about, in one process; the cost is this
-process's CPU time. The server's share and the network's are not in it. The ratio of each pair of slices is taken, and
-of those the median. Each slice writes new bytes, so that no write is an `unchanged`.
+Both write the same 100 keys of 287 bytes to the same server, by turns, in one process. The cost is this process's CPU time,
+without the server's share and the network's. The figure is the median of the ratios of all pairs of slices. Each slice writes
+new bytes, so that no write is an `unchanged`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cacheupdater.ports import Entry
 
 GOAL = 0.25
 BATCH = 100
-SLICE = 20  # batches in a row before the other's turn: some 4 ms, short enough to meet the same noise
+SLICE = 20  # batches in a row before the other's turn: some 4 ms, so short that noise affects both
 ROUNDS = 101
 BUDGET_S = 20.0
 TTL_MS = 300_000

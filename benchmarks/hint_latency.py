@@ -1,14 +1,14 @@
-"""P11: how long after the client's flush the fresh value is in Redis, at half of the rate that the updater reaches.
+"""P11: the time from the client's flush to the fresh value in Redis, at half of the rate that the updater reaches.
 
-A real updater process (`cacheupdater run`) between a real PostgreSQL and a real Redis. First as much as it can take:
-a bounded number of hints is always on its way, and Redis' own count of SETs tells how many keys a second are
-refreshed. Then half of that rate: ten clients, each with its own outbox and socket as the library has them, flush
-every 100 ms, one after the other, all different keys.
+A real updater process (`cacheupdater run`) runs between a real PostgreSQL and a real Redis. First it gets as much as it can
+take: a bounded number of hints is always on its way, and Redis' own count of SETs shows how many keys are refreshed per
+second. Then it gets half of that rate: ten clients, each with its own outbox and socket as in the library, flush every 100
+ms, one after the other, all different keys.
 
-The statement puts clock_timestamp() into the value, so a fresh value is one whose row was read after the flush. A key
-of each flush is watched: these are asked for in one MGET every two milliseconds, from the moment before their
-packs are handed to the socket until the fresh value is there. What the watching costs (its own turns, and a share of
-the servers' core) is in the figure.
+The statement puts clock_timestamp() into the value, so a fresh value is one whose row was read after the flush. One key of
+each flush is watched. One MGET asks for the watched keys every two milliseconds, from the moment before their packs go to the
+socket until the fresh value is there. The figure includes the cost of watching: its own turns, and a share of the servers'
+core.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FLUSH_S = 0.1
 ON_THE_WAY = 12_000  # hints that wait or are served while the rate is sought
 WARM_S, SEEK_S, WATCH_S = 2.0, 6.0, 12.0
 WATCHED = 1  # key of each flush
-LOOK_S = 0.002  # between looks: what watches takes from the servers' core
+LOOK_S = 0.002  # between looks, which take time from the servers' core
 LOST_S = 5.0
 
 CONFIG = """
@@ -90,11 +90,11 @@ class Traffic:
         return keys
 
     def refreshed(self):
-        """Keys written since Redis began: a value and a floor each."""
+        """The number of keys written since Redis began: each is a value and a floor."""
         return self.redis.info("commandstats").get("cmdstat_set", {"calls": 0})["calls"] // 2
 
     def rate_reached(self):
-        """Keys refreshed per second when there is always more to do."""
+        """Keys refreshed per second if there is always more to do."""
         began, marks = time.perf_counter(), []
         for client in itertools.cycle(self.clients):
             now, done = time.perf_counter() - began, self.refreshed()
@@ -110,7 +110,7 @@ class Traffic:
         return (after - before) / (last - first)
 
     def settle(self):
-        """Until nothing is on its way any more."""
+        """Waits until no hint is on its way any more."""
         deadline, done = time.perf_counter() + LOST_S, -1
         while done != (done := self.refreshed()) and time.perf_counter() < deadline:
             for client in self.clients:
@@ -118,7 +118,7 @@ class Traffic:
             time.sleep(0.3)
 
     def latencies(self, rate):
-        """Seconds from flush to fresh value of every watched key, at this rate; and the rate that came about."""
+        """Seconds from flush to fresh value of every watched key at this rate, and the rate that was reached."""
         watched, took = {}, []
         size, pause = round(rate * FLUSH_S / CLIENTS), FLUSH_S / CLIENTS
         began, before = time.perf_counter(), self.refreshed()
@@ -137,7 +137,7 @@ class Traffic:
         raise AssertionError
 
     def look(self, watched):
-        """What has become fresh since the last look. What never does counts as lost: infinitely late."""
+        """The keys that have become fresh since the last look. A key that never does counts as infinitely late."""
         fresh = []
         keys = list(watched)
         values = self.redis.mget(keys) if keys else []

@@ -1,16 +1,17 @@
 """P4: hints a second through the updater's Kafka path with all rules on, against a bare `getmany` of one key per record.
 
-Ours is the real path: KafkaQueue with its poller, lanes and commits, `fetch`, decoding, and an engine per partition,
-which all of the automaton's rules keep busy: hold 100 ms, heads of 20 ms, 2 % of the packs changes and misses. The other
-is aiokafka's consumer over records of one key each, with which nothing is done. Both read the same hints, in the same order,
-from topics of as many partitions: as packs of 500 hints in which a key stands once with its count, and one by one.
+Our side is the real path: KafkaQueue with its poller, lanes and commits, `fetch`, decoding, and an engine per partition. All
+of the automaton's rules keep the engine busy: hold 100 ms, heads of 20 ms, 2 % of the packs changes and misses. The other side
+is aiokafka's consumer, which reads records of one key each and does nothing with them. Both read the same hints, in the same
+order, from topics with the same number of partitions: as packs of 500 hints, in which a key stands once with its count, and
+one by one.
 
-A pass reads a topic from its first record to its last; the parties take turns, in rotated order. Counted is this
-process's CPU time from the assignment to the last key, so what was read ahead is never left out. Engines live on from pass to
-pass, so that as many seats end as begin; the first pass does not count. Their clock is a virtual one, by which a
-million hints arrive a second: what is measured does not depend on how busy the machine is.
+A pass reads a topic from its first record to its last. The parties take turns, in rotated order. The cost is this process's
+CPU time from the assignment to the last key, so records that were read ahead are included. Engines live on from pass to pass,
+so that as many seats end as begin; the first pass does not count. Their clock is virtual, and a million hints arrive in one
+of its seconds, so the figure does not depend on how busy the machine is.
 
-As in P5 the captures of a key cost nothing in the row that has the goal; beside it stands the same with captures parsed.
+As in P5, the captures of a key cost nothing in the row with the goal; another row has the same with captures parsed.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ COLLECTOR = gc.get_threshold()  # Python's own
 GOALS = {"zipf": 4.0, "uniform": 2.8}
 HOLD_S = 0.1
 ROUNDS = 7
-JOIN_S = 60.0  # for a group to find itself, on whatever machine
+JOIN_S = 60.0  # for a group to form, on a slow machine too
 BUDGET_S = 100.0  # of rounds, for each kind of traffic
 
 
@@ -63,7 +64,7 @@ BUDGET_S = 100.0  # of rounds, for each kind of traffic
 
 
 def engine(*, pinned):
-    """As in P5: one partition without limits."""
+    """An engine as in P5: one partition without limits."""
     pattern = Pattern.compile("product:{id:int}")
     source = Source("main", Bucket(UNBOUNDED, UNBOUNDED, now=0.0), concurrency=UNBOUNDED)
     seen = Pinned(pattern) if pinned else pattern
@@ -73,17 +74,17 @@ def engine(*, pinned):
 
 
 class Share(Run):
-    """One partition's engine, and what stands for its loads and writes."""
+    """One partition's engine, with stand-ins for its loads and writes."""
 
     def __init__(self, number, load, *, pinned):
         super().__init__(HOLD_S, random.Random(number))
         self.engine = engine(pinned=pinned)
         self.load = load
         self.now = 1.0
-        self.begins = 0  # at which offset of the engine this pass begins
+        self.begins = 0  # the engine's offset at which this pass begins
 
     def take(self, messages):
-        """Packs of a fetch. A topic that is read again goes on where the engine has ended."""
+        """Takes the packs of a fetch. If a topic is read again, its offsets continue where the engine ended."""
         self.now += len(messages) * self.load.pack * self.load.partitions / RATE
         moved = [Message(self.begins + each.offset, each.payload) for each in messages]
         take_in(self.engine, moved, self.now, observer=SILENT)
@@ -94,7 +95,7 @@ class Share(Run):
 
     @property
     def done(self):
-        """Of this pass, for the queue."""
+        """The `done` offset of this pass, for the queue."""
         return self.engine.cursor.advance() - self.begins
 
 
@@ -102,7 +103,7 @@ SILENT = Silent()
 
 
 async def nothing(*_, **__):
-    """There is nobody to wait for."""
+    """For a pass with no others to wait for."""
 
 
 class Ours:
@@ -114,8 +115,11 @@ class Ours:
         self.shares = {}
 
     async def read(self, group, owned, *, between=nothing, session=SESSION):
-        """One pass over so many partitions; seconds of CPU. Asks `between` to wait for the others of the group: when the
-        partitions are ours, and when they are read."""
+        """One pass over so many partitions; returns the seconds of CPU.
+
+        Calls `between` to wait for the other members of the group, once when it owns its partitions and once when it has
+        read them.
+        """
         queue = KafkaQueue(
             self.address, group=group, session=session, observer=SILENT, notices=Notices(lambda: 0.0)
         )
@@ -134,7 +138,7 @@ class Ours:
         return spent
 
     async def _follow(self, queue, mine, gained, owned):
-        """Until the group has got its last member."""
+        """Follows ownership until the group has its last member."""
         async for change in queue.assignments():
             for partition in change.lost:
                 mine.pop(partition, None)
@@ -189,10 +193,10 @@ class Ours:
 
 
 class Bare:
-    """aiokafka's consumer, and nothing done with what it reads."""
+    """aiokafka's consumer, whose records are dropped."""
 
     def __init__(self, bootstrap, topic, load, *, records, plain=True):
-        """`plain`: Python's collector as it comes, which looks at the new records thousands of times. Else as ours."""
+        """`plain`: with Python's default collector, which looks at new records thousands of times. Otherwise with ours."""
         self.bootstrap, self.topic, self.load, self.records = bootstrap, topic, load, records
         self.collector = COLLECTOR if plain else gc.get_threshold()
 
@@ -209,7 +213,7 @@ class Bare:
                 await consumer.stop()
 
     async def cost(self):
-        """ns of CPU per hint. What the others keep is no affair of this party's collector."""
+        """ns of CPU per hint. This party's collector does not look at the objects of the others."""
         gc.collect()
         gc.freeze()
         usual = gc.get_threshold()
@@ -230,7 +234,7 @@ class Bare:
 
 
 def quiet():
-    """The collector as the updater sets it; and none of aiokafka's remarks about topics that are new."""
+    """Sets the collector as the updater does, and silences aiokafka's log lines about new topics."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     gc.collect()
     gc.freeze()
@@ -238,7 +242,7 @@ def quiet():
 
 
 def take_turns(runner, parties, rounds, budget):
-    """By name, ns per hint in each round; the order rotates. The first round warms up."""
+    """The ns per hint of each party in each round, by name. The order rotates. The first round warms up."""
     costs = {name: [] for name in parties}
     names = list(parties)
     deadline = time.perf_counter() + budget
@@ -252,7 +256,7 @@ def take_turns(runner, parties, rounds, budget):
 
 
 def measure(server, load, rounds=ROUNDS, budget=BUDGET_S):
-    """(costs by party, what the rows say of it)."""
+    """(costs by party, text for the rows)."""
     quiet()
     packed, single = f"packed-{load.kind}", f"single-{load.kind}"
     for topic in (packed, single):

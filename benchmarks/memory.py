@@ -1,7 +1,7 @@
 """P8: bytes of state per tracked key, key included, at a million keys: after filling, and after steady churn.
 
-Measured as the growth of this process's resident memory between an empty and a full engine. Filling hints each key
-once and ends its head; churn lets every seat end and begin again several times over.
+The figure is the growth of this process's resident memory between an empty and a full engine. Filling hints each key once and
+ends its head. Churn lets every seat end and begin again several times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def all_keys():
 
 
 def play(run, now, seconds):
-    """One pass over all keys, spread over so many virtual seconds."""
+    """Plays one pass over all keys, spread over so many virtual seconds."""
     source = all_keys()
     steps = KEYS // (PACK * STEP_PACKS)
     for _ in range(steps):

@@ -1,9 +1,9 @@
 """F6: the policy `price` on one core: hints a second through learning and decision, bytes per key, time per tick.
 
-Packs come as the client sends them: each key once, with its count; one hint is one read. A million keys are known before
-anything is measured; hints arrive at a million a second of virtual time, so a tick is due every 20,000 of them. What the
-policy chooses is paid and answered at once, in units of 200, every tenth with other bytes. Keys are fresh objects, as
-they come from a socket. Times are of this process's CPU, for others may be busy beside it.
+Packs come as the client sends them: each key once, with its count; one hint is one read. A million keys are known before the
+measurement begins. Hints arrive at a million a second of virtual time, so a tick is due every 20,000 hints. The loads that
+the policy chooses are paid and answered at once, in units of 200; every tenth answer has other bytes. Keys are fresh objects,
+as they come from a socket. Times are CPU times of this process, for other processes may be busy beside it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NAMES = ("F6", "F6-uniform", "F6-250")
 
 
 def names(numbers):
-    """Twelve bytes each, new objects every time."""
+    """Keys of twelve bytes, new objects every time."""
     return [b"k:%010d" % number for number in numbers]
 
 
@@ -59,14 +59,14 @@ class Rig:
         self.loads = 0
 
     def fill(self):
-        """Every key once, in random order, within ten seconds."""
+        """Hints every key once, in random order, within ten seconds."""
         order = np.random.default_rng(6).permutation(KEYS)
         for start in range(0, KEYS, BATCH):
             self.now += 10.0 * BATCH / KEYS
             self.policy.on_hints(names(order[start : start + BATCH].tolist()), (), self.now)
 
     def play(self, keys, counts, seconds):
-        """One pack of hints, then whatever is due; the seconds of CPU that its tick took."""
+        """Plays one pack of hints, then all that is due. Returns the seconds of CPU that its tick took."""
         self.now += seconds
         self.serve(self.policy.on_hints(keys, counts, self.now))
         begin = process_time()
@@ -116,7 +116,7 @@ def hints_per_second(batch, *, zipf):
 
 
 def tick_times():
-    """Every tick of some seconds, a tenth of the traffic going on."""
+    """The times of all ticks of some seconds, at a tenth of the traffic."""
     rig = Rig()
     rig.fill()
     took = [
@@ -133,7 +133,9 @@ def bytes_per_key():
         return psutil.Process().memory_info().rss
 
     rig = Rig()
-    rig.play(names(range(100)), (), 0.0)  # what is loaded and compiled at first use is no key
+    rig.play(
+        names(range(100)), (), 0.0
+    )  # code that is loaded and compiled at first use must not count as keys
     before = resident()
     rig.fill()
     tracked = len(rig.policy.table)
@@ -150,7 +152,7 @@ PARTS = {
 
 
 def apart(part):
-    """In a process of its own: nothing of one part is in the memory of another."""
+    """Runs a part in a process of its own, so that its memory has nothing of another part."""
     done = subprocess.run([sys.executable, __file__, part], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,16 +1,16 @@
-"""P6: what refreshing a key costs: a usual loop, our bare loop, and the whole updater around it.
+"""P6: the cost of refreshing a key, for a usual loop, our bare loop, and the whole updater.
 
-All three load rows from the same PostgreSQL by lists of 200 ids, 4 lists in flight, and write JSON with a ttl to the
-same Redis. The *usual* loop does it with SQLAlchemy's expanding IN, `json` and a redis-py pipeline. The *bare* loop
-takes what the updater is made of: loader, encoder, fenced write. The *whole* updater gets packs of 500 hints on its
-memory queue and has the partition, the engine and all its bookkeeping in between; d is how often a key is read per
-refresh: its first read is followed by d - 1 others among those of the next 5,000 keys, so that a pack holds as many
-fresh keys as in a steady flow. Those others are merged or held; no key is loaded twice (checked).
+All three load rows from the same PostgreSQL by lists of 200 ids, 4 lists in flight, and write JSON with a ttl to the same
+Redis. The *usual* loop does it with SQLAlchemy's expanding IN, `json` and a redis-py pipeline. The *bare* loop uses the parts
+of the updater: loader, encoder, fenced write. The *whole* updater gets packs of 500 hints on its memory queue, and has the
+partition, the engine and all its bookkeeping in between. d is the number of reads of a key per refresh: its first read is
+followed by d - 1 others among the reads of the next 5,000 keys, so that a pack holds as many fresh keys as in a steady flow.
+The others are merged or held; no key is loaded twice (checked).
 
-Each runs on an event loop of its own, one slice of 10,000 keys after the other by turns; a loop stands still while
-another has its turn. Counted is the CPU time of this process, servers have the other core. A ratio is taken per round
-and of those the median. All 100,000 keys have come and gone several times before a round counts: a hold is over (and
-its keys forgotten) long before they come again.
+Each runs on an event loop of its own, in slices of 10,000 keys by turns; a loop stands still while another has its turn. The
+cost is the CPU time of this process; the servers have the other core. The figure is the median of the ratios per round. All
+100,000 keys have come several times before a round counts: a hold is over, and its keys forgotten, long before they come
+again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SLICE = 5_000
 BATCH = 200
 FLIGHT = 4
 PACK = 500
-BIG_PACK = 1000  # the most that the client puts into one, and a whole number of units: reported beside
+BIG_PACK = 1000  # the client's maximum, and a whole number of units: reported beside
 SPREAD = 5_000
 TTL_S = 300
 HOLD_S = 0.5  # a slice takes a tenth of a second, a pass some seconds
@@ -66,7 +66,7 @@ UNBOUNDED = 10**9
 
 
 class InTurns:
-    """Ids cut into batches, a few of which are refreshed at a time."""
+    """Cuts ids into batches and refreshes a few batches at a time."""
 
     async def slice(self, ids):
         batches = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
@@ -80,7 +80,7 @@ class InTurns:
 
 
 class Usual(InTurns):
-    """What one would write in an afternoon, batched."""
+    """The loop that one would write in an afternoon, with batches."""
 
     def __init__(self, postgres, cache):
         self.engine = create_async_engine(postgres, pool_size=FLIGHT)
@@ -102,7 +102,7 @@ class Usual(InTurns):
 
 
 class Bare(InTurns):
-    """Our parts without the updater around them."""
+    """The parts of the updater, without the updater around them."""
 
     def __init__(self, postgres, cache):
         self.source = SqlSource(postgres, pool_size=FLIGHT)
@@ -123,7 +123,7 @@ class Bare(InTurns):
 
 
 class Whole:
-    """One partition of the updater on a memory queue, as the service builds it, but with a budget without end."""
+    """One partition of the updater on a memory queue, as the service builds it, but with an unlimited budget."""
 
     def __init__(self, postgres, cache, reads, pack=PACK):
         self.reads, self.pack, self.rng = reads, pack, random.Random(6)
@@ -157,7 +157,7 @@ class Whole:
             self.drained.set()
 
     def packs(self, ids):
-        """The hints of a slice: a first read of each key, in order, and the others soon after."""
+        """The hints of a slice: a first read of each key, in order, and its other reads soon after."""
         reads = [(at, each) for at, each in enumerate(ids)]
         for at, each in enumerate(ids):
             reads += [(at + self.rng.random() * SPREAD, each) for _ in range(self.reads - 1)]
@@ -210,7 +210,7 @@ class Turns:
             self.wall[each].append(time.perf_counter() - began)
 
     def ratio(self, one, other):
-        """How many times the CPU of `other` is `one`'s, as the median of the rounds that count."""
+        """The CPU time of `one` divided by that of `other`, as the median of the rounds that count."""
         pairs = zip(self.cpu[one][WARM_ROUNDS:], self.cpu[other][WARM_ROUNDS:], strict=True)
         return statistics.median(a / b for a, b in pairs)
 

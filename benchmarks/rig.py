@@ -1,7 +1,7 @@
-"""What the benchmarks with real servers share: cores, servers, rows, and keys.
+"""Shared by the benchmarks with real servers: cores, servers, rows, and keys.
 
-Servers take the first core and the measured program the last, so that neither's work is counted as the other's; on a
-machine of one core everything runs there. A server inherits its core from us while it is started.
+Servers run on the first core and the measured program on the last, so that neither's work is counted as the other's. On a
+machine with one core, everything runs there. A server inherits its core from this process at its start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TABLE = (
 
 
 def pin(core):
-    """This process, and what it starts from now on, stays on the first or the last core."""
+    """Pins this process, and the processes that it starts from now on, to the first or the last core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {sorted(_CORES)[core]})
 
@@ -33,7 +33,7 @@ _CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
 
 @contextmanager
 def servers():
-    """PostgreSQL with 100,000 rows of some 230 bytes, and an empty Redis; their core, then ours."""
+    """PostgreSQL with 100,000 rows of some 230 bytes, and an empty Redis. Starts them on their core, then moves to ours."""
     pin(0)
     postgres = PostgresServer()
     try:

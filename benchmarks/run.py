@@ -1,11 +1,11 @@
-"""`make bench`: every benchmark, or those that are named, each in a process of its own on one core.
+"""`make bench`: runs every benchmark, or the named ones, each in a process of its own on one core.
 
     python benchmarks/run.py            # all
     python benchmarks/run.py p5 scaling # some, by id or by file
 
 A file is named by what it measures. A benchmark has an id, too, with which its story begins (`P5: ...`) and its rows.
-Prints the table as it goes and replaces its rows in build/bench.json. Goals that are not met are shown, not hidden;
-the exit code stays 0, for a busy machine is no fault of the code. `against.py` runs the same benchmarks on two commits.
+Prints each row of the table at once and replaces it in build/bench.json. Missed goals are shown. The exit code stays 0, for a
+busy machine is no fault of the code. `against.py` runs the same benchmarks on two commits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_S = 1200  # one benchmark; each is written to end within two minutes, `s
 
 
 def scripts(tree: Path, wanted: list[str]) -> dict[str, Path]:
-    """The tree's benchmarks of these ids or files, all for none, in the order in which they run; by id."""
+    """The tree's benchmarks of these ids or files, by id, in the order in which they run. Without names, all."""
     found = {}
     for file in (tree / "benchmarks").glob("*.py"):
         if said := _ID.match(file.read_text("utf-8")):
@@ -39,7 +39,7 @@ def scripts(tree: Path, wanted: list[str]) -> dict[str, Path]:
 
 
 def rows_of(script: Path) -> list[dict[str, object]]:
-    """What this benchmark measures of the tree in which it lies, whatever package is installed."""
+    """The rows of a benchmark, run with the code of its own tree, whatever package is installed."""
     tree = script.parent.parent
     code = f"import json, {script.stem} as it; print(json.dumps(it.run()))"
     done = subprocess.run(

@@ -1,12 +1,13 @@
-"""S: how cost grows: with updater processes, partitions, the size of packs, and tracked keys. Rows S-*, and build/scaling.json.
+"""S: how the cost grows with updater processes, partitions, the size of packs, and tracked keys. Rows S-*, build/scaling.json.
 
     python benchmarks/scaling.py            # measures; writes the file and docs/explanation/scaling.md
     python benchmarks/scaling.py --quick    # tiny sizes, some seconds: does it run at all? Nothing is kept
 
-Updaters are child processes (`scaling_worker`) on one core; the broker has the other. With Kafka they read whole topics as
-P4 does, by themselves or as a group, each configuration in its turn, in rotated order, round after round. Topics hold evenly drawn hints: few
-of a pack's keys come twice, and cost per hint is cost per key. The engines with 1 M and 10 M tracked keys live in processes of their own and play slices by turns: the
-same phase of the same traffic, only larger. Counted is CPU time, so processes that share a core may wait for each other.
+Updaters are child processes (`scaling_worker`) on one core; the broker has the other. With Kafka they read whole topics as P4
+does, alone or as a group. The configurations take turns, in rotated order, round after round. Topics hold evenly drawn hints:
+few keys come twice in a pack, so cost per hint is cost per key. The engines with 1 M and 10 M tracked keys live in processes
+of their own and play slices by turns: the same phase of the same traffic, only larger. The cost is CPU time, so processes
+that share a core may wait for each other.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SETUPS = (  # processes, partitions, hints in a pack
     *((processes, 96, 60) for processes in (1, 2, 4)),
     *((1, partitions, pack) for partitions, pack in KINDS if (partitions, pack) not in {(12, 500), (96, 60)}),
 )
-PACKS = 30_000  # in a topic at the most: each is a request's share to write
+PACKS = 30_000  # in a topic at most: each costs part of a request to write
 DRAINS = (
     100,
     200,
@@ -54,12 +55,12 @@ DRAINS = (
     20_000,
     50_000,
     100_000,
-)  # reads, for how many keys they are
+)  # numbers of reads, for which the number of distinct keys is computed
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The sizes of the measurements."""
 
     hints: int = 1_200_000  # in a topic
     universe: int = 1_000_000
@@ -78,7 +79,7 @@ QUICK = Sizes(
 
 
 class Worker:
-    """A child, and what is said between us."""
+    """A child process, and the messages to and from it."""
 
     def __init__(self):
         command = dying_with_us([sys.executable, str(Path(__file__).with_name("scaling_worker.py"))])
@@ -116,7 +117,7 @@ def load_of(sizes, partitions, pack):
 
 
 def topics(server, sizes):
-    """Bytes per hint as the broker keeps them, by topic."""
+    """Fills the topics. Returns the bytes per hint that the broker stores, by topic."""
     stored = {}
     for partitions, pack in KINDS:
         load, topic = load_of(sizes, partitions, pack), name_of(partitions, pack)
@@ -128,7 +129,7 @@ def topics(server, sizes):
 
 
 def consumed(workers, server, sizes, setup):
-    """ns of CPU per hint, of all processes together, for one pass over a topic."""
+    """The ns of CPU per hint of all processes together, for one pass over a topic."""
     processes, partitions, pack = setup
     load, crew, group = load_of(sizes, partitions, pack), workers[:processes], uuid.uuid4().hex
     for each in crew:
@@ -148,7 +149,7 @@ def consumed(workers, server, sizes, setup):
 
 
 def together(crew):
-    """All have come so far; what they say. Then all go on."""
+    """Waits for a message of every worker, then lets all continue. Returns the messages."""
     said = [each.hear() for each in crew]
     for each in crew:
         each.tell(do="go on")
@@ -156,7 +157,7 @@ def together(crew):
 
 
 def rounds_of(workers, server, sizes):
-    """By setup, the cost in each round. On a busy machine there are fewer."""
+    """The cost in each round, by setup. On a busy machine there are fewer rounds."""
     costs = {setup: [] for setup in SETUPS}
     began = time.perf_counter()
     for number in range(sizes.rounds):
@@ -170,7 +171,7 @@ def rounds_of(workers, server, sizes):
 
 
 def idling(worker, server, sizes):
-    """Milliseconds of CPU a second, by partitions."""
+    """Milliseconds of CPU a second, by number of partitions."""
     spent = {}
     for partitions in (12, 96):
         topic = f"idle-{partitions}"
@@ -251,7 +252,7 @@ def tracked(sizes):
 
 
 def slice_of(crew, number, steps):
-    """The larger one plays longer: its hold lasts longer too, and both shall be in the same phase."""
+    """Plays a slice. The larger engine plays longer: its hold lasts longer too, so both stay in the same phase."""
     said = {worker: None for worker, _ in crew}
     for worker, times in crew[:: 1 if number % 2 else -1]:
         said[worker] = worker.ask(do="play", steps=steps * times)
@@ -268,7 +269,7 @@ def keys_said(memory, slices):
 
 
 def priced(sizes):
-    """Where all keys fit into what the policy learns, and where a tenth does."""
+    """The policy's cost if all keys fit into its table, and if a tenth does."""
     warm = 3 * round(sizes.price / STEP_HINTS)
     most = min(LEARNED, sizes.price)
     cases = {"fits": (sizes.price, most + most // 10), "capped": (sizes.price * sizes.times, most)}
@@ -294,7 +295,7 @@ def priced(sizes):
 
 
 def distinct(universe, rng):
-    """For how many keys so many reads are, when some are read more than others (Zipf, s = 1)."""
+    """The number of distinct keys in so many reads, if some keys are read more than others (Zipf, s = 1)."""
     ends = np.cumsum(1.0 / np.arange(1, universe + 1))
     return {
         reads: float(
@@ -361,7 +362,7 @@ def rows_of(found):
 
 
 def run(sizes=None):
-    """The rows for `build/bench.json`; the figures and the page besides."""
+    """The rows for `build/bench.json`. Also writes the figures and the page."""
     found = measure(sizes or Sizes())
     rows = rows_of(found)
     if sizes is None:

@@ -2,8 +2,8 @@
 
     python benchmarks/scaling_page.py    # only the page again
 
-Text that does not depend on the figures stands here. Every figure is put in by code, and what a fleet needs is computed
-from them here, so that the page never says more than was measured.
+Text that does not depend on the figures is written here. Code puts in every figure and computes a fleet's needs from the
+figures, so the page never says more than was measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEEDED = ("P1-sync", "P2", "P4-zipf", "P4-uniform", "P6-d1")
 READS = 10_000_000  # a second, of the fleet that is computed
 CLIENT_READS = 10_000  # a second, of one application process
 ROWS = 20_000  # a second, its budget
-KEYS = 10_000_000  # that are read
+KEYS = 10_000_000  # that the applications read
 SPLIT_GOAL = 1.15  # CPU per hint of two updaters / of one
 KEYS_GOAL = 1.3  # of 10 M tracked keys / of 1 M
 BUSY = 0.6  # of a core, so that there is room for a member that fails and for the next hour
@@ -44,7 +44,7 @@ class Missing(Exception):
 
 
 def write(page=PAGE, figures=FIGURES, bench=table.FILE):
-    """The page; Missing says what has to be measured first."""
+    """Writes the page. Missing says what must be measured first."""
     found = json.loads(figures.read_text())
     rows = {each["name"]: each for each in json.loads(bench.read_text())}
     lacking = [name for name in NEEDED if name not in rows]
@@ -59,9 +59,9 @@ def write(page=PAGE, figures=FIGURES, bench=table.FILE):
 
 @dataclass(frozen=True)
 class Traffic:
-    """What clients of one rate send into a topic of so many partitions."""
+    """The traffic of clients with one rate of reads, into a topic of so many partitions."""
 
-    every: float  # seconds between two lots
+    every: float  # seconds between two sends
     share: float  # keys sent per read
     pack: float  # keys in each
 
@@ -77,7 +77,7 @@ class Model:
         self.idle = {int(partitions): spent for partitions, spent in found["idle_ms"].items()}
 
     def ns(self, pack):
-        """Of an updater's CPU per key."""
+        """The ns of an updater's CPU per key."""
         return self.between("ns", pack)
 
     def stored(self, pack):
@@ -85,7 +85,10 @@ class Model:
         return self.between("stored", pack)
 
     def between(self, what, pack, partitions=96):
-        """By logarithms between the sizes that were measured; below the smallest as if all of it were the pack's, above the largest no better."""
+        """Interpolates by logarithms between the measured sizes.
+
+        Below the smallest, all of the cost counts as the pack's; above the largest, the cost is that of the largest.
+        """
         some = sorted(
             (of_pack, each[what])
             for (processes, of, of_pack), each in self.setups.items()
@@ -96,20 +99,20 @@ class Model:
         return inner * max(1.0, sizes[0] / pack)
 
     def idle_line(self):
-        """(of a process, of a partition), ms a second."""
+        """The idle cost of (a process, a partition), in ms a second."""
         few, many = sorted(self.idle)
         slope = (self.idle[many] - self.idle[few]) / (many - few)
         return self.idle[few] - few * slope, slope
 
     def keys_in(self, reads):
-        """How many different keys so many reads are."""
+        """The number of distinct keys in so many reads."""
         counted = {int(reads): keys for reads, keys in self.found["distinct"][str(KEYS)].items()}
         return float(
             np.exp(np.interp(math.log(reads), np.log(list(counted)), np.log(list(counted.values()))))
         )
 
     def traffic(self, rate, partitions):
-        """A client sends ten times a second; where that is too little for a pack, touches wait for half a second at most."""
+        """A client sends ten times a second. If that is too little for a pack, touches wait for half a second at most."""
         every = DRAIN_S
         while self.keys_in(rate * every) < ENOUGH * partitions and every < LINGER_S - 1e-9:
             every += DRAIN_S
@@ -117,7 +120,7 @@ class Model:
         return Traffic(every, keys / (rate * every), max(1.0, keys / partitions))
 
     def said(self, row, pattern):
-        """A figure out of a row's text."""
+        """A figure from a row's text."""
         match = re.search(pattern, self.rows[row]["method"])
         if match is None:
             raise Missing(f"no {pattern!r} in what {row} says")
@@ -125,7 +128,7 @@ class Model:
 
     @property
     def client_ns(self):
-        """Of a read: (beside the GET, in the sender's thread)."""
+        """The ns per read (beside the GET, in the sender's thread)."""
         return self.rows["P1-sync"]["ratio"], self.said("P2", r"a hint with delivery \((\d+) ns\)")
 
     @property
@@ -135,7 +138,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What READS a second need."""
+    """The needs of READS reads a second."""
 
     partitions: int
     traffic: Traffic
@@ -147,7 +150,7 @@ class Fleet:
 
 
 def fleet(model):
-    """With the fewest partitions that give each updater one."""
+    """The fleet with the fewest partitions that give each updater one."""
     for partitions in CHOICES:
         traffic = model.traffic(CLIENT_READS, partitions)
         keys, ns = READS * traffic.share, model.ns(traffic.pack)

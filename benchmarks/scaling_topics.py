@@ -1,4 +1,4 @@
-"""What lies in the topics of P4 and of `scaling`: the same hints as packs, and one by one.
+"""Fills the topics of P4 and of `scaling`: the same hints as packs, and one by one.
 
 Draws are seeded, so every run writes the same records. Keys go to the partition that the client would choose.
 """
@@ -16,18 +16,18 @@ from aiokafka import AIOKafkaProducer
 from cacheupdater_client.protocol import wire
 
 RATE = 1_000_000  # hints per virtual second
-STEP_S = 0.01  # of virtual time: what a partition takes from its lane at once
-BATCH_BYTES = 64 * 1024  # of single records, compressed together; of packs each is a batch by itself
+STEP_S = 0.01  # of virtual time: the hints of a step are taken from the lane at once
+BATCH_BYTES = 64 * 1024  # of single records, compressed together; each pack is a batch of its own
 KEPT = {"retention.ms": "-1"}
 
 
 @dataclass(frozen=True)
 class Load:
-    """What lies in a topic."""
+    """The content of a topic."""
 
     kind: str = "zipf"  # or "uniform"
     partitions: int = 12
-    pack: int = 500  # hints in each; a key that is drawn again in it is counted, not repeated
+    pack: int = 500  # hints in each; a key that comes again in a pack is counted, not repeated
     packs: int = 500  # in each partition
     universe: int = 1_000_000
 
@@ -37,7 +37,7 @@ class Load:
 
     @property
     def step(self):
-        """Packs that a partition takes at once: what arrives in a step of virtual time, one at least."""
+        """The packs that a partition takes at once: those that arrive in a step of virtual time, but at least one."""
         return max(1, round(RATE * STEP_S / self.partitions / self.pack))
 
 
@@ -51,7 +51,7 @@ def draws(load, rng):
 
 
 def filled(load, seed=4):
-    """(partition, hints) of each pack: as many packs in each partition."""
+    """(partition, hints) of each pack. Every partition has the same number of packs."""
     names = [b"product:%014d" % number for number in range(load.universe)]
     places = [crc32(name) % load.partitions for name in names]
     shares = [[] for _ in range(load.partitions)]
@@ -106,7 +106,7 @@ class Filling:
 
 
 async def fill(bootstrap, load, packed, single=None):
-    """Writes the topics; (distinct keys over all packs, stored bytes of the packed one)."""
+    """Writes the topics. Returns (distinct keys over all packs, stored bytes of the packed topic)."""
     rng = random.Random(4)
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap, acks=1, compression_type="zstd", max_batch_size=BATCH_BYTES

@@ -1,11 +1,11 @@
-"""One updater process of `scaling.py`, told by lines of JSON what to do and answering likewise.
+"""One updater process of `scaling.py`. It reads commands as lines of JSON and answers in the same way.
 
-    {"do": "consume", ...}  a share of a topic, once: seconds of CPU. Says "owned" when the group has shared out the
-                            partitions, and begins when told to go
-    {"do": "idle", ...}     owns partitions to which nobody sends anything
+    {"do": "consume", ...}  reads a share of a topic, once: seconds of CPU. Says "owned" when the group has distributed
+                            the partitions, and begins at a command
+    {"do": "idle", ...}     owns partitions without any traffic
     {"do": "track", ...}    an engine without Kafka and so many tracked keys; then {"do": "play"} for a slice of its hints
 
-A worker lives for the whole benchmark; an engine that is tracked keeps its worker to itself, for its memory is measured.
+A worker lives for the whole benchmark. A tracked engine has its worker to itself, for its memory is measured.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def resident():
 
 
 def consume(bootstrap, topic, load, *, group, owned):
-    """Fresh engines each time: whoever shares the work with others has no warmer ones than whoever does it all."""
+    """Reads with fresh engines each time, so that a worker of a group has no warmer ones than a worker alone."""
     load = Load(**load)
 
     gc.collect()
@@ -68,7 +68,7 @@ def consume(bootstrap, topic, load, *, group, owned):
 
 
 async def between(what, **said):
-    """The others of the group read at the same time, and nobody leaves before all have read."""
+    """Waits for the other members: all read at the same time, and none leaves before all have read."""
     say(what=what, **said)
     if what == "owned":
         sys.stdin.readline()  # the loop stands still: nothing is read ahead
@@ -82,7 +82,7 @@ def run(work):
 
 
 def idle(bootstrap, topic, partitions, seconds):
-    """The updater's own tasks, from the supervisor to the engines, and nothing to do for them."""
+    """Runs the updater's own tasks, from the supervisor to the engines, without any work."""
     say(cpu_per_s=run(_idle(f"kafka://{bootstrap}/{topic}", partitions, seconds)), rss=resident())
 
 
@@ -98,7 +98,7 @@ async def _idle(url, partitions, seconds):
     supervisor = Supervisor(queue, make)
     running = asyncio.ensure_future(supervisor.run())
     async with asyncio.timeout(JOIN_S):
-        while len(supervisor.partitions) < partitions:  # noqa: ASYNC110  the supervisor tells nobody
+        while len(supervisor.partitions) < partitions:  # noqa: ASYNC110  the supervisor does not notify
             await asyncio.sleep(0.05)
     await asyncio.sleep(1.0)  # the joining is over
     cpu, began = time.process_time(), time.perf_counter()
@@ -114,7 +114,7 @@ async def _idle(url, partitions, seconds):
 
 
 class Tracked(Run):
-    """Hints drawn evenly over so many keys; a key is held for as long as it takes until each has been drawn once on average."""
+    """Hints drawn evenly over so many keys. A hold lasts until each key has been drawn once on average."""
 
     def __init__(self, universe, *, learned):
         self.universe, self.now = universe, 1.0
@@ -125,7 +125,7 @@ class Tracked(Run):
         self.longest = 0.0
 
     def play(self, steps):
-        """Seconds of CPU of so many steps of 10 virtual milliseconds."""
+        """The seconds of CPU of so many steps of 10 virtual milliseconds."""
         total = 0.0
         for _ in range(steps):
             self.now += STEP_S
@@ -162,7 +162,7 @@ it: list[Tracked] = []
 
 
 def track(universe, warm, learned=0):
-    """What is tracked stays in the collector's sight, as it does in the updater."""
+    """Fills an engine. Its tracked keys stay visible to the collector, as in the updater."""
     before = resident()
     it.append(Tracked(universe, learned=learned))
     it[0].play(warm)

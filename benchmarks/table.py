@@ -1,6 +1,6 @@
 """The rows that a benchmark run prints and keeps: ratios measured side by side, each with its goal.
 
-Every `p*.py` and `f*.py` here has a `run()` that returns rows made by `row`; `run.py` prints them and puts them into
+Every `p*.py` and `f*.py` here has a `run()` that returns rows made by `row`. `run.py` prints them and puts them into
 `build/bench.json`, where they replace the rows of the same names.
 """
 
@@ -15,14 +15,14 @@ FILE = Path(__file__).parent.parent / "build" / "bench.json"
 def row(
     name: str, ratio: float, goal: float | None, *, better: str = "lower", method: str
 ) -> dict[str, object]:
-    """One row. `goal` None: reported only."""
+    """One row. Without a `goal` it is only reported."""
     ratio = float(f"{ratio:.3g}")
     met = goal is None or (ratio <= goal if better == "lower" else ratio >= goal)
     return {"name": name, "ratio": ratio, "goal": goal, "better": better, "met": met, "method": method}
 
 
 def keep(rows: list[dict[str, object]], file: Path = FILE) -> None:
-    """Replace the rows of these names."""
+    """Replaces the rows of these names."""
     file.parent.mkdir(exist_ok=True)
     kept = json.loads(file.read_text()) if file.exists() else []
     names = {each["name"] for each in rows}

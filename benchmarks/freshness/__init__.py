@@ -1,5 +1,5 @@
-"""How fresh are the values that readers see, for the rows that it cost? A simulator, and what it found.
+"""How fresh are the values that readers see, and how many rows does that cost? A simulator, and its results.
 
-`worlds` and `semireal` make reads and changes, `baselines` and `bounds` say what others and an oracle would load,
-`ours` drives the shipped engine and policy, `truth` judges them all by the same rule, `run` compares and reports.
+`worlds` and `semireal` make reads and changes. `baselines` and `bounds` say what other policies and an oracle would load.
+`ours` drives the shipped engine and policy. `truth` judges them all by the same rule. `run` compares and reports.
 """

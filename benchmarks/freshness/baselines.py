@@ -1,13 +1,13 @@
-"""What others do: an interval per cache, tuned until it costs what the budget allows, and two that know more.
+"""Other policies: four with one interval per cache, tuned until they cost the budget, one with a cap, and an oracle.
 
-The four on-access policies differ in what a read at a copy's age does. *TTL*: past T it waits for a load. *XFetch*:
-the same, a little early by chance (beta 1, loads of 50 ms). *Refresh-ahead*: from 0.75 T on a load in the background,
-past T it waits. *Min-interval*: past T a load in the background, nobody waits; this is the policy `fixed`. The
-*capped article* is min-interval whose loads queue, one place per key, for the tokens of a bucket: the only one of
-them that keeps a hard cap. The *oracle* knows every true rate and refreshes at fixed intervals, sqrt(mu lam) often.
+The four on-access policies differ in what a read does at a copy's age. *TTL*: past T the read waits for a load. *XFetch*: the
+same, a little early by chance (beta 1, loads of 50 ms). *Refresh-ahead*: from 0.75 T on a load runs in the background; past T
+the read waits. *Min-interval*: past T a load runs in the background, and no read waits; this is the policy `fixed`. The
+*capped article* is min-interval whose loads queue, one place per key, for the tokens of a bucket. It is the only one with a
+hard cap. The *oracle* knows every true rate and refreshes at fixed intervals, with rates proportional to sqrt(mu lam).
 
-At the start the copies' ages are spread evenly, as in a cache that has run for a while. Compiled, per key where keys
-do not meet.
+At the start the copies' ages are spread evenly, as in a cache that has run for a while. The code is compiled, and runs key by
+key where keys do not affect each other.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 INF = float("inf")
 LOAD_S = 0.05  # what XFetch assumes of a load
-EARLIEST = 40  # times LOAD_S: further ahead XFetch's chance is e^-40
+EARLIEST = 40  # times LOAD_S: earlier than that, XFetch's chance is e^-40
 AHEAD = 0.75
 TOLERANCE = 0.002  # relative, of the measured rows; well inside the protocol's 0.5 %
 SEED = 7
 
 
 class Rule(NamedTuple):
-    """On access: from age `soft` on a load in the background, from `hard` on the read waits for it."""
+    """On access: from age `soft` on a load runs in the background, from `hard` on the read waits for it."""
 
     soft: float
     hard: float
@@ -95,7 +95,7 @@ def equally_fresh(world: World, stale: float) -> float:
 
 
 def _solve(measure: Callable[[float], float], wanted: float, guess: float) -> float:
-    """The t at which a decreasing measure meets what is wanted: brackets, then halves in logarithms."""
+    """The t at which a decreasing measure takes the wanted value. Brackets it, then halves in logarithms."""
     low = high = guess
     while measure(low) < wanted and low > 1e-4:
         high, low = low, low / 2
@@ -120,7 +120,7 @@ def capped(world: World, budget: float, burst: float, interval: float) -> Refres
 
 
 def best_capped(world: World, budget: float, burst: float) -> Refreshes:
-    """The article with the interval that is best for it: a coarse look around, then finer ones."""
+    """The article with its best interval, found by a coarse search, then finer ones."""
     base = tuned(world, least_interval, budget).soft
     tried: dict[float, float] = {}
 
@@ -146,7 +146,7 @@ def scheduled(world: World, rates: np.ndarray) -> Refreshes:
 
 
 def sqrt_rates(world: World, budget: float) -> np.ndarray:
-    """The five-line policy of one who knows every rate."""
+    """The five-line policy of an oracle that knows every rate."""
     wanted = np.sqrt(world.mu * world.lam)
     return wanted * (budget / wanted.sum())
 
@@ -179,7 +179,7 @@ def _filled(reads, terms, rng, into):
 
 @compiled
 def _one_key(times, terms, rng, into):
-    """Refreshes of one key: how many, how many after the warm-up, how many of those were waited for."""
+    """Three counts of one key's refreshes: all, those after the warm-up, and those of the latter that a read waited for."""
     soft, hard, early, warm = terms
     out, at = into
     nearest = min(soft, hard - EARLIEST * early)

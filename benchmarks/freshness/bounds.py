@@ -1,9 +1,9 @@
-"""What could be done at best with so many rows, knowing more than anyone can.
+"""Bounds: the best results with so many rows, for a scheduler that knows more than any real one can.
 
-*Optimum*: every rate known, Poisson changes, nobody waits: the convex program of Cho and Garcia-Molina. Its condition is
-one marginal value for all keys that are refreshed, (mu/lam)(1 - (1+x)e^-x) = L with x = lam tau. *Blocking optimum*:
-the same where readers may wait, an own TTL per key. *Clairvoyant*: knows every read and change to come; refreshes right
-after those changes that most reads follow. Used by `run` beside the policies; never told to them.
+*Optimum*: every rate is known, changes are Poisson, no read waits: the convex program of Cho and Garcia-Molina. At its
+solution all keys that are refreshed have one marginal value, (mu/lam)(1 - (1+x)e^-x) = L with x = lam tau. *Blocking
+optimum*: the same, but reads may wait, and each key has its own TTL. *Clairvoyant*: every future read and change is known, and
+rows go right after the changes that most reads follow. `run` shows the bounds beside the policies, which never learn them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HALVINGS = 60  # of an interval in logarithms: far below a float's error
 
 
 def freshness(x: np.ndarray) -> np.ndarray:
-    """Share of the time that a copy refreshed every tau is fresh, x = lam tau."""
+    """The share of time in which a copy that is refreshed every tau is fresh, with x = lam tau."""
     safe = np.where(x > 1e-9, x, 1.0)
     return np.where(x > 1e-9, -np.expm1(-safe) / safe, 1.0)
 
@@ -50,13 +50,13 @@ def optimal_stale(mu: np.ndarray, lam: np.ndarray, rates: np.ndarray) -> float:
 
 
 def blocking_stale(mu: np.ndarray, lam: np.ndarray, budget: float) -> float:
-    """Share of stale reads where each key has the TTL that is best, and whoever comes after it waits."""
+    """Share of stale reads if each key has its best TTL, and reads after it wait."""
     some = (lam > 0) & (mu > 0)
     mu_all, mu, lam = mu, mu[some], lam[some]
     worth = mu / lam
 
     def ttl(price: float) -> np.ndarray:
-        """x = lam tau where W(tau) + p(tau) = price; infinite where that never is."""
+        """x = lam tau at which W(tau) + p(tau) = price; infinite if there is none."""
 
         def value(x: np.ndarray) -> np.ndarray:
             return (worth * (-np.expm1(-x) - x * np.exp(-x)) - np.expm1(-x)) / (worth + 1)
@@ -78,7 +78,7 @@ def blocking_stale(mu: np.ndarray, lam: np.ndarray, budget: float) -> float:
 
 
 def clairvoyant_stale(world: World, budget: float) -> float:
-    """Share of stale reads when each row goes where it prevents most of them."""
+    """Share of stale reads if each row goes where it prevents most of them."""
     reads, changes = world.reads, world.changes
     key_of_change = np.repeat(np.arange(world.keys), np.diff(changes.start))
     ends = np.append(changes.times[1:], world.seconds)
@@ -97,7 +97,7 @@ def clairvoyant_stale(world: World, budget: float) -> float:
 
 
 def _inverse(value: Callable[[np.ndarray], np.ndarray], goal: np.ndarray) -> np.ndarray:
-    """x in (1e-9, 1e3) where an increasing value meets its goal."""
+    """The x in (1e-9, 1e3) at which an increasing value reaches its goal."""
     low, high = np.full(len(goal), -21.0), np.full(len(goal), 7.0)
     for _ in range(HALVINGS // 2):
         middle = (low + high) / 2
@@ -107,7 +107,7 @@ def _inverse(value: Callable[[np.ndarray], np.ndarray], goal: np.ndarray) -> np.
 
 
 def _price(spent: Callable[[float], float], budget: float, top: float) -> float:
-    """The price at which just the budget is spent; spending falls with it."""
+    """The price at which exactly the budget is spent. Spending falls as the price rises."""
     low, high = np.log(top) - 60, np.log(top)
     for _ in range(HALVINGS):
         middle = (low + high) / 2

@@ -1,6 +1,6 @@
-"""One cell of the results: one world under one budget, judged under every policy and held against the bounds.
+"""One cell of the results: one world under one budget, judged under every policy and compared with the bounds.
 
-`run` spreads cells over two processes; a cell is plain data, so that it can travel and be kept as JSON.
+`run` spreads cells over two processes. A cell is plain data, so it can pass between processes and be kept as JSON.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ MADE_BUDGETS = (50.0, 200.0, 800.0)  # U/2, 2U, 8U
 REAL_BUDGETS = (0.5, 2.0, 8.0)  # 0.23 U, 0.9 U, 3.6 U
 MADE_BURST_S = 1.0  # the product's default
 REAL_BURST_S = 30.0  # a second there stands for 44 minutes
-STEP_S = 0.05  # a pack's age on its way, and half of the client's 100 ms
+STEP_S = 0.05  # a pack's age on its way: half of the client's 100 ms
 SLOW_STEP_S = 0.1  # the same where loads are rare
 FINE_STEP_S = 0.02  # the policy's own tick, where the hottest keys are loaded every gap of 0.1 s
 REAL_STEP_S = 0.5  # 40 reads; a second there stands for 44 minutes
-REAL_S = 18_000.0  # half of the three years: the whole takes twice as long and says the same
+REAL_S = 18_000.0  # half of the three years: the whole takes twice as long with the same results
 QUICK = {"keys": 400, "reads": 400.0, "changes": 4.0, "seconds": 240.0, "warm": 80.0}
 QUICK_SHARE = 0.04  # of the world's changes and budgets in the quick form
 QUICK_REAL_S = 1_800.0
 GAPPED = "optimum with our gap"  # no key is loaded more often than the product would
 OURS, UPDATED_AT, HINTED, HALF = "ours", "ours, updated_at", "ours, hinted", "ours, half hinted"
-CHOOSY = ", least_gain"  # after the name of each of these: the same with the default, the others with 0
+CHOOSY = ", least_gain"  # after a policy's name: with the default `least_gain`; without it, with 0
 LEAST_GAIN: float = SourceSection.model_fields["least_gain"].default
 
 
@@ -55,7 +55,7 @@ class Job:
 
 @dataclass
 class Cell:
-    """What came out."""
+    """The results of one job."""
 
     world: str
     budget: float
@@ -67,7 +67,7 @@ class Cell:
     iso_rows_choosy: float = 0.0  # the same, as fresh as ours with the default least gain
 
     def choosy(self) -> Cell:
-        """Ours with the default least gain in the place of ours."""
+        """This cell with the results for the default least gain in place of ours."""
         theirs = {name: verdict for name, verdict in self.policies.items() if not name.startswith(OURS)}
         mine = {
             name.removesuffix(CHOOSY): verdict
@@ -96,7 +96,7 @@ class Cell:
 
 
 def jobs(seeds: list[int], traces: Path, *, quick: bool) -> list[Job]:
-    """All cells, those that take longest first."""
+    """The jobs of all cells, the longest first."""
     real = semireal.ROWS if semireal.present(traces) else ()
     if quick:
         made = [Job(name, 200.0 * QUICK_SHARE, seeds[0], traces, quick=True) for name in "AE"]
@@ -127,7 +127,7 @@ def measure(job: Job) -> Cell:
 
 
 def _runs(job: Job, burst: float) -> dict[str, ours.Conditions]:
-    """Ours, and where it is asked for, ours with more to go by."""
+    """The conditions of our runs: the usual ones, and where the job asks for them, some with more information."""
     plain = ours.Conditions(job.budget, burst, _step(job), seed=job.seed)
     runs = {OURS: plain}
     if job.world == "E":
@@ -148,7 +148,7 @@ def _step(job: Job) -> float:
 
 
 def _bounds(world: World, job: Job) -> dict[str, float]:
-    """Those of known Poisson rates only where changes are that and rates stay."""
+    """The bounds. Those for known Poisson rates only where changes are Poisson and rates constant."""
     found = {"clairvoyant": bounds.clairvoyant_stale(world, job.budget)}
     if job.world in "ABCDEGH":
         for name, most in (("optimum", math.inf), (GAPPED, 1.0 / Limits().gap)):

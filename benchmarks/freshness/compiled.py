@@ -1,7 +1,7 @@
-"""Where numba is set up: machine code is kept under build/, which git ignores and `make clean` removes.
+"""Sets numba up: machine code is kept under build/, which git ignores and `make clean` removes.
 
-`Csr` is the one shape in which the simulator holds events: all of key 0 in order of time, then all of key 1, ...
-It is a named tuple of arrays, so compiled code takes it as it is.
+The simulator keeps all events as a `Csr`: those of key 0 in order of time, then those of key 1, and so on. A `Csr` is a named
+tuple of arrays, so compiled code accepts it directly.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ compiled = partial(numba.njit, cache=True)
 
 
 class Csr(NamedTuple):
-    """Event times by key: those of key i stand in `times[start[i]:start[i + 1]]`, ascending."""
+    """Event times by key: those of key i are `times[start[i]:start[i + 1]]`, ascending."""
 
     start: np.ndarray  # i8, one more than there are keys
     times: np.ndarray  # f8, seconds
 
 
 def by_key(times: np.ndarray, keys: np.ndarray, n: int) -> Csr:
-    """Events in the order of time, brought into the order of keys."""
+    """Sorts events, given in order of time, by key."""
     return Csr(*_grouped(times, keys.astype(np.int32, copy=False), n))
 
 
@@ -46,7 +46,7 @@ def _grouped(times, keys, n):
 
 @compiled
 def after(times, low, high, moment):
-    """First place in `times[low:high]` that is later than `moment`: gallops, for the answer is mostly near."""
+    """The first index in `low:high` with a time after `moment`. Gallops, for the answer is mostly near."""
     step = 1
     while low + step < high and times[low + step] <= moment:
         low += step

@@ -1,4 +1,4 @@
-"""F1 to F5: what the cells say about the goals, as rows for build/bench.json.
+"""F1 to F5: the goals judged by the cells, as rows for build/bench.json.
 
 "Worst" and "within" mean the worst cell; "geomean" is over cells (and seeds, if there are several).
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from freshness.cells import Cell
 
-TINY = 1e-6  # a share of stale reads below which ratios say nothing
+TINY = 1e-6  # below this share of stale reads, ratios are meaningless
 
 
 def rows(cells: list[Cell]) -> list[dict[str, object]]:
-    """Every goal that these cells can speak of."""
+    """Every goal for which these cells have figures."""
     made = [cell for cell in cells if cell.world in "ABCDEFGH"]
     real = [cell for cell in cells if cell.world in semireal.ROWS]
     return [

@@ -1,12 +1,12 @@
 """The shipped engine and the shipped policy `price`, under the reads and changes of a world.
 
-No twin: what runs here are the classes that the service runs, told the same things in the same shapes. Every `step` of
-simulated time (50 ms by default) the reads since the last one arrive as one pack of hints, then the engine says what to
-load; loads take no time. Reads are judged at their own moments, so what a step delays is paid for. With hints,
-changes are announced at their own moments too. A key that the engine removes is absent until its next read, which
-waits, loads for itself and leaves a miss.
+This is no model: it runs the classes of the service, with the same calls. At every `step` of simulated time (50 ms by
+default) the reads since the last step arrive as one pack of hints. Then the engine says what to load; loads take no time.
+Reads are judged at their own moments, so the delay of a step counts against the policy. With hints, changes are announced at
+their own moments too. A key that the engine removes is absent until its next read, which waits, loads for itself and leaves
+a miss.
 
-Knows nothing of the true rates: the prior is the policy's own.
+The policy knows nothing of the true rates and has its own prior.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from cacheupdater.core.unit import Unit
     from freshness.worlds import World
 
-LOAD_S = 0.002  # what a load says that it took
+LOAD_S = 0.002  # the reported duration of a load
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a run is given."""
+    """The conditions of a run."""
 
     budget: float  # rows/s
     burst: float  # rows
@@ -54,7 +54,7 @@ class Conditions:
 
 
 def run(world: World, given: Conditions) -> Refreshes:
-    """All refreshes of the policy; asserts that it kept its budget in every window."""
+    """All refreshes of the policy. Asserts that it kept its budget in every window."""
     drive = Drive(world, given)
     drive.run()
     return drive.refreshes()
@@ -75,14 +75,14 @@ class Drive:
         self.policy = Price(keyspace, [namespace], {source: self.market}, limits=limits, now=0.0)
         self.engine = Engine(keyspace, self.policy, limits=limits, random=rng.random, offset=0)
         self.offset = 0
-        self.seen = world.changes.start[:-1].copy()  # each key's first change after it
+        self.seen = world.changes.start[:-1].copy()  # each key's first change that no load has seen
         self.absent = np.zeros(world.keys, bool)
         self.any_absent = False
         self.log: list[tuple[np.ndarray, np.ndarray]] = []  # loads that the budget paid
-        self.own: list[tuple[float, int]] = []  # loads by readers who found nothing
+        self.own: list[tuple[float, int]] = []  # loads by readers that found nothing
 
     def run(self) -> None:
-        """From the first read to the last."""
+        """Plays the world from the first read to the last."""
         looks = _looks(self.world, self.given)
         hinted_at, hinted = _announced(self.world, self.given)
         until = np.searchsorted(self.world.times, looks, side="right")
@@ -100,7 +100,7 @@ class Drive:
             self._step(now)
 
     def refreshes(self) -> Refreshes:
-        """What was loaded when, for the judge."""
+        """All loads with their times, for the judge."""
         times = np.concatenate([at for at, _ in self.log]) if self.log else np.empty(0)
         keys = np.concatenate([keys for _, keys in self.log]) if self.log else np.empty(0, np.int32)
         for span in WINDOWS_S:
@@ -116,7 +116,7 @@ class Drive:
         return Refreshes(by_key(times, keys, self.world.keys), waited, paid)
 
     def _reads(self, begin: int, end: int) -> list[Hints]:
-        """The reads of a step, a key once with its count; those that found nothing apart."""
+        """The reads of a step, each key once with its count. Reads that found nothing are apart."""
         ids = self.world.ids[begin:end]
         missed = self._missed(begin, end) if self.any_absent else []
         keys, counts = np.unique(ids, return_counts=True)
@@ -130,7 +130,7 @@ class Drive:
         return packs
 
     def _missed(self, begin: int, end: int) -> list[int]:
-        """The first reader of a key that is gone waits and loads for itself."""
+        """The keys that a read found absent: the first reader of such a key waits and loads it."""
         missed = []
         ids = self.world.ids[begin:end]
         for place in np.flatnonzero(self.absent[ids]).tolist():
@@ -169,11 +169,11 @@ class Drive:
         self.engine.on_answers(unit, answers, now, load=Load(LOAD_S, stamps))
 
     def _changed(self, keys: np.ndarray, now: float) -> np.ndarray:
-        """Whether each has changed since its last load; this is its next."""
+        """Whether each key has changed since its last load. This call counts as its next load."""
         return _advance(self.world.changes, self.seen, keys, now)
 
     def _ages(self, keys: np.ndarray, now: float) -> list[float]:
-        """Seconds since each key's last change, as its row says at the time of its load."""
+        """Seconds since each key's last change, as its row tells at the load."""
         changes, seen = self.world.changes, self.seen[keys]
         some = seen > changes.start[keys]
         last = np.where(some, changes.times[np.maximum(seen - 1, 0)], self.world.before[keys])
@@ -181,13 +181,13 @@ class Drive:
 
 
 def _looks(world: World, given: Conditions) -> np.ndarray:
-    """When the engine is called: at regular steps, and whenever a change is announced."""
+    """The times at which the engine is called: at regular steps, and at each announced change."""
     regular = np.arange(1, int(world.seconds / given.step) + 1) * given.step
     return np.union1d(regular, _announced(world, given)[0])
 
 
 def _announced(world: World, given: Conditions) -> tuple[np.ndarray, np.ndarray]:
-    """Which changes the application tells of, in order of time, and their keys."""
+    """The times and keys of the announced changes, in order of time."""
     if not given.hinted:
         return np.empty(0), np.empty(0, np.int64)
     keys = np.repeat(np.arange(world.keys), np.diff(world.changes.start))

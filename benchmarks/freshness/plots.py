@@ -1,6 +1,6 @@
-"""Stale share against budget, all policies, a panel per world: one SVG.
+"""Plots the share of stale reads against the budget, for all policies, with a panel per world, in one SVG.
 
-The same run draws the same bytes: ids are salted, no date is kept, text stays text.
+The same run draws the same bytes: ids have a fixed salt, there is no date, and text stays text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The results page: docs/explanation/freshness-results.md, written anew from the cells of a run.
 
-Text that does not depend on the figures stands here; figures and what follows from them are put in by code, so that
+Text that does not depend on the figures is written here. Code puts in the figures and the sentences that follow from them, so
 the page never says more than was measured.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "freshness-results.md"
 COLUMNS = ("ttl", "xfetch", "ahead", "min-interval", "capped", "oracle", OURS, OURS + CHOOSY)
-SPARED = 0.98  # of the rows with `least_gain: 0`; from there on they are the same
-NO_GAIN = 0.95  # of the capped article's stale reads; from there on it is called no gain
+SPARED = 0.98  # of the rows with `least_gain: 0`; above this the two count as the same
+NO_GAIN = 0.95  # of the capped article's stale reads; above this the page says "no gain"
 
 HEAD = """# How fresh, for how many rows
 
@@ -76,7 +76,7 @@ def write(cells: list[Cell], found: list[dict[str, object]], page: Path = PAGE) 
 
 
 def mean(cells: Iterable[Cell], value: Callable[[Cell], float]) -> float:
-    """Over seeds."""
+    """The mean over seeds."""
     return float(np.mean([value(cell) for cell in cells]))
 
 

@@ -5,8 +5,8 @@
     python -m freshness.run --quick                # tiny worlds, some seconds: does it run at all?
     python -m freshness.run --page                 # only the page again, from the cells kept in build/
 
-Cells are kept in build/freshness.json as they end, so a run that is broken off has not been for nothing. Only a full
-run of test seeds replaces the goals' rows in build/bench.json and the page.
+Each finished cell is kept in build/freshness.json, so an interrupted run is not lost. Only a full run of test seeds replaces
+the goals' rows in build/bench.json and the page.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
         cells = _kept()
     else:
         if not (options.quick or options.only):
-            KEPT.unlink(missing_ok=True)  # a full run is of one state of the code
+            KEPT.unlink(missing_ok=True)  # all cells of a full run must come from one state of the code
         cells = []
         began = perf_counter()
         for cell in _measured(wanted, processes=1 if options.quick else PROCESSES):
@@ -96,7 +96,7 @@ def _kept() -> list[Cell]:
 
 
 def _keep(cells: list[Cell]) -> None:
-    """These instead of older ones of the same world, budget and seed."""
+    """Keeps these cells in place of older ones of the same world, budget and seed."""
     KEPT.parent.mkdir(exist_ok=True)
     merged = {(cell.world, cell.budget, cell.seed): cell for cell in [*_kept(), *cells]}
     KEPT.write_text(json.dumps([cell.plain() for cell in merged.values()], indent=1) + "\n")

@@ -3,14 +3,14 @@
 *Changes*: three years of commits to the manifests of two Scoop buckets (79,535 changes of 3,281 files), mapped linearly
 onto 36,000 s, which makes 2.21 changes/s. A second here stands for 44 minutes: absolute seconds mean nothing.
 *Reads*, one of
- - `orm`: the order of reads of a real ORM (caffeine's `orm-busy`, 5 M reads of 76,349 keys), of which those of the
-   3,281 most read keys are kept: 81 reads/s, in their order, at Poisson times (the trace has no times);
+ - `orm`: the order of reads of a real ORM (caffeine's `orm-busy`, 5 M reads of 76,349 keys). Reads of the 3,281 most read
+   keys are kept: 81 reads/s, in their order, at Poisson times (the trace has no times);
  - `popular`: synthetic. Poisson, 100/s, Zipf 1.09, which is what a package index shows;
  - `sessions`: synthetic. As `popular`, but each visitor reads its key three times, some seconds apart.
-*Pairing*: which read key stands for which changing file is ours to choose, for no trace has both: at random, or so that
-the ranks correlate by 0.7 (what is read more changes more).
+*Pairing*: no trace has both reads and changes, so we choose which read key stands for which changing file: at random, or so
+that the ranks correlate by 0.7 (keys that are read more change more).
 
-The traces stay outside the repository and are decompressed as they are read; without them there are no such worlds.
+The traces stay outside the repository and are decompressed as they are read. Without them these worlds are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHANGES = "scoop_updates_3y.csv.xz"
 READS = "orm-busy.trace.xz"
 SECONDS = 36_000.0
 WARM = 9_000.0
-RATE = 100.0  # reads/s where they are made
+RATE = 100.0  # reads/s where they are synthetic
 ZIPF = 1.09
 SESSION = 3  # reads of one visitor ...
 PAUSE_S = 10.0  # ... on average so far apart
@@ -62,7 +62,7 @@ def make(name: str, seed: int, traces: Path, *, seconds: float = SECONDS) -> Wor
     rng = np.random.default_rng(seed)
     changes = _changes(traces)
     counts = np.bincount(changes.files, minlength=changes.n).astype(float)
-    # counts with a crumb of noise, so that equal ones are told apart; file_of[i] changes when key i does
+    # a little noise makes equal counts differ; file_of[i] changes when key i does
     ascending = np.argsort(counts + rng.random(changes.n) * 1e-3)
     file_of = ascending[_ranks(changes.n, PAIRINGS[pairing], rng)]
     key_of = np.argsort(file_of)
@@ -96,7 +96,7 @@ def _changes(traces: Path) -> Changes:
 
 
 def _reads(kind: str, n: int, traces: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Times and keys; key 0 is read most."""
+    """The times and keys of reads. Key 0 is read most."""
     if kind == "orm":
         with lzma.open(traces / READS) as trace:
             read = np.frombuffer(trace.read(), ">i4")
@@ -120,7 +120,7 @@ def _reads(kind: str, n: int, traces: Path, rng: np.random.Generator) -> tuple[n
 
 
 def _ranks(n: int, pairing: float, rng: np.random.Generator) -> np.ndarray:
-    """Which rank among the changes each read key gets, key 0 being read most: a normal copula."""
+    """The rank among the changes that each read key gets, by a normal copula. Key 0 is read most."""
     popularity = np.sort(rng.standard_normal(n))[::-1]
     other = pairing * popularity + np.sqrt(1 - pairing**2) * rng.standard_normal(n)
     return np.argsort(np.argsort(other))

@@ -1,9 +1,9 @@
-"""The judge: which reads saw an old value, how old, and what the database paid.
+"""The judge: which reads saw an old value, how old the value was, and how many rows the database paid.
 
-A policy hands in when it refreshed which key (`Refreshes`); the judge holds that against the world's reads and changes,
-event by event. A copy is stale from the first change that it has not seen; a read sees the refreshes strictly before
-it. Whoever waits for a load sees its value: such a refresh is stamped with the last moment before the read. All keys
-start with a fresh copy. The same for every policy; knows none.
+A policy reports when it refreshed which key (`Refreshes`). The judge compares that with the world's reads and changes, event
+by event. A copy is stale from the first change that it has not seen. A read sees the refreshes strictly before it. A read
+that waits for a load sees the load's value, so such a refresh is stamped with the last moment before the read. All keys start
+with a fresh copy. The judge is the same for every policy and knows none of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINDOWS_S = (1.0, 10.0, 60.0)
 
 @dataclass(frozen=True)
 class Refreshes:
-    """When which key was loaded. `paid`: times of the rows that the budget paid, if those are not all."""
+    """The times at which each key was loaded. `paid`: times of the rows that the budget paid, if not all."""
 
     at: Csr
     blocked: int = 0  # reads after the warm-up that waited for a load
@@ -37,7 +37,7 @@ class Refreshes:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What readers saw, in shares of the reads, and what it cost."""
+    """The freshness that readers saw, in shares of the reads, and its cost."""
 
     stale: float  # share of the reads
     age: float  # mean seconds since the copy became stale, over all reads
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def judge(world: World, refreshes: Refreshes) -> Verdict:
-    """The world's reads under these refreshes."""
+    """Judges the world's reads under these refreshes."""
     stale, reads, ages = _judged(world.reads, world.changes, refreshes.at, world.warm)
     rank = int(0.99 * reads) - (reads - stale)  # fresh reads are of age 0
     p99 = float(np.partition(ages, rank)[rank]) if rank >= 0 and stale else 0.0
@@ -64,13 +64,13 @@ def judge(world: World, refreshes: Refreshes) -> Verdict:
 
 
 def stale_share(world: World, refreshes: Refreshes) -> float:
-    """Only that, for those who tune."""
+    """The share of stale reads alone, for tuning."""
     stale, reads, _ = _judged(world.reads, world.changes, refreshes.at, world.warm)
     return stale / reads
 
 
 def busiest(rows: np.ndarray, span: float) -> int:
-    """Most rows in any window [t, t + span)."""
+    """The most rows in any window [t, t + span)."""
     if not len(rows):
         return 0
     ends = np.searchsorted(rows, rows + span * (1 - 1e-9), side="left")

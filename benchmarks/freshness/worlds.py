@@ -1,10 +1,10 @@
-"""Made worlds: who reads what when, and what changes when. Settings A to H, and one whose rates shift.
+"""Synthetic worlds: the times of all reads and changes of all keys. Settings A to H, and one whose rates shift.
 
-A world is made once from a setting and a seed and judged under many policies, so that all of them see the same reads
-and the same changes. Nobody but `bounds` and the oracle of `baselines` may look at its true rates. Tests make small
-ones: every number of a setting can be scaled down.
+A world is made once from a setting and a seed, and judged under many policies, so all policies see the same reads and
+changes. Only `bounds` and the oracle of `baselines` may look at its true rates. Tests make small worlds: every number of a
+setting can be scaled down.
 
-Seeds 1 to 5 are for tuning; 101 to 105 are looked at only once the defaults are frozen.
+Seeds 1 to 5 are for tuning. Seeds 101 to 105 are used only after the defaults are frozen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TEST_SEEDS = (101, 102, 103, 104, 105)
 
 @dataclass(frozen=True)
 class World:
-    """Reads and changes of n keys in [0, seconds); what happens before `warm` is not judged."""
+    """Reads and changes of n keys in [0, seconds). Reads before `warm` are not judged."""
 
     name: str
     seconds: float
@@ -41,17 +41,17 @@ class World:
 
     @property
     def judged(self) -> float:
-        """Seconds that count."""
+        """The seconds that are judged."""
         return self.seconds - self.warm
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a world is made. The defaults are those of A."""
+    """The parameters of a world. The defaults are those of A."""
 
     name: str
     zipf: float = 1.0  # of the reads
-    sigma: float = 1.5  # of the lognormal change rates; 0: all alike
+    sigma: float = 1.5  # of the lognormal change rates; 0: all equal
     pairing: float = 0.0  # correlation of the logarithms of read and change rate
     static: float = 0.0  # share of the keys that never change
     cluster: float = 1.0  # changes come in clusters of so many on average
@@ -133,7 +133,7 @@ def zipf(n: int, exponent: float) -> np.ndarray:
 
 
 def moments(rate: float, seconds: float, rng: np.random.Generator) -> np.ndarray:
-    """A Poisson process."""
+    """The times of a Poisson process."""
     return np.sort(rng.random(rng.poisson(rate * seconds)) * seconds)
 
 

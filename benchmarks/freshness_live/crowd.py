@@ -1,6 +1,6 @@
-"""The processes of a lane: readers and a writer, begun together at a gate; what they remember is judged at the end.
+"""The processes of a lane: readers and a writer that begin together at a gate. Their records are judged at the end.
 
-Also what each process of the run takes of the machine, because a figure from an overloaded one says nothing.
+It also measures the CPU time of each process of the run, because a figure from an overloaded machine is meaningless.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from freshness_live.traffic import Traffic
 
 GATE_S = 60.0  # cold starts of three processes on a busy machine; usually 1 s
-END_S = 300.0  # for them to save what they remember: a writer may be behind where the machine is busy
+END_S = 300.0  # for them to save their records: a writer may be behind on a busy machine
 _SERVERS = {"postgres": "postgres", "redis-server": "redis"}  # processes by name
 
 
 class Crowd:
-    """Of one lane."""
+    """The readers and the writer of one lane."""
 
     def __init__(
         self, traffic: Traffic, servers: Servers, folder: Path, *, emit: str | None, ttl: float | None
@@ -49,39 +49,39 @@ class Crowd:
         self.writer = spawn.Process(target=write, args=changing, daemon=True)
 
     def gather(self) -> None:
-        """Returns when all stand at the gate."""
+        """Returns when all wait at the gate."""
         for each in (*self.readers, self.writer):
             each.start()
         self._gate.wait()
 
     def begin(self) -> float:
-        """The moment at which all have begun."""
+        """Opens the gate. Returns the moment at which all have begun."""
         self._gate.wait()
         return time.monotonic()
 
     def join(self) -> None:
-        """Until all have saved what they remember."""
+        """Waits until all have saved their records."""
         for each in (*self.readers, self.writer):
             each.join(END_S)
             if each.exitcode != 0:
                 raise RuntimeError(f"a reader or writer has failed: exit code {each.exitcode}, see above")
 
     def end(self) -> None:
-        """Whatever they do; does nothing after `join`."""
+        """Ends the processes at once. Does nothing after `join`."""
         for each in (*self.readers, self.writer):
             if each.pid is not None:
                 each.kill()
                 each.join()
 
     def judged(self) -> tuple[Judged, Reads]:
-        """After `join`."""
+        """The judged reads, after `join`."""
         with np.load(self._written) as written:
             changes = Changes(*(written[name] for name in Changes._fields))
         reads = Reads.load(self._seen)
         return judge(reads, changes), reads
 
     def cpu(self, updater: int | None) -> dict[str, float]:
-        """Seconds that each kind of process has taken so far, postgres and redis included."""
+        """The CPU seconds of each kind of process so far, postgres and redis included."""
         kinds: dict[int | None, str] = {each.pid: "readers" for each in self.readers}
         kinds |= {self.writer.pid: "writer", updater: "updater"}
         taken = dict.fromkeys(("updater", "readers", "writer", *_SERVERS.values()), 0.0)

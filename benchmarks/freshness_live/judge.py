@@ -1,7 +1,7 @@
-"""Which reads were stale: those before which a higher version had been committed.
+"""Finds the stale reads: those before which a higher version had been committed.
 
-Pure numpy over what readers and writer remember; their clock is the same, the machine's monotonic one. A change
-counts from when the writer knew that it was committed: a fraction of a millisecond late, in favour of nobody.
+Pure numpy over the records of readers and writer, which share the machine's monotonic clock. A change counts from the moment
+at which the writer knew of its commit: a fraction of a millisecond late, which favours no policy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Changes(NamedTuple):
-    """As the writer saves them. Rows begin with version 1, and each change adds one."""
+    """The changes as the writer saves them. Rows begin with version 1, and each change adds one."""
 
     times: np.ndarray
     keys: np.ndarray
@@ -25,14 +25,14 @@ class Changes(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A line per read."""
+    """The judged reads, one line each."""
 
     began: np.ndarray
     stale: np.ndarray
     found: np.ndarray
 
     def share(self, start: float, end: float) -> float:
-        """Of the reads that began then, the stale ones. What was not found was not stale."""
+        """The share of stale reads among those that began in this time. A read that found nothing is not stale."""
         within = self._within(start, end)
         return float(self.stale[within].mean()) if within.any() else 0.0
 
@@ -48,7 +48,7 @@ class Judged(NamedTuple):
 
 
 def judge(reads: Reads, changes: Changes) -> Judged:
-    """The truth."""
+    """Compares each read with the commits before it."""
     order = np.lexsort((changes.versions, changes.keys))
     keys, times = changes.keys[order], changes.times[order]
     asked, seen = reads.keys.ravel(), reads.versions.ravel()

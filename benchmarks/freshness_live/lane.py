@@ -1,7 +1,7 @@
 """One lane: a policy at a budget, from the inherited cache to the verdict.
 
-`run` calls `measure` lane after lane, the test of the suite does so with smaller traffic. While a lane runs we only
-watch, so that what is measured has the machine.
+`run` calls `measure` lane after lane; a test of the suite calls it with smaller traffic. While a lane runs, this process only
+watches, so that the measured processes have the machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRICE, FIXED, TTL = POLICIES = ("price", "fixed", "ttl")
 
 @dataclass(frozen=True)
 class Lane:
-    """What is measured."""
+    """A policy at a budget."""
 
     policy: str
     budget: float  # rows per second
@@ -54,7 +54,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a lane; shares, rates and times are of what follows the warm-up."""
+    """The results of a lane. Shares, rates and times are those after the warm-up."""
 
     lane: Lane
     stale: float  # share of the reads
@@ -73,7 +73,7 @@ class Result:
 
 
 def measure(lane: Lane, servers: Servers, *, look: float, tell: Callable[[str], None]) -> Result:
-    """`look` seconds are what the updater is asked about, again and again."""
+    """Measures one lane. Every `look` seconds the updater is asked about the reads of that time."""
     ttl = lane.interval if lane.policy == TTL else None
     cached = inherited(lane.traffic, lane.interval)
     servers.renew(lane.traffic.keys)
@@ -100,7 +100,7 @@ def _settings(lane: Lane, servers: Servers) -> dict[str, object]:
 
 
 class _Watch:
-    """Over a lane while it runs."""
+    """Watches a lane while it runs."""
 
     def __init__(
         self, lane: Lane, crowd: Crowd, updater: Updater | None, tell: Callable[[str], None]
@@ -114,7 +114,7 @@ class _Watch:
         self._end = self._start + lane.traffic.seconds
 
     def until_the_end(self, look: float) -> None:
-        """Sleeps, mostly."""
+        """Waits for the end, with a look now and then."""
         self._sleep_until(self._warm)
         before = self._crowd.cpu(self._pid)
         if self._lane.restart and self._updater:
@@ -149,7 +149,7 @@ class _Watch:
         return self._updater.pid if self._updater else None
 
     def result(self, servers: Servers) -> Result:
-        """After all has ended."""
+        """The results, after all processes have ended."""
         judged, reads = self._crowd.judged()
         rows = servers.log.rows()
         took = reads.took[(reads.began >= self._warm) & (reads.began < self._end)] * 1000

@@ -1,4 +1,4 @@
-"""Does the sampler tell the truth? What it says of the reads of a window, beside what `judge` knows of them."""
+"""Is the sampler right? Its share of stale reads in a window, beside the true share by `judge`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Said(NamedTuple):
-    """By the updater, of the reads between two moments (monotonic)."""
+    """The updater's statement on the reads between two moments (monotonic)."""
 
     start: float
     end: float
@@ -21,7 +21,7 @@ class Said(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What was said, and the truth."""
+    """The updater's statement, and the truth."""
 
     said: Said
     true: float
@@ -32,7 +32,7 @@ class Window(NamedTuple):
 
 
 def said(page: str, *, start: float, end: float) -> Said | None:
-    """From the page `/freshness`; None: nothing was drawn."""
+    """The statement of the page `/freshness`; None if no read was drawn."""
     source = json.loads(page)["sources"][0]
     if not source["draws"]:
         return None
@@ -41,5 +41,5 @@ def said(page: str, *, start: float, end: float) -> Said | None:
 
 
 def judged_window(one: Said, judged: Judged) -> Window:
-    """Beside the truth."""
+    """The statement beside the truth."""
     return Window(one, judged.share(one.start, one.end))

@@ -1,7 +1,7 @@
-"""An application that reads: MGETs at a steady pace, each read remembered with its time and version.
+"""An application that reads: MGETs at a steady pace, each read recorded with its time and version.
 
-One process each, started by `lane`, with the real client. With a `ttl` it is the application of the TTL lane: it loads
-what it misses from the database, while its user waits, and nobody else keeps the cache fresh.
+Each reader is a process, started by `lane`, with the real client. With a `ttl` it is the application of the TTL lane: it loads
+missing values from the database while its user waits, and no updater keeps the cache fresh.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _DRAWN = 1_000  # MGETs whose keys are drawn at once
 
 @dataclass(frozen=True)
 class Reading:
-    """What one reader is told."""
+    """The arguments of one reader."""
 
     traffic: Traffic
     number: int
     cache: str
     emit: str | None
     database: str
-    ttl: float | None  # seconds; None: an updater takes care
+    ttl: float | None  # seconds; None: an updater keeps the values fresh
 
 
 class Reads(NamedTuple):
-    """What it has seen: a row per MGET."""
+    """The records of a reader, one row per MGET."""
 
     began: np.ndarray  # monotonic seconds
     took: np.ndarray  # seconds, loads included
@@ -48,13 +48,13 @@ class Reads(NamedTuple):
 
     @classmethod
     def load(cls, files: list[Path]) -> Reads:
-        """Of all readers, in no order."""
+        """The records of all readers, in no order."""
         parts = [np.load(file) for file in files]
         return cls(*(np.concatenate([part[name] for part in parts]) for name in cls._fields))
 
 
 def read(reading: Reading, file: Path, gate: Barrier) -> None:
-    """The process."""
+    """The reader's process."""
     traffic = reading.traffic
     pause = AT_ONCE * traffic.readers / traffic.reads
     size = int(traffic.seconds / pause) + 1
@@ -93,7 +93,7 @@ def _drawn(reading: Reading, size: int) -> np.ndarray:
 
 
 class _Aside:
-    """Cache-aside: what is not there is loaded and set to live for the TTL."""
+    """Cache-aside: loads missing values and sets them with the TTL."""
 
     def __init__(self, client: cacheupdater_client.Redis, reading: Reading) -> None:
         assert reading.ttl

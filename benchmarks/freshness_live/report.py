@@ -1,4 +1,4 @@
-"""What a run has shown: the table on the screen, and the rows F4-live and F7 of build/bench.json."""
+"""The results of a run: the table on the screen, and the rows F4-live and F7 of build/bench.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from freshness_live.lane import Result
 
 GOAL = 0.55  # of the other's stale reads
-GOAL_UP_TO = 200.0  # rows per second; beyond, the ratio is reported only
+GOAL_UP_TO = 200.0  # rows per second; above, the ratio is only reported
 HEAD = (
     f"{'':<34}{'stale %':>8}{'rows/s':>8}{'worst':>7}{'reads/s':>9}{'absent':>7}{'ms p50':>8}{'p99':>7}"
     "   cores: updater readers writer postgres redis"
@@ -24,7 +24,7 @@ HEAD = (
 
 
 def line(result: Result) -> str:
-    """Of the table."""
+    """A line of the table."""
     median, late = result.took
     cores = "".join(
         f"{result.cpu[kind]:>8.2f}" for kind in ("updater", "readers", "writer", "postgres", "redis")
@@ -36,7 +36,7 @@ def line(result: Result) -> str:
 
 
 def rows(results: Sequence[Result]) -> list[dict[str, object]]:
-    """For build/bench.json; whatever was measured."""
+    """The rows for build/bench.json, of all that was measured."""
     by_lane = {(each.lane.policy, each.lane.budget): each for each in results if not each.lane.restart}
     found = []
     for (policy, budget), one in by_lane.items():

@@ -4,8 +4,8 @@
     python -m freshness_live.run --seconds 90                # shorter; price has then learned less
     python -m freshness_live.run --budgets 200 --lanes price,ttl --no-restart
 
-The order of the lanes is rotated from budget to budget. A third of each lane is warm-up. Results are kept as they
-come, so a run that is broken off has not been for nothing; those of lanes below a minute are only shown.
+The order of the lanes rotates from budget to budget. A third of each lane is warm-up. Each result is kept at once, so an
+interrupted run is not lost. Results of lanes below a minute are only shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from freshness_live.traffic import Traffic
 
 WINDOW_S = 60.0  # of the sampler's measured share
 WINDOWS_MIN = 6  # in a lane, however short
-KEPT_S = 60.0  # shorter lanes are still in their transients; their figures would only mislead
+KEPT_S = 60.0  # shorter lanes are still in their transients; their figures would mislead
 RESTART_S = 120.0  # two windows of the longest kind
 RESTART_BUDGET = 200.0
 
@@ -84,7 +84,7 @@ def _policies(text: str) -> list[str]:
 
 
 def _progress(text: str) -> None:
-    """A line that the next one covers, on a terminal only."""
+    """Prints a line that the next one overwrites, on a terminal only."""
     if sys.stdout.isatty():
         print(f"\r{text:<60}\r", end="", flush=True)
 

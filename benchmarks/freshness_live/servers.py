@@ -1,7 +1,7 @@
-"""The servers of a run, and what every lane begins with: rows of version 1 and the cache that `traffic` describes.
+"""The servers of a run, and the start of every lane: rows of version 1 and the cache that `traffic` describes.
 
-Two roles read and write the database, so that its log tells the loads from the changes: `loader` loads, and only what
-it asks is logged (see `statements`).
+Two roles use the database, so that its log shows the loads apart from the changes: `loader` loads, and only its statements
+are logged (see `statements`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TABLE = (
 
 
 class Servers(NamedTuple):
-    """Where they are."""
+    """The addresses of the servers."""
 
     postgres: PostgresServer
     redis: RedisServer
@@ -42,7 +42,7 @@ class Servers(NamedTuple):
         return self.postgres.url().replace("postgres@", f"{user}@")
 
     def renew(self, keys: int) -> None:
-        """Rows of version 1, an empty cache; the last lane is forgotten."""
+        """Makes rows of version 1 and an empty cache: nothing of the last lane stays."""
         rows = f"INSERT INTO items SELECT n, 1 FROM generate_series(0, {keys - 1}) n"
         self.postgres.execute(
             *_TABLE, rows, f"GRANT SELECT ON items TO {LOADER}", "VACUUM ANALYZE items", "CHECKPOINT"
@@ -52,7 +52,7 @@ class Servers(NamedTuple):
         self.log.mark()
 
     def fill(self, cached: Inherited, *, ttl: bool) -> None:
-        """The cache, just before readers begin: with a TTL the first values die at once."""
+        """Fills the cache, just before readers begin: with a TTL the first values expire at once."""
         with redis.Redis.from_url(self.redis.url) as cache:
             for first in range(0, len(cached.left), _AT_ONCE):
                 pipe = cache.pipeline(transaction=False)
@@ -66,7 +66,7 @@ class Servers(NamedTuple):
 
 @contextmanager
 def servers() -> Iterator[Servers]:
-    """They end with us."""
+    """Servers that end with this process."""
     postgres = PostgresServer()
     try:
         postgres.start()

@@ -1,7 +1,7 @@
-"""What the database was asked for, by its own log: when, and how many rows.
+"""The loads that the database served, by its own log: their times and numbers of rows.
 
-PostgreSQL logs the statements of one role with their parameters as it begins to run them; the keys that a load asks
-for are one array, so its length is the number of rows. Nothing that we ourselves count is believed here.
+PostgreSQL logs the statements of one role with their parameters as it begins to run them. The keys of a load are one array,
+so its length is the number of rows. The figures rely on no count of our own.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ import numpy as np
 
 LOGGED = ("ALTER SYSTEM SET log_line_prefix = '%n '", "SELECT pg_reload_conf()")
 WINDOWS = (1.0, 10.0, 60.0)  # seconds
-ON_THE_WAY_S = (
-    0.05  # a load is paid before it is sent; on a busy machine the log has it so much later at times
-)
+ON_THE_WAY_S = 0.05  # a load is paid before it is sent; on a busy machine it may be logged so much later
 
 _LOAD = re.compile(rb"^(\d+\.\d+) DETAIL: +[Pp]arameters: \$1 = '\{([\d,]+)\}'$", re.MULTILINE)
 
 
 class Use(NamedTuple):
-    """Of the budget, by one window."""
+    """One window's use of the budget."""
 
     share: float
     window: float  # seconds
@@ -43,9 +41,9 @@ class Rows(NamedTuple):
         return float(self.counts[within].sum()) / (end - start)
 
     def worst(self, rate: float, burst: float, *, late: float = ON_THE_WAY_S) -> Use:
-        """Of all windows the one that uses most of what `rate` * seconds + `burst` allows.
+        """The window that uses most of its allowance, which is `rate` * seconds + `burst`.
 
-        Rows may come late and so closer together than they were paid, by `late` seconds.
+        Rows may come up to `late` seconds late, and so closer together than they were paid.
         """
         total = np.concatenate(([0], np.cumsum(self.counts)))
         worst = Use(0.0, WINDOWS[0], 0.0)
@@ -67,7 +65,7 @@ class Log:
 
     @classmethod
     def of(cls, url: str) -> Log:
-        """PostgreSQL's own answer leads to it."""
+        """The log of this server, found by asking PostgreSQL."""
 
         async def ask() -> str:
             connection = await asyncpg.connect(url.replace("+asyncpg", ""))
@@ -79,7 +77,7 @@ class Log:
         return cls(Path(asyncio.run(ask())).parent / "log")
 
     def mark(self) -> None:
-        """Only what comes from now on counts."""
+        """Only lines from now on count."""
         self._mark = self._file.stat().st_size
 
     def rows(self) -> Rows:

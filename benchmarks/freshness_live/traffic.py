@@ -1,7 +1,7 @@
-"""Who reads what, what changes, and what an interval costs: the numbers of a run, before it runs.
+"""The traffic of a run: read rates, change rates, and the cost of an interval, all known before the run.
 
-Reads follow Zipf's law; change rates are lognormal and know nothing of the reads. Everything is drawn from a seed, so
-that every lane sees the same traffic. Only the intervals of `fixed` and `TTL` may look at the true rates of reads.
+Reads follow Zipf's law. Change rates are lognormal and independent of the reads. Everything is drawn from a seed, so every
+lane sees the same traffic. Only the intervals of `fixed` and `TTL` may be computed from the true rates of reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WARM = 1 / 3  # share of a lane that is not judged
 
 @dataclass(frozen=True)
 class Traffic:
-    """How much of everything."""
+    """The size of the traffic."""
 
     keys: int = 50_000
     reads: float = 5_000.0  # per second
@@ -30,23 +30,23 @@ class Traffic:
 
     @property
     def warm(self) -> float:
-        """Seconds before anything is judged."""
+        """The seconds that are not judged."""
         return self.seconds * WARM
 
     def read_shares(self) -> np.ndarray:
-        """Of each key."""
+        """The share of the reads of each key."""
         popular = 1.0 / np.arange(1, self.keys + 1) ** ZIPF
         return np.random.default_rng(self.seed).permutation(popular / popular.sum())
 
     def change_rates(self) -> np.ndarray:
-        """Of each key, per second."""
+        """The changes per second of each key."""
         rates = np.random.default_rng(self.seed + 1).lognormal(0.0, SIGMA, self.keys)
         return rates * (self.changes / rates.sum())
 
     def interval(self, rows: float) -> float:
-        """Seconds of `every`, or of a TTL, that cost so many rows a second.
+        """The seconds of `every`, or of a TTL, that cost so many rows a second.
 
-        A key costs a row per interval and wait for the next read: sum of mu / (1 + mu * interval).
+        A key costs one row per interval plus the wait for its next read. All keys cost the sum of mu / (1 + mu * interval).
         """
         mu = self.read_shares() * self.reads
         low, high = 1e-3, 1e6
@@ -57,14 +57,14 @@ class Traffic:
 
 
 class Inherited(NamedTuple):
-    """What a cache holds that has been refreshed at an interval for long, by key."""
+    """The contents, by key, of a cache that was refreshed at an interval for long."""
 
     stale: np.ndarray  # whether the value is out of date
-    left: np.ndarray  # seconds that a TTL would let it live on; 0: it is absent, where a TTL rules
+    left: np.ndarray  # seconds left of a TTL; 0: absent in the TTL lane
 
 
 def inherited(traffic: Traffic, interval: float) -> Inherited:
-    """Every lane begins with it: neither in an empty cache, nor in one that happens to be fresh."""
+    """The cache with which every lane begins: neither empty, nor fresh by chance."""
     draw = np.random.default_rng(traffic.seed + 2)
     mu = traffic.read_shares() * traffic.reads
     age = draw.random(traffic.keys) * interval

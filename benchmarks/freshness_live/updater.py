@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DRAINED_S = 15.0
 PAGE_S = 5.0
-# the command itself, but for one thing: its page tells of so many seconds of draws instead of ten minutes
+# the command itself, except that its page covers so many seconds of draws instead of ten minutes
 _RUN = (
     "import sys; from cacheupdater.price import report; report.MEASURED_OVER = float(sys.argv.pop(1));"
     " from cacheupdater.cli import main; sys.exit(main())"
@@ -29,7 +29,7 @@ LIVE = "2h"  # longer than any run, so that nothing but the policy decides
 
 
 def settings(servers: Servers, loader: str, *, budget: float, refresh: dict[str, str]) -> dict[str, object]:
-    """`refresh` alone tells the lanes apart."""
+    """The configuration of a lane. Lanes differ in `refresh` alone."""
     return {
         "version": 1,
         "queue": {"url": "memory://", "partitions": 1},
@@ -51,7 +51,7 @@ class Updater:
     """One process at a time; its socket and port stay the same."""
 
     def __init__(self, folder: Path, told: dict[str, object], *, over: float) -> None:
-        """Its page tells of the reads of the last `over` seconds."""
+        """Its page covers the reads of the last `over` seconds."""
         self._over = over
         self.emit = f"unix://{folder}/hints.sock"
         self._port = _free_port()
@@ -92,11 +92,11 @@ class Updater:
             raise RuntimeError(f"the updater does not start:\n{self.log[-2000:]}")
 
     def kill(self) -> None:
-        """As a crash."""
+        """Kills it, as a crash would."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """In order, where it still can."""
+        """Stops it in order, if it still runs."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:

@@ -1,6 +1,6 @@
-"""Whoever changes the rows: one at a time, at random moments, each remembered once it is committed.
+"""The process that changes rows: one at a time, at random moments. It records each change once it is committed.
 
-One process, started by `lane`. It tells nobody.
+`lane` starts it. It announces no changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHANGE = "UPDATE items SET version = version + 1 WHERE id = $1 RETURNING version
 
 
 def write(traffic: Traffic, database: str, file: Path, gate: Barrier) -> None:
-    """The process. Saves a row per change: when it was surely committed, its key, its version."""
+    """The writer's process. Saves a row per change: a time at which it was certainly committed, its key, its version."""
     draw = np.random.default_rng((traffic.seed, 4))
     rates = traffic.change_rates()
     times = np.sort(draw.random(draw.poisson(traffic.changes * traffic.seconds)) * traffic.seconds)

@@ -1,5 +1,5 @@
-"""`cacheupdater demo`: one shop, four applications, the same readers, the same rows, and how many reads each gets wrong.
+"""`cacheupdater demo`: one shop, four applications with the same readers and row budget, and the stale reads of each.
 
-Run by `cli.demo` for half a minute on a Redis, a database and an updater of its own. It measures and decides nothing
-for the service; only that command imports it. It is the one part of this package that uses the client, as an application would.
+`cli.demo` runs it for half a minute on a Redis, a database and an updater of its own. The demonstration measures and decides
+nothing for the service; only that command imports it. Only this part of the package uses the client as an application would.
 """

@@ -1,6 +1,6 @@
-"""The books: what each application read and cost, in the last seconds and in each part of the run.
+"""The books: the reads and the cost of each application, in the last seconds and in each part of the run.
 
-The conductor keeps them. The warm-up is no part: what is counted then goes nowhere. Times are arguments.
+The conductor keeps them. The warm-up is not a part: its counts are dropped. Times are arguments.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Part:
 
     accounts: Accounts = field(default_factory=blank)
     seconds: float = 0.0
-    allowed: float = 0.0  # rows that the budgets in force came to, for each application
+    allowed: float = 0.0  # rows that the budgets allowed each application
 
     def merge(self, other: Part) -> None:
-        """The time of both."""
+        """Adds the reads, costs and seconds of another part."""
         for lane in LANES:
             self.accounts[lane].merge(other.accounts[lane])
         self.seconds += other.seconds
@@ -54,16 +54,16 @@ class Books:
         self._budget = 0.0  # at the end of the last second
 
     def begin(self) -> Part:
-        """Another part begins; it is filled from now on."""
+        """Begins the next part, which is filled from now on."""
         self._part = Part()
         return self._part
 
     def slice(self, lane: Lane) -> Account:
-        """Where reads are counted now."""
+        """The account in which reads are counted now."""
         return self._slice[lane]
 
     def turn_over(self, costs: dict[str, Cost], now: float, *, budget: float) -> None:
-        """The present second has ended. A budget that was changed in it, or just before, counts as the larger one."""
+        """Ends the present second. If the budget changed in it, or just before, the larger budget counts."""
         for lane in SERVED:
             spent = costs[lane.name].minus(self._costs[lane.name])
             self._slice[lane].charge(spent.rows, spent.statements)

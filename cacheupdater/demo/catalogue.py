@@ -1,7 +1,7 @@
-"""What is for sale: which products are popular, which change often, and the interval that costs a given number of rows.
+"""The products: which are popular, which change often, and the interval that costs a given number of rows.
 
-Drawn from the seed alone, so that every process of the demonstration draws the same. Popularity and changes have
-nothing to do with each other: that is what a scheduler can make use of, and what it has to find out.
+All is drawn from the seed alone, so every process of the demonstration draws the same. Popularity and changes are
+independent of each other. A scheduler can exploit that, but has to find it out first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1000  # shoppers that are drawn together
 _LONGEST_S = 3600.0  # of an interval
-_HALVINGS = 50  # of that: a microsecond
+_HALVINGS = 50  # of that interval, down to a microsecond
 
 
 class Catalogue:
@@ -33,17 +33,17 @@ class Catalogue:
         random.shuffle(self.products)
         ranks = [(number + 0.5) / plan.PRODUCTS for number in range(plan.PRODUCTS)]
         self.restless = [exp(plan.UNEVEN * NormalDist().inv_cdf(rank)) for rank in ranks]
-        """How often each of them changes, as weights: the same for all seeds, only dealt out anew."""
+        """How often each product changes, as weights. All seeds have the same weights, in another order."""
         random.shuffle(self.restless)
 
     def shoppers(self) -> Iterator[int]:
-        """The products in the order in which they are looked at, without end."""
+        """The products in the order in which shoppers look at them, without end."""
         random, weights = Random(self._seed), list(accumulate(_popularity()))
         while True:
             yield from random.choices(self.products, cum_weights=weights, k=_AT_ONCE)
 
     def changing(self, random: Random, *, hot: bool) -> int:
-        """The next product to change. While the hot ones stand still, each of the others is as likely as any."""
+        """The next product to change. While the hot ones stand still, all others are equally likely."""
         if not hot:
             return random.choice(self.products[plan.HOT :])
         (number,) = random.choices(self.products, weights=self.restless)
@@ -51,10 +51,11 @@ class Catalogue:
 
 
 def interval(budget: float) -> float:
-    """Seconds between two loads of a product at which all of them together cost `budget` rows per second.
+    """The interval between two loads of a product with which all products together cost `budget` rows per second.
 
     A product that is read mu times a second and loaded by the first read after T seconds is loaded every T + 1/mu.
-    So T solves: the sum of 1 / (T + 1/mu) over all products is the budget. It holds for a TTL and for `every` alike.
+    So T is the solution of: the sum of 1 / (T + 1/mu) over all products is the budget. It holds for a TTL and for
+    `every` alike.
     """
     popularity = _popularity()
     apart = [sum(popularity) / (plan.READS_PER_S * weight) for weight in popularity]

@@ -1,6 +1,6 @@
-"""The course of the demonstration once everything runs: collect reads, measure them, show them, and disturb the updater.
+"""Runs the demonstration once all processes are up: collects, measures and shows reads, and disturbs the updater.
 
-`main` sets the stage and calls `Conductor.run` once. Everything happens in its one loop, in the main thread.
+`main` starts the processes and calls `Conductor.run` once. Everything happens in its one loop, in the main thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TURN_S = 0.05  # between two looks at what has come in
 
 
 class Conductor:
-    """One performance."""
+    """One run of the demonstration."""
 
     def __init__(self, stage: Stage, screen: Screen, keys: Keys) -> None:
         self._stage = stage
@@ -36,7 +36,7 @@ class Conductor:
         self._refresh_at = time.monotonic() + plan.REFRESH_S
 
     def run(self, duration: float) -> Outcome:
-        """The warm-up, and `duration` seconds that count, in `plan.SHARES`."""
+        """The warm-up, then `duration` seconds that count, split by `plan.SHARES`."""
         begins = self._stage.follower.since + plan.WARM_UP_S
         self._play(until=begins, phase="warm-up")
         usual = self._begin()
@@ -72,7 +72,7 @@ class Conductor:
         return self._books.begin()
 
     def _play(self, *, until: float, phase: str, outage: Outage | None = None) -> None:
-        """A started outage is waited for: at most as long as a start may take."""
+        """Runs until `until`. If an outage is not over then, waits for it, at most as long as a start may take."""
         while (now := time.monotonic()) < until or (
             outage is not None and not outage.over and now < until + plan.START_TIMEOUT_S
         ):
@@ -89,7 +89,7 @@ class Conductor:
         self._collect()
 
     def _steer(self) -> None:
-        """A larger or a smaller budget, for all four alike."""
+        """Changes the budget of all four applications, if a key was pressed."""
         for key in self._keys.pressed():
             at = plan.BUDGETS.index(self._stage.updater.budget) + {"+": 1, "=": 1, "-": -1}.get(key, 0)
             budget = plan.BUDGETS[min(max(at, 0), len(plan.BUDGETS) - 1)]
@@ -97,7 +97,7 @@ class Conductor:
                 self._spend(budget)
 
     def _spend(self, budget: int) -> None:
-        self._turn_over()  # what has been spent so far belongs to the old one
+        self._turn_over()  # rows spent so far belong to the old budget
         self._steered = True
         self._most = max(self._most, budget)
         updater, ttl = self._stage.updater, interval(budget)
@@ -109,7 +109,7 @@ class Conductor:
         )
 
     def _collect(self) -> None:
-        """What the applications have read since the last look."""
+        """Counts what the applications have read since the last look."""
         if self._stage.office.failure is not None:
             raise CacheUpdaterError("the back office has failed") from self._stage.office.failure
         for application in self._stage.applications:

@@ -1,7 +1,7 @@
-"""Follows one change through, now and then: committed, invalidated, fresh again in Redis.
+"""Follows single changes: committed, invalidated, fresh again in Redis.
 
-A thread of the conductor's, for it looks every millisecond. It looks with a client that leaves no hints, so that looking
-changes nothing. The back office offers it every change; it takes the next one when it has time.
+It runs in a thread of its own, for it looks every millisecond. Its client leaves no hints, so that looking changes nothing.
+The back office offers it every change; it takes the next one when it has time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cacheupdater.demo.shop import Change
 
 _LOOK_S = 0.001  # as exact as the printed times
-_GIVE_UP_S = 2.0  # the updater takes 50 ms; this is its absence
+_GIVE_UP_S = 2.0  # the updater takes 50 ms; after so long it is not running
 
 
 class Follower(threading.Thread):
@@ -38,7 +38,7 @@ class Follower(threading.Thread):
         self._stopping = threading.Event()
 
     def offer(self, change: Change) -> None:
-        """Takes it or leaves it; never waits."""
+        """Takes the change, or ignores it while busy or paused. Never waits."""
         if not self.paused and change.committed >= self._next:
             try:
                 self._offered.put_nowait(change)
@@ -47,14 +47,14 @@ class Follower(threading.Thread):
             self._next = change.committed + plan.FOLLOW_S
 
     def stop(self) -> None:
-        """Ends it."""
+        """Ends the thread."""
         self._stopping.set()
         if self.is_alive():
             self.join(plan.EOF_TIMEOUT_S)
         self._cache.close()
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Follows changes until `stop`."""
         while not self._stopping.is_set():
             try:
                 change = self._offered.get(timeout=0.1)

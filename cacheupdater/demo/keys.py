@@ -1,7 +1,7 @@
-"""The keys `+` and `-` of whoever watches, one at a time and without Enter.
+"""Reads the keys `+` and `-` from the terminal, one at a time and without Enter.
 
-Entered by `main` for the time of the show; the conductor asks `pressed` between two looks at the readers. Where
-nobody can press anything (no terminal, or a job in the background) nothing is read and nothing is changed.
+`main` enters it for the time of the run; the conductor calls `pressed` between two looks at the readers. Without a terminal,
+or as a job in the background, it reads nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _AT_ONCE = 64  # bytes: a cat on the keyboard
 
 
 class Stream(Protocol):
-    """As much of standard input as is needed."""
+    """The part of standard input that is needed."""
 
     def fileno(self) -> int: ...
     def isatty(self) -> bool: ...
 
 
 class Keys:
-    """The terminal's settings come back at the end, however that comes about; Ctrl-C works meanwhile."""
+    """Restores the terminal's settings at the end, however the run ends. Ctrl-C works meanwhile."""
 
     def __init__(self, stream: Stream | None = sys.stdin) -> None:
         self._stream = stream
@@ -49,18 +49,18 @@ class Keys:
 
     @property
     def heard(self) -> bool:
-        """Whether anybody can press anything."""
+        """Whether there is a terminal on which keys can be pressed."""
         return self._terminal is not None
 
     def pressed(self) -> str:
-        """What has been typed since the last call; never waits."""
+        """The keys typed since the last call. Never waits."""
         if self._terminal is None or not select.select([self._terminal], [], [], 0)[0]:
             return ""
         return os.read(self._terminal, _AT_ONCE).decode("ascii", "replace")
 
 
 def _ours(terminal: int) -> bool:
-    """Whether we stand in its foreground; from the background it would stop us."""
+    """Whether we are in its foreground. It would stop us if we read from the background."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:  # the terminal of another session

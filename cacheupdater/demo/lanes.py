@@ -1,8 +1,8 @@
-"""The four applications. Their code is one function, `product`; they differ in the Redis client it is given.
+"""The four applications. Their code is one function, `product`; they differ in the Redis client that they pass to it.
 
-Each runs in a process of its own, as in life, and so that none waits for another's interpreter lock. Its threads read
-products at a steady pace, in the same order as the others, whether the last read has ended or not. It reports what it got
-to the conductor, which knows what is true.
+Each runs in a process of its own, as real applications do, so that none waits for another's interpreter lock. Its threads
+read products at a steady pace, in the same order as the other applications, whether the last read has ended or not. It
+reports its reads to the conductor, which knows the true values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.demo.shop import Product
 
-_LAG_MAX_S = 10.0  # a machine that stalls for longer cannot carry the load: then reads are left out
+_LAG_MAX_S = 10.0  # a machine that stalls for longer cannot carry the load: reads are then left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +46,23 @@ class Lane:
         return f"{self.name}:product:{product}"
 
 
-TTL = Lane("ttl", "TTL", "redis-py, cache-aside; its TTL costs that many rows", served=False)
-FIXED = Lane("fixed", "fixed", "ours: what is read is refreshed every so often")
-PRICE = Lane("price", "price", "ours: learns what is read and what changes")
-TOLD = Lane("told", "price + invalidate", "and the back office names each change")
+TTL = Lane("ttl", "TTL", "redis-py, cache-aside, with a TTL that costs the same rows", served=False)
+FIXED = Lane("fixed", "fixed", "our client; keys that are read are refreshed at a fixed interval")
+PRICE = Lane("price", "price", "our client; the policy learns which keys are read and which change")
+TOLD = Lane("told", "price + invalidate", "the same, and the back office announces each change")
 LANES = (TTL, FIXED, PRICE, TOLD)
 SERVED = (FIXED, PRICE, TOLD)
 
 
 class Cache(Protocol):
-    """As much of a Redis client as cache-aside needs."""
+    """The part of a Redis client that cache-aside needs."""
 
     def get(self, name: str) -> bytes | None: ...
     def set(self, name: str, value: str, *, px: int) -> object: ...
 
 
 def product(cache: Cache, key: str, database: Database, *, number: int, ttl: float) -> tuple[Product, bool]:
-    """The code of all four applications: ordinary cache-aside. Says also whether the reader had to wait."""
+    """The code of all four applications: ordinary cache-aside. Also returns whether the reader had to wait."""
     body = cache.get(key)
     if body is not None:
         return json.loads(body), False
@@ -72,7 +72,7 @@ def product(cache: Cache, key: str, database: Database, *, number: int, ttl: flo
 
 
 class Report(NamedTuple):
-    """What an application tells the conductor now and then."""
+    """A message of an application to the conductor."""
 
     reads: list[Read]
     delivered: int  # hints that have reached an updater since the beginning
@@ -80,7 +80,7 @@ class Report(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Premises:
-    """What an application is told when it starts."""
+    """The arguments of an application."""
 
     redis_url: str
     database: Path
@@ -110,11 +110,11 @@ class Application:
         self._receive()
 
     def open(self, at: float) -> None:
-        """Shoppers come in from `at` on."""
+        """Starts the reads at the time `at`."""
         self._pipe.send(at)
 
     def keep(self, ttl: float) -> None:
-        """It uses another TTL from now on."""
+        """Gives it another TTL."""
         with suppress(BrokenPipeError):  # `reads` says that it has ended
             self._pipe.send(ttl)
 
@@ -136,7 +136,7 @@ class Application:
         return message
 
     def close(self) -> None:
-        """Ends it, politely at first."""
+        """Ends it in order, or by SIGKILL if that takes too long."""
         self._pipe.close()
         self._process.join(plan.EOF_TIMEOUT_S)
         if self._process.is_alive():
@@ -145,7 +145,7 @@ class Application:
 
 
 def _serve(lane: Lane, premises: Premises, pipe: Connection) -> None:
-    """The process of one application; it ends when the conductor closes its end, however that comes about."""
+    """The process of one application. It ends when the conductor's end of the pipe closes, for whatever reason."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         _read_on(lane, premises, pipe)
@@ -168,7 +168,7 @@ def _read_on(lane: Lane, premises: Premises, pipe: Connection) -> None:
 
 
 class Counter:
-    """Where an application serves its shoppers, in several threads."""
+    """The threads in which an application serves its shoppers."""
 
     def __init__(self, lane: Lane, premises: Premises, cache: Cache) -> None:
         self.ttl = premises.ttl
@@ -178,7 +178,7 @@ class Counter:
         self._reads: SimpleQueue[Read | Exception] = SimpleQueue()  # emptied every BATCH_S
 
     def serve(self, at: int, due: float) -> None:
-        """One thread: every so manieth shopper, at a steady pace. What goes wrong goes to `taken`."""
+        """One thread, which serves every `READERS`-th shopper at a steady pace. `taken` raises its errors."""
         try:
             self._serve(at, due + at / plan.READS_PER_S)
         except Exception as e:  # noqa: BLE001  nothing may end a thread unseen: `taken` raises it
@@ -207,7 +207,7 @@ class Counter:
 
 
 def _client(lane: Lane, premises: Premises) -> Cache:
-    """The one difference between the applications: where `Redis` is imported from."""
+    """The only difference between the applications: the package that `Redis` is imported from."""
     if lane.served:
         from cacheupdater_client import Redis
 

@@ -1,8 +1,8 @@
-"""What is true and what was read: commits by version, and an account of each application's reads measured against them.
+"""The ledger of commits by version, and an account of each application's reads, judged by the ledger.
 
-The back office's thread notes commits, the conductor's judges reads; nothing else touches them. A read is stale when a
-higher version had been committed before the read began. Its age is the time since that commit: how long the value had
-been out of date. Times are arguments.
+The back office's thread notes commits and the conductor's thread judges reads; nothing else touches them. A read is stale if
+a higher version had been committed before the read began. Its age is the time since that commit: how long the value had been
+out of date. Times are arguments.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-AGES_KEPT = 300_000  # stale reads of one lane: an hour at the default load; the oldest go first
+AGES_KEPT = 300_000  # stale reads of one lane: an hour at the default load; the oldest are dropped first
 
 
 class Read(NamedTuple):
     """One read as the application reports it."""
 
-    product: int  # that was asked for
-    found: int  # the product that the value says it is
+    product: int  # that the reader asked for
+    found: int  # the product that the value names
     version: int
     began: float
     waited: bool  # nothing was in the cache, so the reader went to the database and waited
@@ -26,10 +26,10 @@ class Read(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One read, measured."""
+    """The judgement on one read."""
 
     wrong: bool
-    age: float | None  # seconds out of date; None: it was not
+    age: float | None  # seconds out of date; None if it was fresh
 
 
 class Ledger:
@@ -39,22 +39,22 @@ class Ledger:
         self._commits: dict[int, list[float]] = {}  # of version 2, 3, ...: all products begin with version 1
 
     def commit(self, product: int, version: int, at: float) -> None:
-        """Version by version, as the back office commits them."""
+        """Notes a commit, version by version, as the back office commits."""
         commits = self._commits.setdefault(product, [])
         assert version == len(commits) + 2, "a version without its predecessor"
         commits.append(at)
 
     def judge(self, read: Read) -> Verdict:
-        """What this read was worth."""
+        """Compares a read with the commits."""
         commits = self._commits.get(read.product, ())
-        successor = read.version - 1  # where the version stands that replaced the one that was read
+        successor = read.version - 1  # the index of the version that replaced the one read
         outdated = successor < len(commits) and commits[successor] <= read.began
         return Verdict(read.found != read.product, read.began - commits[successor] if outdated else None)
 
 
 @dataclass(slots=True)
 class Account:
-    """The reads of one application and what they cost the database, since the warm-up or within a window."""
+    """The reads of one application and their cost for the database, since the warm-up or within a window."""
 
     reads: int = 0
     waited: int = 0
@@ -65,7 +65,7 @@ class Account:
     statements: int = 0
 
     def add(self, read: Read, verdict: Verdict) -> None:
-        """One read. A reader that waits costs one statement of one row."""
+        """Counts one read. A reader that waits costs one statement of one row."""
         self.reads += 1
         self.wrong += verdict.wrong
         if read.waited:
@@ -77,12 +77,12 @@ class Account:
             self.ages.append(verdict.age)
 
     def charge(self, rows: int, statements: int) -> None:
-        """What the updater asked for on behalf of this application."""
+        """Counts what the updater loaded for this application."""
         self.rows += rows
         self.statements += statements
 
     def merge(self, other: Account) -> None:
-        """The reads of both."""
+        """Adds the reads and costs of another account."""
         self.reads += other.reads
         self.waited += other.waited
         self.wrong += other.wrong
@@ -92,7 +92,7 @@ class Account:
 
     @property
     def updater_rows(self) -> int:
-        """What the updater asked for; each reader that waited asked for a row of its own."""
+        """Rows loaded by the updater. The others were loaded by readers that waited, one each."""
         return self.rows - self.waited
 
     @property

@@ -1,6 +1,6 @@
-"""Sets the stage (a Redis, a database, an updater, four applications), has the conductor play, and says how it went.
+"""Starts a Redis, a database, an updater and four applications, runs the conductor, and prints the results.
 
-Called by `cli.demo` once per process. Everything lives in a temporary directory and is stopped by its process, also on
+`cli.demo` calls it once per process. Everything lives in a temporary directory and is stopped by this process, also on
 Ctrl-C and SIGTERM.
 """
 
@@ -47,9 +47,9 @@ budget.
 
 
 def run(*, duration: float, seed: int, plain: bool) -> int:
-    """0 if everything came out as promised, else 1."""
+    """0 if every check passed, otherwise 1."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C: in order
-    explained = drawn(plain=plain)  # the screen says all the time what its words mean
+    explained = drawn(plain=plain)  # the live screen explains its words itself
     print(_INTRODUCTION, end="" if explained else "\n")
     print("" if explained else report.lined(f"- {lane.title}: {lane.words}" for lane in LANES), flush=True)
     with ExitStack() as stack:
@@ -67,12 +67,12 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
     title, part = usual
     print(
         f"\n{title}:\n\n{report.table(part)}", flush=True
-    )  # what it is all about is what stays on the screen
+    )  # last, so that the main table stays on the screen
     return 1 if any(check.passed is False for check in checks) else 0
 
 
 def _set(stack: ExitStack, seed: int) -> Stage:
-    """Starts everybody, at once, and returns when the shop is open."""
+    """Starts all processes at once. Returns when the shop is open."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheupdater-demo-")))
     redis_url = stack.enter_context(redis_server()).url
     database = folder / "shop.db"
@@ -100,7 +100,7 @@ def _set(stack: ExitStack, seed: int) -> Stage:
 
 
 def redis_server() -> RedisServer:
-    """One of our own, as it can be had here."""
+    """A server of our own; Misconfigured if this machine has none."""
     try:
         return RedisServer()
     except FileNotFoundError as e:
@@ -110,7 +110,7 @@ def redis_server() -> RedisServer:
 def back_office(
     stack: ExitStack, premises: Premises, *, ledger: Ledger, told: Lane, follow: Callable[[Change], None]
 ) -> BackOffice:
-    """The back office, which announces its changes to the cache of one of the applications."""
+    """The back office. It announces its changes to the cache of one application."""
     stack.callback(partial(close, 0.1))
     cache = stack.enter_context(Redis.from_url(premises.redis_url, emit=premises.emit))
     office = BackOffice(

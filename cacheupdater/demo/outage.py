@@ -1,6 +1,6 @@
-"""The updater is killed with SIGKILL, stays away for a while, and is started again: what readers notice of it.
+"""An outage: the updater is killed with SIGKILL, stays away for a while, and is started again.
 
-The conductor makes one for the middle part of a run and turns it every few milliseconds.
+The conductor makes one for the last part of a run and calls `turn` every few milliseconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Outage:
-    """One step after the other; each says whether it is done."""
+    """Steps that run one after the other. Each returns whether it is done."""
 
     def __init__(self, stage: Stage, screen: Screen) -> None:
         self.hints_again: float | None = None
@@ -30,11 +30,11 @@ class Outage:
 
     @property
     def over(self) -> bool:
-        """The updater is back, and hints reach it."""
+        """Whether the updater is back and gets hints."""
         return self._step is None
 
     def turn(self, now: float) -> None:
-        """Does what is due."""
+        """Runs the present step if it is due."""
         if self._step is not None and now >= self._due and self._step(now):
             self._step = next(self._steps, None)
 

@@ -1,7 +1,7 @@
 """An updater's process: `python -m cacheupdater run`, as an operator would start it, watched from outside.
 
-Base of the demonstrations' updaters, which write the configuration and read the metrics. The process ends with ours, and
-Ctrl-C in the terminal is not for it.
+The base class of the demonstrations' updaters, which write the configuration and read the metrics. The process ends with
+ours, and Ctrl-C in the terminal does not reach it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cacheupdater.local.children import dying_with_us
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SCRAPE_TIMEOUT_S = 1.0  # it takes 5 ms
+_SCRAPE_TIMEOUT_S = 1.0  # an answer takes 5 ms
 
 
 class UpdaterProcess:
@@ -39,7 +39,7 @@ class UpdaterProcess:
         return self._process.pid if self._process else None
 
     def launch(self) -> None:
-        """Returns at once; `ready` says when it accepts hints. Call it from the main thread, which outlives it."""
+        """Starts it and returns at once; `ready` says when it accepts hints. Call from the main thread, which outlives it."""
         command = [sys.executable, "-P", "-m", "cacheupdater", "run", "-c", str(self._config)]
         with self.log.open("ab") as log:
             # a session of its own: Ctrl-C is for the conductor
@@ -64,17 +64,17 @@ class UpdaterProcess:
         return True
 
     def wait_ready(self) -> None:
-        """The first start."""
+        """Waits for the first start."""
         if not self.ready(plan.START_TIMEOUT_S):
             raise CacheUpdaterError(f"the updater is not ready after {plan.START_TIMEOUT_S:g} s")
 
     def check(self) -> None:
-        """Raises if it has ended although nobody told it to."""
+        """Raises if it has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise self._ended()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL if it does not follow. Does nothing when it does not run."""
+        """Sends SIGTERM, and SIGKILL if that takes too long. Does nothing if it does not run."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
@@ -92,7 +92,7 @@ class UpdaterProcess:
         self._process = None
 
     def _page(self) -> str:
-        """Its metrics. OSError: it does not answer."""
+        """Its metrics. OSError if it does not answer."""
         with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=_SCRAPE_TIMEOUT_S) as page:
             text: str = page.read().decode()
         return text

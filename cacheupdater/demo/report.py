@@ -1,6 +1,6 @@
-"""The end of the demonstration: what was measured, what it must come to, and what it means in plain words.
+"""The report of the demonstration: the figures, the checks on them, and their meaning in plain words.
 
-Pure: `main` hands in what the conductor brings home and prints what comes back.
+Pure: `main` passes the conductor's outcome in and prints the result.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from cacheupdater.demo.ledger import Account
     from cacheupdater.demo.stage import Outcome
 
-# of the share of stale reads with TTL, or with a fixed interval, that `price` has at most: it has two thirds on an idle
-# machine, and what a busy one takes away must not look like a broken promise
+# of the share of stale reads with a TTL, or with a fixed interval: the most that `price` may have. On an idle machine it has
+# two thirds, and a busy machine must not look like a broken promise
 FRESHER = 1.0
 TOLD_STALE = 1 / 10  # of TTL's share of stale reads, where changes are announced
 TOLD_WAITED = (
     1 / 2
-)  # of its share of reads that wait: an announced change removes the value, and somebody comes first
-# of the rows that the TTL was meant to cost, that it must have cost; or the comparison would not be fair
+)  # of its share of reads that wait: an announced change removes the value, and the first reader waits
+# the rows that the TTL lane must have cost, of those that it was meant to cost; or the comparison is not fair
 TTL_ROWS = (0.85, 1.15)
-# of the reads of the busiest lane, that every lane has at least: the same load, or no comparison
+# of the reads of the busiest lane: the least that every lane must have, for comparisons need the same load
 LOAD_RATIO = 0.9
 
 HEADINGS = ("", "waited", "stale", "age p50", "age p99", "rows/s", "statements/s")
 LEGEND = (
     ("waited", "of all reads, those that found nothing and waited for the database"),
-    ("stale", "of all reads, those of a price that had been replaced before"),
-    ("age", "how long it had been replaced: at most, for 50 % and 99 % of those"),
-    ("rows", "asked of the database, by the updater and by readers that waited"),
+    ("stale", "of all reads, those that got a price which had been replaced"),
+    ("age", "the time since its replacement: at most, for 50 % and 99 % of stale reads"),
+    ("rows", "loaded from the database, by the updater and by readers that waited"),
 )
 
 
 WIDTH = 80
-"""Columns of the narrowest terminal: beyond, words would be broken in two."""
+"""Columns of the narrowest terminal, which would break longer lines within words."""
 
 LABELLED = 8
 """Columns before a check's words."""
@@ -61,7 +61,7 @@ class Check(NamedTuple):
 
 
 def lined(texts: Iterable[str], *, after: int = 2) -> str:
-    """Each from the beginning of a line, and where it needs more of them, so many columns further on."""
+    """Each text on lines of its own; all lines of a text but the first are indented by `after` columns."""
     return "\n".join(fill(text, WIDTH, subsequent_indent=" " * after) for text in texts)
 
 
@@ -95,7 +95,7 @@ def table(part: Part) -> str:
 
 
 def parts(outcome: Outcome) -> Iterator[tuple[str, Part]]:
-    """Each part of the run, and what it was."""
+    """Each part of the run, with its title."""
     yield f"As usual, {outcome.usual.seconds:.0f} s after the warm-up", outcome.usual
     if outcome.still is not None:
         yield (
@@ -112,7 +112,7 @@ def whole(outcome: Outcome) -> Part:
 
 
 def checks(outcome: Outcome) -> Sequence[Check]:
-    """Whether all that was promised came true."""
+    """All promises of the demonstration, each checked."""
     accounts, usual = whole(outcome).accounts, outcome.usual.accounts
     found = [
         _same_load(accounts),
@@ -151,7 +151,7 @@ def _same_load(accounts: Accounts) -> Check:
 
 
 def _budget_kept(outcome: Outcome) -> Check:
-    """In each part. Readers that wait ask by themselves; their rows are in the table, and are not the updater's."""
+    """In each part of the run. Readers that wait load rows themselves: these are in the table, but not the updater's."""
     burst = outcome.budget * plan.BURST_S
     kept = [
         part.accounts[lane].updater_rows <= part.allowed + burst
@@ -172,20 +172,20 @@ def _nobody_waits(accounts: Accounts) -> Check:
 
 
 def _unlike(outcome: Outcome) -> str:
-    """Why shares of stale reads cannot be compared; nothing if they can."""
+    """Why the shares of stale reads cannot be compared; empty if they can."""
     usual = outcome.usual
     rows = usual.accounts[FIXED].updater_rows
     if outcome.steered:
         return "the budget was changed by hand"
     if usual.seconds < plan.SHORTEST_TO_COMPARE_S:
-        return f"that takes at least {plan.SHORTEST_TO_COMPARE_S:.0f} s of the usual"
+        return f"that takes at least {plan.SHORTEST_TO_COMPARE_S:.0f} s of the first part"
     if rows < TTL_ROWS[0] * usual.allowed:
         return f"the updater got too little of this machine to spend its budget: {rows} of {usual.allowed:.0f} rows"
     return ""
 
 
 def _fresher(outcome: Outcome) -> Iterator[Check]:
-    """Only where it is a comparison."""
+    """`price` against the others, if the run allows a comparison."""
     accounts, unlike = outcome.usual.accounts, _unlike(outcome)
     if unlike:
         yield Check(None, f"stale, price against TTL and fixed: not compared, {unlike}")
@@ -205,34 +205,35 @@ def _fresher(outcome: Outcome) -> Iterator[Check]:
 
 
 def meaning(outcome: Outcome) -> Sequence[str]:
-    """The tables in plain words, losses included."""
+    """The meaning of the tables in plain words, losses included."""
     ttl, fixed, price, told = (outcome.usual.accounts[lane] for lane in LANES)
     said = [
         (
-            f"Waiting. With a TTL {ttl.waited_share:.1%} of all reads waited for the database; where an updater"
-            " refreshes, none did: a value is replaced before anybody misses it."
+            f"Waiting. With a TTL {ttl.waited_share:.1%} of all reads waited for the database. Where an updater"
+            " refreshes, none did: it replaces each value before a reader misses it."
         ),
         (
-            "Spending. The same rows go to whatever is read"
-            f" (TTL {ttl.stale_share:.1%} stale, fixed {fixed.stale_share:.1%})"
-            f" or to what is read and changes (price {price.stale_share:.1%}), which it learned without being told."
+            "Spending. TTL and fixed spend their rows on all products that are read"
+            f" ({ttl.stale_share:.1%} and {fixed.stale_share:.1%} stale). price spends the same rows on products that"
+            f" are read and change ({price.stale_share:.1%} stale), and has learned by itself which these are."
         ),
         (
-            f"Being told. With invalidate after each commit {told.stale_share:.2%} were stale;"
+            f"Announcing. With invalidate after each commit {told.stale_share:.2%} were stale;"
             f" {told.waited_share:.2%} waited, between the removal of an old price and the arrival of the new one."
         ),
     ]
     if outcome.still is not None:
         ttl, fixed, price, told = (outcome.still.accounts[lane] for lane in LANES)
         said.append(
-            "No gain. Where what is read most does not change, and the rest alike, there is little to choose, and what was"
-            f" learned is wrong at first: {price.stale_share:.1%} stale with price, {fixed.stale_share:.1%} with fixed,"
+            "No gain. If the products that are read most do not change, and all others change alike, there is little to"
+            " choose, and the learned rates are wrong at first:"
+            f" {price.stale_share:.1%} stale with price, {fixed.stale_share:.1%} with fixed,"
             f" {ttl.stale_share:.1%} with the TTL."
         )
     if outcome.outage is not None:
         ttl, fixed, price, told = (outcome.outage.accounts[lane] for lane in LANES)
         said.append(
-            f"Losses. While the updater was dead all prices of fixed and price grew older, and the new one had"
+            f"Losses. While the updater was dead all values of fixed and price grew older, and the new updater had"
             f" to learn anew: {fixed.stale_share:.1%} and {price.stale_share:.1%} stale, {ttl.stale_share:.1%} with the TTL."
         )
     return said

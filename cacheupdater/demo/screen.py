@@ -1,4 +1,4 @@
-"""What the audience sees: a table that lives, or a line per second where there is no terminal.
+"""The screen: a live table, or a line per second where there is no terminal.
 
 The conductor calls it: `say` for something that happened, `show` for the present figures. It measures nothing.
 """
@@ -23,17 +23,17 @@ _EVENTS_SHOWN = 4  # lines: with the table and the words it fits into 24
 
 
 class Screen(Protocol):
-    """Either of the two."""
+    """A live screen or plain lines."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
 
     def say(self, text: str) -> None:
-        """Something has happened."""
+        """Shows an event."""
         ...
 
     def show(self, phase: str, recent: Part, *, budget: int) -> None:
-        """The figures of the last seconds, and the rows per second that are allowed now."""
+        """Shows the figures of the last seconds, and the present budget in rows per second."""
         ...
 
 
@@ -41,10 +41,10 @@ class Lines:
     """Text that is printed and stays."""
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is left behind."""
+        """Does nothing: printed text stays."""
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Prints a line."""
         print(f"    {text}", flush=True)
 
 
@@ -56,7 +56,7 @@ class Plain(Lines):
         return self
 
     def show(self, phase: str, recent: Part, *, budget: int) -> None:
-        """One line."""
+        """Prints one line."""
         lanes = []
         for lane in LANES:
             _, waited, stale, _, _, rows, _ = cells(lane, recent.accounts[lane], recent.seconds)
@@ -65,7 +65,7 @@ class Plain(Lines):
 
 
 class Picture:
-    """Something that is drawn again and again, with the meaning of its words and the latest events below."""
+    """A picture that is drawn again and again, with a legend and the latest events below."""
 
     def __init__(self, console: Console, legend: Sequence[tuple[str, str]]) -> None:
         from rich.live import Live as RichLive
@@ -83,12 +83,12 @@ class Picture:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """The newest of the events."""
+        """Adds the newest event."""
         self._events.append(text)
         self._draw()
 
     def put(self, figures: RenderableType) -> None:
-        """The present figures."""
+        """Sets the present figures."""
         self._figures = figures
         self._draw()
 
@@ -105,12 +105,12 @@ class Live(Picture):
     """A table of the applications."""
 
     def __init__(self, console: Console, *, steered: bool) -> None:
-        """`steered`: whether somebody can press keys."""
+        """`steered`: whether keys can be pressed."""
         super().__init__(console, [(lane.title, lane.words) for lane in LANES] + list(LEGEND))
         self._keys = "; + and - change it" if steered else ""
 
     def show(self, phase: str, recent: Part, *, budget: int) -> None:
-        """A new table. Its title stands outside: a table breaks one that is wider than itself."""
+        """Draws a new table. Its title stands outside, for a table breaks a title that is wider than the table."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text

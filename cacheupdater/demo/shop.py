@@ -1,7 +1,7 @@
-"""The shop's database: one table in SQLite, those who read it, and the back office that changes prices all the time.
+"""The shop's database: one table in SQLite, its readers, and the back office that changes prices all the time.
 
-The conductor builds it and runs the back office as a thread; every application opens a `Database` of its own. The back
-office notes each commit in the ledger, which is the truth that reads are measured against.
+`main` builds it and runs the back office as a thread. Every application opens a `Database` of its own. The back office notes
+each commit in the ledger, by which reads are judged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BUSY_TIMEOUT_S = 5.0  # readers never wait in WAL mode; there is one writer
 
 
 class Change(NamedTuple):
-    """A price that has changed. Times are time.monotonic(), which all processes of a machine share."""
+    """A price that has changed. Times are those of time.monotonic(), which all processes of a machine share."""
 
     product: int
     version: int
@@ -60,7 +60,7 @@ def build(path: Path) -> None:
 
 
 class BackOffice(threading.Thread):
-    """Changes a price, commits, notes the commit, announces it to whoever wants to know; and again."""
+    """Again and again: changes a price, commits, notes the commit, announces the change."""
 
     def __init__(
         self,
@@ -83,19 +83,19 @@ class BackOffice(threading.Thread):
         self.failure: BaseException | None = None
 
     def stop(self) -> None:
-        """Ends it after the change at hand."""
+        """Ends the thread after the present change."""
         self._stopping.set()
         if self.is_alive():
             self.join(plan.EOF_TIMEOUT_S)
 
     def run(self) -> None:
-        """Until `stop`; what goes wrong is kept for the conductor."""
+        """Runs until `stop`. An error is kept for the conductor."""
         try:
             with closing(sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S)) as connection:
                 connection.execute("PRAGMA synchronous = OFF")  # this shop need not survive a power cut
                 while not self._stopping.wait(self._random.expovariate(plan.CHANGES_PER_S)):
                     self._change(connection)
-        except Exception as e:  # noqa: BLE001  told to the conductor, which ends with it
+        except Exception as e:  # noqa: BLE001  the conductor raises it
             self.failure = e
 
     def _change(self, connection: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""Who takes part in the demonstration, and what the conductor brings home. Nothing here acts."""
+"""The parts of the demonstration, and the conductor's outcome. Plain values: nothing here acts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Everybody on it."""
+    """All parts."""
 
     ledger: Ledger
     office: BackOffice
@@ -28,11 +28,11 @@ class Stage:
 
 
 class Outcome(NamedTuple):
-    """What the conductor brings home."""
+    """The figures of a whole run."""
 
     usual: Part
-    still: Part | None  # in which the hottest products did not change; none in a short run
-    outage: Part | None  # none in a short run
+    still: Part | None  # the hottest products did not change; None in a short run
+    outage: Part | None  # None in a short run
     hints_again: float | None  # seconds from the new updater's readiness to the first hints
-    budget: int  # the largest that was in force
-    steered: bool  # somebody has changed it
+    budget: int  # the largest of the run
+    steered: bool  # the budget was changed by hand

@@ -1,7 +1,7 @@
 """The updater that serves three of the applications.
 
-The conductor starts it, asks its metrics page what it cost the database, changes its budgets, kills it in the middle, starts it again, and
-stops it at the end. What a killed updater had counted is kept from the last look, so look right before the kill.
+The conductor reads from its metrics page what it cost the database, changes its budgets, kills it and starts it again. The
+counts of a killed updater are kept from the last look, so `kill` looks right before it kills.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAMESPACE = """\
 
 
 class Cost(NamedTuple):
-    """What the updater has asked of the database for one application."""
+    """What the updater has loaded from the database for one application."""
 
     rows: int = 0
     statements: int = 0
@@ -56,7 +56,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where everything is."""
+    """Paths and addresses."""
 
     folder: Path
     redis_url: str
@@ -71,29 +71,29 @@ class Updater(UpdaterProcess):
         self.budget = plan.BUDGET
         """Rows per second that each application's source may cost."""
         self.every = 0.0
-        """Seconds between two refreshes of `fixed`, as the updater that runs has read them."""
+        """Seconds between two refreshes of `fixed`, as the running updater has read them from its file."""
         self.emit = f"unix://{places.folder}/hints.sock"
         self._places = places
         self._begun_with = self.budget
         self._write()
-        self._before: dict[str, Cost] = {}  # of those that were killed
+        self._before: dict[str, Cost] = {}  # of killed updaters
         self._now: dict[str, Cost] = {}
 
     def start(self) -> None:
-        """With the present budget; as `launch`."""
+        """As `launch`, with the present budget."""
         self._write()
         self._begun_with, self.every = self.budget, interval(self.budget)
         self.launch()
 
     def ready(self, within: float) -> bool:
-        """As any updater's; one whose budget was changed while it started is told of it now."""
+        """As any updater's. If the budget changed during the start, sends SIGHUP now."""
         ready = super().ready(within)
         if ready and self.budget != self._begun_with:
             self._hang_up()
         return ready
 
     def spend(self, budget: int) -> None:
-        """Another budget from now on: as an operator would say it, in the file and with SIGHUP."""
+        """Changes the budget as an operator would: in the file and with SIGHUP."""
         self.budget = budget
         self._write()
         self._hang_up()
@@ -105,10 +105,10 @@ class Updater(UpdaterProcess):
     def _write(self) -> None:
         written = self._config.with_suffix(".new")
         written.write_text(_config(self._places, self._port, budget=self.budget), "utf-8")
-        written.replace(self._config)  # an updater that reads it now reads either the old one or the new one
+        written.replace(self._config)  # an updater that reads it now reads the old file or the new one
 
     def cost(self) -> dict[str, Cost]:
-        """By namespace, since the first start; as of the last time that it answered."""
+        """The cost by namespace since the first start, as of the updater's last answer."""
         with suppress(OSError):
             self._now = self._scrape()
         none = Cost()

@@ -1,10 +1,10 @@
-"""Child processes that end with the process that started them, however that ends: so no orphan stays.
+"""Child processes that end with the process that started them, however that process ends. So no orphan stays.
 
-Who starts a server or an updater of its own passes its command line through here. On Linux the kernel sees to it, and
-watches the thread that started the child: start from a thread that lives long, the main one. Elsewhere the command
-stays what it is, and only an end in order takes the child along.
+Code that starts a server or an updater passes its command line through `dying_with_us`. On Linux the kernel then ends the
+child together with the thread that started it: start children from a thread that lives long, the main one. On other systems
+the command stays unchanged, and only an orderly end of the parent ends the child.
 
-`Child` is what Redis, a sentinel and a Kafka broker of one's own have in common: one process at a time, to be stopped,
+`Child` is the base class of a Redis, a sentinel and a Kafka broker of one's own: one process at a time, which can be stopped,
 killed, frozen and brought back.
 """
 
@@ -25,14 +25,14 @@ _DIE_WITH_PARENT = "import ctypes,os,sys; ctypes.CDLL(None).prctl(1, 9); os.exec
 
 
 def dying_with_us(command: Sequence[str]) -> list[str]:
-    """The same command, to be killed with this process. Its first word is a path: PATH is not searched."""
+    """The same command, but killed with this process. Its first word is a path: PATH is not searched."""
     if sys.platform != "linux":
         return list(command)
     return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *command]
 
 
 class Child:
-    """One server's process, whatever program that is."""
+    """One server's process, of any program."""
 
     _STOP_TIMEOUT_S: float  # how long SIGTERM may take
 
@@ -51,7 +51,7 @@ class Child:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Ends the server in order; kills it when it does not follow. Does nothing when it is not running."""
+        """Ends the server in order, and kills it if that takes too long. Does nothing if it is not running."""
         if self._process is None:
             return
         self._process.terminate()
@@ -80,7 +80,7 @@ class Child:
             self._process.send_signal(number)
 
     def _run(self, command: Sequence[str], log: Path) -> None:
-        """Starts the process and waits for nothing; what it says is added to its log."""
+        """Starts the process without waiting. Its output is appended to the log."""
         if self.running:
             raise RuntimeError("the server is running already")
         with log.open("ab") as said:

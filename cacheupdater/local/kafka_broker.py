@@ -1,6 +1,6 @@
-"""One Kafka broker's process, whatever program that is: started where it always is, stopped, killed, frozen.
+"""The process of one Kafka broker: started at fixed ports, stopped, killed, frozen.
 
-kafka_server makes its command line and its data and keeps as many of these as a cluster has. The process ends with the
+`kafka_server` makes its command line and its data, and one of these for each broker of a cluster. The process ends with the
 one that started it (see `children`).
 """
 
@@ -27,7 +27,7 @@ class Broker(Child):
     _STOP_TIMEOUT_S = 30.0  # usually 0.5 s; a broker that writes its classes down takes ten seconds
 
     def __init__(self, command: Sequence[str], port: int, log: Path, *, plain_port: int) -> None:
-        """`plain_port` is asked whether the broker is there, without any login or certificate."""
+        """At `plain_port` the broker answers without any login or certificate: there we see whether it is up."""
         super().__init__()
         self.bootstrap = f"127.0.0.1:{port}"
         self._command = list(command)
@@ -47,7 +47,7 @@ class Broker(Child):
         return self
 
     def answers(self) -> bool:
-        """Polls until the broker speaks Kafka; False when it ended or is too slow."""
+        """Polls until the broker speaks Kafka; False if it ended or is too slow."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self.running:
             with contextlib.suppress(OSError):
@@ -66,7 +66,7 @@ class Broker(Child):
 
 
 def _speaks_kafka(port: int) -> bool:
-    """Asks which versions it knows (ApiVersions 0): every broker answers that."""
+    """Whether the port answers ApiVersions 0, which every broker does."""
     with socket.create_connection(("127.0.0.1", port), 0.5) as peer:
         peer.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         return peer.recv(8)[4:] == struct.pack(">i", 1)

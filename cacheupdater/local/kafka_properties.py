@@ -1,6 +1,6 @@
-"""What the brokers of a test are told: quick, small, and with two doors each (see kafka_server, the only one that asks).
+"""The settings of a test's brokers: quick, small, and with two doors each. Only `kafka_server` calls this.
 
-`ACLS`, `QUICK_RETENTION` and `mutual_tls` are for tests to add: `KafkaServer(properties=ACLS | QUICK_RETENTION)`.
+Tests may add `ACLS`, `QUICK_RETENTION` and `mutual_tls`: `KafkaServer(properties=ACLS | QUICK_RETENTION)`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",  # whoever comes by the plain door
+    "super.users": "User:ANONYMOUS",  # every client at the plain door
 }
-# Kafka looks for old records every five minutes, the first time after thirty seconds
+# by default Kafka looks for old records every five minutes, the first time after thirty seconds
 QUICK_RETENTION = {
     "log.retention.check.interval.ms": "200",
     "log.initial.task.delay.ms": "200",
@@ -28,19 +28,19 @@ _DEFAULTS = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "ADMIN",
-    "auto.create.topics.enable": "false",  # a topic that nobody made is a mistake to be seen
+    "auto.create.topics.enable": "false",  # a topic that no test made is a mistake that must show
     "num.partitions": "3",
-    "offsets.topic.num.partitions": "4",  # of 50: each is a folder to open at the start
+    "offsets.topic.num.partitions": "4",  # instead of 50: each is a folder to open at the start
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",  # of three seconds, which every test would wait
+    "group.initial.rebalance.delay.ms": "0",  # instead of three seconds, which every test would wait
     "group.min.session.timeout.ms": "500",
     "broker.heartbeat.interval.ms": "300",
-    # of nine seconds, for which a killed broker's place is not given to the one that comes back
+    # instead of nine seconds, in which a killed broker that comes back does not get its place
     "broker.session.timeout.ms": "2000",
-    "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),  # of 128 MiB of memory
+    "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),  # instead of 128 MiB of memory
 }
 _REPLICATED = (
     "default.replication.factor",
@@ -62,7 +62,7 @@ class Ports(NamedTuple):
 def server_properties(
     number: int, everyone: Sequence[Ports], protocol: str, users: Mapping[str, str]
 ) -> dict[str, str]:
-    """One broker's server.properties, but for its folder. Brokers count from one."""
+    """One broker's server.properties, without its folder. Brokers count from one."""
     client, admin, controller = everyone[number - 1]
     doors = f"CLIENT://127.0.0.1:{client},ADMIN://127.0.0.1:{admin}"
     voters = [f"{each}@127.0.0.1:{ports.controller}" for each, ports in enumerate(everyone, 1)]
@@ -78,8 +78,8 @@ def server_properties(
 
 
 def mutual_tls(ca: Path, certificate: Path, key: Path) -> dict[str, str]:
-    """For protocol="SSL" or "SASL_SSL", from PEM files: a client must show a certificate that `ca` vouches for too."""
-    whole = key.with_suffix(".both.pem")  # Kafka takes the two from one file
+    """For protocol="SSL" or "SASL_SSL", from PEM files: clients too must show a certificate that `ca` has signed."""
+    whole = key.with_suffix(".both.pem")  # Kafka reads both from one file
     whole.write_bytes(key.read_bytes() + certificate.read_bytes())
     return {
         "ssl.keystore.type": "PEM",

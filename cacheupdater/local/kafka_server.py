@@ -1,11 +1,11 @@
 """A real Kafka of one's own: one broker or several, started on free ports, stopped, killed, frozen and brought back.
 
-Tests use it for the real thing instead of a mock. Brokers listen on 127.0.0.1 only, keep their data in a folder that
-goes with `close`, and live until `stop` or until the process that started them ends, whichever is first (on Linux;
-see `children`, which also says from which thread to start them). What runs is what `kafka_jars.find` finds.
+Tests use it instead of a mock. Brokers listen on 127.0.0.1 only and keep their data in a folder that `close` removes. They
+live until `stop`, or until the process that started them ends, whichever is first (on Linux; see `children`, which also says
+from which thread to start them). `kafka_jars.find` chooses the program.
 
-Each broker has two doors: `bootstrap`, spoken to by `protocol`, and `admin`, always plain and the super user's, by
-which the brokers know each other and tests make topics. SASL, TLS and ACLs concern the first alone:
+Each broker has two doors. `bootstrap` speaks `protocol`. `admin` is always plain and has the super user's rights: through it
+the brokers know each other and tests make topics. SASL, TLS and ACLs concern the first door alone:
 
     KafkaServer(protocol="SASL_PLAINTEXT", users={"shop": "secret"}, properties=kafka_properties.ACLS)
 """
@@ -32,9 +32,9 @@ _ATTEMPTS = 3  # another process may take a free port between our look and the b
 
 
 class KafkaServer:
-    """One cluster. `brokers[0].kill()` and the like act on one broker, the same words of the cluster on all.
+    """One cluster. `brokers[0].kill()` and the like act on one broker; the cluster's own methods act on all.
 
-    The brokers are their own controllers, so a cluster of three goes on without any one of them, a cluster of two does not.
+    The brokers are their own controllers, so a cluster of three survives the loss of one; a cluster of two does not.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class KafkaServer:
     ) -> None:
         """`properties` as in server.properties; `users` may log in with their passwords by SCRAM and PLAIN.
 
-        `java` is for Java's own options, `found` for running something else than what is found.
+        `java` adds options of Java; `found` replaces the program that would be found.
         """
         self.found = found or kafka_jars.find()
         if self.found.program is None:
@@ -71,7 +71,7 @@ class KafkaServer:
 
     @property
     def admin(self) -> str:
-        """The plain door: for making topics and granting rights, whatever `protocol` is."""
+        """The plain door, to make topics and grant rights, whatever `protocol` is."""
         return ",".join(f"127.0.0.1:{ports.admin}" for ports in self._ports)
 
     @property
@@ -85,7 +85,7 @@ class KafkaServer:
         return self.brokers[0].pid
 
     def start(self) -> Self:
-        """Returns when every broker answers. Starts those that are not running; the first time on fresh data."""
+        """Starts the brokers that are not running, the first time on fresh data. Returns when every broker answers."""
         if self.brokers:
             self._start_all()
             return self
@@ -123,7 +123,7 @@ class KafkaServer:
         ]
 
     def _tansu(self) -> list[str]:
-        """Its one door is both of ours; it keeps everything in memory."""
+        """tansu's command line. Its one door serves as both; it keeps everything in memory."""
         port = self._ports[0].client
         self._ports = [Ports(port, port, port)]
         listen = f"tcp://127.0.0.1:{port}"
@@ -131,7 +131,7 @@ class KafkaServer:
         return [*command, "--advertised-listener-url", listen, "--storage-engine", "memory://tansu/"]
 
     def _apache(self, folder: Path) -> list[list[str]]:
-        """Formats the brokers' folders."""
+        """Formats the brokers' folders and returns their command lines."""
         cluster = uuid.uuid4().hex[:22]
         files = [folder / f"{number}.properties" for number in range(1, self._count + 1)]
         for number, file in enumerate(files, 1):
@@ -178,7 +178,7 @@ class KafkaServer:
             broker.resume()
 
     def close(self) -> None:
-        """Ends all brokers at once and removes what they kept: nobody asks for it any more."""
+        """Kills all brokers and removes their data."""
         self.kill()
         self.brokers = []
         if self._folder is not None:
@@ -194,9 +194,9 @@ class KafkaServer:
 
 
 def quicken(found: kafka_jars.Found) -> None:
-    """Halves every later start: a broker that lives for that alone writes down what it loaded. Once per Java, 15 s.
+    """Halves the time of every later start: a broker that is started for this alone writes its loaded classes to a file.
 
-    Nobody needs to call it; a test run does before its clock runs.
+    Done once per Java, in 15 s. It is optional; a test run calls it before its clock starts.
     """
     if found.program is None or not found.apache:
         return
@@ -209,6 +209,6 @@ def quicken(found: kafka_jars.Found) -> None:
         with tempfile.TemporaryDirectory(dir=written.parent) as scratch:
             draft = Path(scratch, written.name)
             with KafkaServer(java=[f"-XX:ArchiveClassesAtExit={draft}"], found=found) as server:
-                server.stop()  # Java writes at an end in order
+                server.stop()  # Java writes the file at an orderly end
             if draft.exists():
                 draft.rename(written)

@@ -1,8 +1,8 @@
-"""What tests do to topics: make them, take them away, cut off their old records, give them more partitions.
+"""Changes to topics, for tests: create and delete topics, cut off old records, add partitions.
 
-Async functions over aiokafka's admin client, a client per call; each returns when every broker asked sees the change,
-so the next line of a test may rely on it. `servers` is a server's `admin` or `bootstrap`, reached in plain text.
-`done` runs one of them for code that has no event loop, or whose loop is running already.
+Async functions over aiokafka's admin client, with one client per call. Each returns when every broker asked sees the change,
+so the next line of a test may rely on it. `servers` is a server's `admin` or `bootstrap`, reached in plain text. `done` runs
+one of them for code that has no event loop, or whose loop is running already.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def delete(servers: str, topic: str) -> None:
     async with _admin(servers) as admin:
         _check((await admin.delete_topics([topic])).topic_error_codes)
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
-            while topic in await admin.list_topics():  # noqa: ASYNC110  the broker tells only whoever asks
+            while topic in await admin.list_topics():  # noqa: ASYNC110  a broker does not notify
                 await asyncio.sleep(_POLL_S)
 
 
@@ -58,7 +58,7 @@ async def add_partitions(servers: str, topic: str, *, total: int) -> None:
 
 
 async def delete_records(servers: str, topic: str, before: Mapping[int, int] | None = None) -> dict[int, int]:
-    """Cuts off what is older than the offset of each partition, without `before` all; the first offsets that are left."""
+    """Cuts off records before the offset of each partition, or all without `before`. Returns the first offsets left."""
     async with _admin(servers) as admin:
         if before is None:
             before = dict.fromkeys(await _leaders(admin, topic), _END)
@@ -68,13 +68,13 @@ async def delete_records(servers: str, topic: str, before: Mapping[int, int] | N
 
 
 async def leaders(servers: str, topic: str) -> dict[int, int]:
-    """Which broker leads each partition; -1 where none does."""
+    """The broker that leads each partition; -1 where none does."""
     async with _admin(servers) as admin:
         return await _leaders(admin, topic)
 
 
 async def coordinated(servers: str) -> None:
-    """The brokers take groups: their own topic for them is there. The first group has it made, which takes a busy machine seconds."""
+    """Returns when the brokers accept groups. The first group makes them create a topic, which can take some seconds."""
     async with _admin(servers) as admin, asyncio.timeout(SETTLE_TIMEOUT_S):
         while True:
             with suppress(CoordinatorNotAvailableError, NotCoordinatorError):
@@ -84,7 +84,7 @@ async def coordinated(servers: str) -> None:
 
 
 def done(doing: Coroutine[object, object, T]) -> T:
-    """Runs it to its end in a thread with an event loop of its own."""
+    """Runs a coroutine to its end in a thread with an event loop of its own."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, doing).result()
 
@@ -114,7 +114,7 @@ async def _leaders(admin: AIOKafkaAdminClient, topic: str) -> dict[int, int]:
 
 
 def _check(answers: list[tuple[str, int, *tuple[object, ...]]]) -> None:
-    """aiokafka hands a refusal over as a number; newer brokers add their words."""
+    """Raises on refusals. aiokafka returns them as numbers; newer brokers add a text."""
     for topic, code, *said in answers:
         if code:
             raise for_code(code)(f"{topic}: {' '.join(map(str, said))}")

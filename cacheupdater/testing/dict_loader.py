@@ -1,7 +1,7 @@
-"""A loader whose database is a dict: for tests of what stands above a loader, and of users' own services.
+"""A loader whose database is a dict: for tests of the layers above a loader, and of users' own services.
 
-Change `rows` and the next load sees it; set `error` and every load raises it. `asked` remembers the batches. With
-`stamps` the rows also tell of their last change.
+Change `rows` and the next load sees it; set `error` and every load raises it. `asked` remembers the batches. With `stamps`
+the rows also have the time of their last change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DictLoader:
         self.asked: list[tuple[Captures, ...]] = []
 
     async def load(self, keys: Sequence[Captures], leaves: Leaves = at_once) -> Mapping[Captures, object]:
-        """What `rows` holds of these keys now."""
+        """The present `rows` of these keys."""
         if not keys:
             return {}
         leaves()

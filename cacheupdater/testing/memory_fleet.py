@@ -1,7 +1,7 @@
-"""A fleet without Redis: the same rules on a dict, by a clock of the test's.
+"""A fleet without Redis: the same rules on a dict, with the test's clock.
 
-One `MemoryRecords` is the place where all owners meet; each `MemoryFleet` is one of them. The contract tests hold it to
-the real script. `down` makes calls fail, before or after they were carried out.
+One `MemoryRecords` stands for Redis, and each `MemoryFleet` for one owner. The contract tests compare them with the real
+script. `down` makes calls fail, before or after they were carried out.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ class _Entry(NamedTuple):
     until: float
     claim: float
     owner: Owner
-    since: float = inf  # when it began to wait; inf: it does not
+    since: float = inf  # when it began to wait; inf if it does not wait
 
 
 class MemoryRecords:
-    """What stands in Redis."""
+    """The records in Redis."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.entries: dict[str, dict[object, _Entry]] = {}
         self.born: dict[str, float] = {}
-        """By source. Whoever puts an earlier time here begins with a fleet that has been for a while."""
+        """By source. A test that sets an earlier time begins with a fleet that is not young."""
 
     def claimed(self, source: str) -> float:
         """The sum of the claims that are alive."""
         return sum(each.claim for each in self._alive(source).values())
 
     def lose(self) -> None:
-        """As a server that comes back without its data."""
+        """Forgets all, as a server does that comes back without its data."""
         self.entries.clear()
         self.born.clear()
 
     def exchange(self, source: str, fleet: object, offer: Offer, number: int) -> Grant | None:
-        """The grant; None to a call that comes after a newer one of its owner."""
+        """The grant; None if a newer call of the same owner came first."""
         now = self.clock()
         last = self.entries.get(source, {}).get(fleet)
         if last is not None and last.number >= number:
@@ -61,7 +61,7 @@ class MemoryRecords:
             free = min(free, offer.held)
         before = entries.get(fleet)
         since = min(now, before.since) if before else now
-        first = inf if offer.held else since  # who holds something has not waited, and keeps it
+        first = inf if offer.held else since  # an owner that holds something does not wait, and keeps it
         missed = now + CLAIM_LIFE - WAITING
         ahead = sum(each.since < first and each.until > missed for each in others)
         free = max(free - ahead * offer.least, min(free, offer.held))
@@ -74,7 +74,7 @@ class MemoryRecords:
         return Grant(rate, tuple(each.owner for each in others), ahead)
 
     def leave(self, source: str, fleet: object) -> None:
-        """Nothing is claimed by this owner."""
+        """Removes this owner's claim."""
         self.entries.get(source, {}).pop(fleet, None)
 
     def _alive(self, source: str) -> dict[object, _Entry]:
@@ -89,10 +89,10 @@ class MemoryFleet:
         self._records = records
         self._numbers = count(1)
         self.down = ""
-        """`before`: calls do not arrive. `after`: they do, but their answers do not."""
+        """`before`: calls do not arrive. `after`: calls arrive, but their answers do not."""
 
     async def exchange(self, source: str, offer: Offer) -> Grant:
-        """Replace our claim."""
+        """Replaces our claim."""
         if self.down == "before":
             raise Unavailable("down")
         grant = self._records.exchange(source, self, offer, next(self._numbers))
@@ -103,10 +103,10 @@ class MemoryFleet:
         return grant
 
     async def leave(self, source: str) -> None:
-        """Give our claim up."""
+        """Gives up our claim."""
         if self.down:
             raise Unavailable("down")
         self._records.leave(source, self)
 
     async def close(self) -> None:
-        """Claims stay as they are."""
+        """Leaves claims as they are."""

@@ -1,7 +1,7 @@
-"""What the fence's scripts call foreign, in Python: for `MemoryRedis`, and held to the real scripts with it.
+"""The rule of the fence's scripts for foreign values, in Python. `MemoryRedis` uses it; tests compare both with the scripts.
 
-A value reads in a form by its first bytes, or as a whole where no floor of a load stands beside it. Nothing here knows
-keys, tokens or time.
+Beside the floor of a load, a few bytes of a value decide whether it reads in a form; without one, the whole value does.
+Nothing here knows keys, tokens or time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CLOSES = {b"{": b"}", b"[": b"]", b'"': b'"'}
 _SCALAR = re.compile(rb"\s*-?(\d[\d.eE+-]*|true|false|null|NaN|Infinity)\s*")
 _SCALAR_MAX = 1000  # bytes, as in the scripts
 _SPACES = b" \t\r\n"
-# By the first byte of a msgpack value that holds no others: how long it is as a whole.
+# The length of a msgpack value that contains no others, by its first byte.
 _FIXED = {
     192: 1,
     194: 1,
@@ -37,7 +37,7 @@ _FIXED = {
 
 
 class Other(NamedTuple):
-    """A value of a type that nobody writes through the fence: a list, a set, a stream."""
+    """A value of a type that is never written through the fence: a list, a set, a stream."""
 
     name: str = "list"
 
@@ -46,7 +46,7 @@ Held: TypeAlias = bytes | Mapping[bytes, bytes] | Other
 
 
 def is_foreign(held: Held | None, form: fence.Form, floor: int | None) -> bool:
-    """Whether a value neither reads in this form nor is what the load wrote whose floor this is."""
+    """Whether a value reads neither in this form nor in that of the load that wrote its floor."""
     wrote = None if floor is None else fence.form_of(floor)
     if held is None:
         return False
@@ -78,7 +78,7 @@ def _json_whole(value: bytes) -> bool:
 
 
 def _msgpack_shape(value: bytes) -> bool:
-    """What holds nothing must end where the value ends: so a pickle, which begins as an empty map, is none."""
+    """An item that contains no others must end where the value ends: so a pickle, which begins like an empty map, fails."""
     first = value[0] if value else 193
     if first in {0x80, 0x90} or first < 0x80 or first >= 0xE0:
         return len(value) == 1

@@ -1,9 +1,9 @@
 """Redis with the fence, in memory: the same answers and the same state as the scripts on a real server.
 
-`MemoryRedis` is the server, with the application's side of it (get, set, delete, token, invalidate, write_through);
-`MemoryWriter` is the updater's port over it. Several writers may share one server, as several updaters do. The time is
-a callable that returns seconds (above 1: a token needs its digits), so simulations own it. A differential test holds
-this file to the real scripts; it knows strings, hashes and one "other" type, and nothing of memory limits or errors.
+`MemoryRedis` is the server, with the calls of an application (get, set, delete, token, invalidate, write_through).
+`MemoryWriter` is the updater's port over it. Several writers may share one server, as several updaters do. The time is a
+callable that returns seconds (above 1: a token needs its digits), so simulations own it. A differential test compares this
+file with the real scripts. It knows strings, hashes and one "other" type, and nothing of memory limits or errors.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class MemoryRedis:
     # --- the application's side -------------------------------------------------------------------------
 
     def token(self) -> int:
-        """What TIME tells now."""
+        """The token of TIME's present answer."""
         return fence.token_of(*divmod(self.now_us(), _SECOND_US))
 
     def get(self, key: bytes) -> Held | None:
-        """The value that lives under the key."""
+        """The value of the key, if it has not expired."""
         cell = self._cells.get(key)
         return cell.value if cell and cell.until_us > self.now_us() else None
 
     def ttl_ms(self, key: bytes) -> float:
-        """What is left of the value's life: inf without a ttl, 0 without a value."""
+        """The rest of the value's life: inf without a ttl, 0 without a value."""
         return max(0.0, (self._cells[key].until_us - self.now_us()) / 1000) if key in self._cells else 0.0
 
     def floor(self, key: bytes) -> int | None:
@@ -69,24 +69,24 @@ class MemoryRedis:
         return floor.token if floor and floor.until_us > self.now_us() else None
 
     def floor_ttl_ms(self, key: bytes) -> float:
-        """What is left of the floor's life."""
+        """The rest of the floor's life."""
         return max(0.0, (self._floors[key].until_us - self.now_us()) / 1000) if key in self._floors else 0.0
 
     def set(self, key: bytes, value: Held, ttl_ms: float = float("inf")) -> None:
-        """A plain SET: replaces whatever is there and knows no fence."""
+        """A plain SET: replaces any value and ignores the fence."""
         self._cells[key] = _Cell(value, self.now_us() + ttl_ms * 1000)
 
     def delete(self, *keys: bytes) -> None:
-        """A plain DEL: no floor rises."""
+        """A plain DEL: raises no floor."""
         for key in keys:
             self._cells.pop(key, None)
 
     def set_floor(self, key: bytes, token: int, ttl_ms: float = float("inf")) -> None:
-        """For tests: as if this token had been applied."""
+        """For tests: acts as if this token had been applied."""
         self._floors[key] = _Floor(token, self.now_us() + ttl_ms * 1000)
 
     def flush(self) -> None:
-        """All is lost, as after a restart without persistence."""
+        """Loses everything, as a restart without persistence does."""
         self._cells.clear()
         self._floors.clear()
 
@@ -146,7 +146,7 @@ class MemoryRedis:
     def invalidate(
         self, *keys: bytes, hold_off_ms: int = 0, forms: Mapping[bytes, fence.Form] = NO_FORMS
     ) -> list[Outcome]:
-        """INVALIDATE: the values go, the floors rise. With `forms`, of an updater, what is foreign to them stays."""
+        """INVALIDATE: removes values and raises floors. With `forms`, as from an updater, foreign values stay."""
         outcomes: list[Outcome] = []
         for key in keys:
             form = forms.get(key)
@@ -206,7 +206,7 @@ class MemoryWriter:
         return [self.put(token, entry, form=form, replace=replace) for entry in entries]
 
     def put(self, token: int, entry: Entry, *, form: fence.Form = "type", replace: bool = False) -> Answer:
-        """One key, as the server does it when the call arrives."""
+        """Writes one key, as the server does when the call arrives."""
         if not fence.fits(entry):
             return Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")
         [outcome] = self.server.commit(

@@ -1,7 +1,7 @@
 """An observer that remembers totals, for tests that ask "how many, and why".
 
-A test hands it to any stage in place of Prometheus and reads it afterwards; it lives as long as the test. It takes
-any label as it comes, so a test also sees the ones that a real observer would show as `other`.
+A test passes it to any stage in place of Prometheus and reads it afterwards; it lives as long as the test. It keeps every
+label, so a test also sees those that a real observer would show as `other`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""An event loop whose time is virtual: an hour of waiting passes in a moment, and equally each time.
+"""An event loop whose time is virtual: an hour of waiting passes in a moment, and in the same way each time.
 
-For tests of anything that waits, and for the simulation of the whole service. `run` is all that a test needs; every
-clock reading must be `loop.time()`. When nothing is ready, the loop does not wait for its next timer but sets its
-clock to it. A program that waits for nothing is a `Deadlock`, one that spins without time passing a `Livelock`: both
-end the run with the tasks that are to blame. Threads, sockets and subprocesses would bring real time back in and raise.
+For tests of anything that waits, and for the simulation of the whole service. A test needs only `run`, and must read clocks
+by `loop.time()`. When nothing is ready, the loop does not wait for its next timer but sets its clock to it. If all tasks wait
+and no timer is set, it raises `Deadlock`; if it spins while no time passes, `Livelock`. Both name the tasks to blame. Threads,
+sockets and subprocesses would bring real time back in, so they raise.
 
-It knows no seed: callbacks run in the order that asyncio promises, so equal programs make equal runs. Whoever wants
-other orders draws the latencies of its fakes by lot.
+The loop has no seed: callbacks run in the order that asyncio promises, so equal programs make equal runs. For other orders, a
+test draws the latencies of its fakes at random.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _BLAMED = 10  # tasks that an error message names
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and nothing is scheduled: whoever still waits would wait for ever."""
+    """Nothing is ready and nothing is scheduled: tasks that still wait would wait for ever."""
 
 
 class Livelock(RuntimeError):
-    """The loop turns and turns, and its time stands still."""
+    """The loop turns again and again while its time stands still."""
 
 
 class Unreal(RuntimeError):
-    """Something asked for a thread, a socket or a process, whose time nobody can simulate."""
+    """The program asked for a thread, a socket or a process. Their time cannot be simulated."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """asyncio's own loop with a clock of ours instead of files to wait for. Begins at 0 s.
+    """asyncio's own loop with a clock of ours instead of files to wait for. It begins at 0 s.
 
-    Timers stand as tuples in a heap of ours: they compare in C, and those that are due together run in the order in
-    which they were set. Simulations spend a third of their time here.
+    Timers are tuples in a heap: tuples compare in C, and timers that are due together run in the order in which they were
+    set. Simulations spend a third of their time here.
     """
 
     _ready: deque[asyncio.Handle]  # asyncio's own, which its stubs do not name
@@ -76,7 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _run_once(self) -> None:
-        """One turn, as asyncio has it: what is ready now runs, what it makes ready runs in the next."""
+        """One turn, as in asyncio: callbacks that are ready now run; those that they make ready run in the next turn."""
         timers, ready = self._timers, self._ready
         while timers and timers[0][2].cancelled():
             heappop(timers)
@@ -84,7 +84,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._advance()
         self._turns += 1
         if self._turns > TURNS_MAX:
-            self._turns = 0  # what is cancelled now may still run its last steps
+            self._turns = 0  # tasks that are cancelled now may still run their last steps
             raise Livelock(f"{TURNS_MAX} turns of the loop at {self._now:g} s: {self._waiting()}")
         while timers and timers[0][0] <= self._now + _TOGETHER_S:
             ready.append(heappop(timers)[2])
@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _advance(self) -> None:
         if not self._timers:
-            raise Deadlock(f"everybody waits and nothing is scheduled at {self._now:g} s: {self._waiting()}")
+            raise Deadlock(f"all tasks wait and nothing is scheduled at {self._now:g} s: {self._waiting()}")
         due = self._timers[0][0]
         if due > self._now:
             self._now, self._turns = due, 0
@@ -107,18 +107,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """For our own thread only: asyncio itself uses it to close forgotten generators."""
+        """For our own thread only: asyncio itself calls it to close forgotten generators."""
         if getattr(self, "_thread_id", None) not in {None, threading.get_ident()}:
             raise Unreal("another thread called into a virtual-time loop")
         return self.call_soon(callback, *args, context=context)
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps who could be woken."""
+        """Does nothing: the loop never sleeps, so it need not be woken."""
 
 
 def _refusal(wanted: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise Unreal(f"{wanted} was wanted, whose time nobody can simulate")
+        raise Unreal(f"the program asked for {wanted}, whose time cannot be simulated")
 
     return refuse
 

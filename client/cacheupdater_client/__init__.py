@@ -3,8 +3,8 @@
     from cacheupdater_client import Redis
     r = Redis.from_url("redis://localhost", emit="unix:///run/cacheupdater/hints.sock")
 
-`RedisCluster` and `Sentinel` are the same for those, and `cacheupdater_client.asyncio` has all three for asyncio.
-Importing this package loads redis-py and msgspec only.
+`RedisCluster` and `Sentinel` replace redis-py's classes of these names. `cacheupdater_client.asyncio` has all three for
+asyncio. Importing this package loads redis-py and msgspec only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ __all__ = ["Redis", "RedisCluster", "Sentinel", "Stats", "close", "stats", "wrap
 
 
 def stats() -> Stats:
-    """What has become of this process' hints: emitted = delivered + waiting + dropped."""
+    """The counts of this process' hints: emitted = delivered + waiting + dropped."""
     return sender.stats()
 
 
 def close(timeout: float = 1.0) -> None:
-    """Sends what waits, for at most `timeout` seconds. Later hints start the sender again; so none is needed at exit."""
+    """Sends the waiting hints, for at most `timeout` seconds. Later hints start the sender again.
+
+    A program need not call it at exit: the client does so itself.
+    """
     sender.close(timeout)

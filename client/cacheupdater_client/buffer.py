@@ -1,15 +1,15 @@
-"""The hot path: hints wait here, as the application left them, until the sender takes them.
+"""The hot path: hints wait here, as the application left them, until the sender drains them.
 
 Each client holds one Buffer (clients of one target and encoding share it) and calls `touch` or `add` after a command.
-Nothing in here waits, does I/O or raises; nothing takes a lock, so that signal handlers, finalizers and threads may
-all add at any moment. The sender's thread calls `drain`.
+Nothing in here waits, does I/O or raises. Nothing takes a lock, so signal handlers, finalizers and threads may all add at
+any moment. The sender's thread calls `drain`.
 
-The bounds cost next to nothing on the way in, because places are handed out in advance: `lease` is a C iterator with
-one step for each free place, and each hint takes a step. (What a step yields is the function that appends a touch: one
-look-up less.) A place is worth UNIT_BYTES, so that 100,000 places are 100,000 hints *and* 16 MB. A longer key is followed
-by blanks, one for each further place: so the queues' lengths are the places taken, and no sum beside them can drift.
-When the lease has run out, either the sender does not run yet (it is started) or the buffer is full (the weakest, oldest
-hint gives way and is counted).
+The bounds cost a hint next to nothing, because places are handed out in advance. `lease` is a C iterator with one step for
+each free place, and each hint takes one step. (A step yields the function that appends a touch, which saves a look-up.) A
+place holds UNIT_BYTES, so 100,000 places bound the hints to 100,000 *and* their memory to 16 MB. A longer key is followed
+by blanks, one for each further place. So the lengths of the queues are the places taken, and no separate sum can drift.
+When the lease has run out, either the sender does not run yet, and is started; or the buffer is full, and the weakest and
+oldest hint is dropped and counted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 PLACES = 100_000  # hints that may wait; at 100 ms between drains that is a million reads per second
 UNIT_BYTES = 160  # what one place may hold: 100,000 x 160 B stay below 16 MiB
 SHORT_KEY = UNIT_BYTES // 4  # characters; UTF-8 needs at most four bytes for one
-PIECE_BYTES = (
-    768  # of keys that are looked at together: below KEY_BYTES_MAX, as some are longer than the first
-)
+PIECE_BYTES = 768  # of keys that are checked together: below KEY_BYTES_MAX, as some are longer than the first
 
 RENEWALS_MAX = 3  # attempts to count what is free while other threads add; one suffices nearly always
 
@@ -44,20 +42,20 @@ _EMPTY: Iterator[Append] = iter(())
 
 
 class KeyEncoder(Protocol):
-    """redis-py's Encoder, as far as it matters here."""
+    """The part of redis-py's Encoder that matters here."""
 
     encoding: str
     encoding_errors: str
 
     def encode(self, value: object, /) -> bytes | memoryview:
-        """Bytes for whatever redis-py takes as a key; raises for anything else."""
+        """The bytes of a key that redis-py accepts; raises for anything else."""
 
 
 class Attendant(Protocol):
-    """The sender, as a buffer sees it. Both calls return at once, whatever the state of things."""
+    """The sender, as a buffer sees it. Both calls always return at once."""
 
     def attend(self, buffer: Buffer) -> bool:
-        """A lease has run out: see to it that somebody drains. False if nobody will for now."""
+        """A lease has run out: makes sure that a thread drains the buffer. False if none will for now."""
 
     def hurry(self) -> None:
         """A change waits."""
@@ -84,13 +82,13 @@ class Buffer:
         self._encode = encoder.encode
         self._plain = (encoder.encoding.lower(), encoder.encoding_errors) == ("utf-8", "strict")
         self._attendant = attendant
-        self._may_renew = deque([True])  # whoever has taken it out renews; nobody waits for it
+        self._may_renew = deque([True])  # the thread that has taken it out renews; no other waits for it
         # Plain numbers and dict entries are changed without a lock: CPython switches threads only at calls and jumps.
         self.dropped: defaultdict[str, int] = defaultdict(int)
         self.wake()
 
     def wake(self) -> None:
-        """Keeps what comes from now on."""
+        """Keeps hints from now on."""
         # No maxlen: it would drop without counting. A thread that is interrupted between its place and its hint while
         # the sender drains can exceed the places by that one hint.
         self._queue_up(deque(), deque(), deque())
@@ -98,7 +96,7 @@ class Buffer:
         self.lease: Iterator[Append] = _EMPTY
 
     def sleep(self) -> None:
-        """There is no place to go: what comes falls through, as fast as a touch, until `wake`."""
+        """Hints have no target: each is discarded, as fast as a touch, until `wake`."""
         nothing: deque[Item] = deque(maxlen=0)
         self._asleep = True
         self._queue_up(nothing, nothing, nothing)
@@ -150,7 +148,7 @@ class Buffer:
         """The keys with their blanks, where all are text or all are bytes and none is too long."""
         first = keys[0]
         is_text = type(first) is str and self._plain
-        if not is_text and countOf(map(type, keys), bytes) < len(keys):  # others could still change
+        if not is_text and countOf(map(type, keys), bytes) < len(keys):  # other types could still change
             return None
         data: Sequence[str | bytes] = keys  # type: ignore[assignment]  # all bytes; or text, as is found out below
         try:
@@ -158,7 +156,7 @@ class Buffer:
                 return data
             if is_text:
                 data = _as_long_as_bytes(data)  # type: ignore[arg-type]  # TypeError, if not
-        except (TypeError, UnicodeEncodeError):  # something else among them, or text that is none
+        except (TypeError, UnicodeEncodeError):  # a key of another type, or text that UTF-8 cannot encode
             return None
         longest = len(max(data, key=len))
         if longest <= UNIT_BYTES:
@@ -176,7 +174,7 @@ class Buffer:
         return items
 
     def _data_of(self, key: object) -> bytes | None:
-        """The key as redis-py sends it; None, and counted, if it is none."""
+        """The key as redis-py sends it. An invalid one is counted, and None is returned."""
         try:
             if type(key) is bytes:
                 data = key
@@ -192,7 +190,7 @@ class Buffer:
         return None
 
     def _put(self, kind: int, items: Sequence[Item]) -> None:
-        """Hints and blanks first, their places then: whoever renews the lease meanwhile has counted them already."""
+        """Appends hints and blanks before it takes their places: a thread that renews the lease in between counts them."""
         self._queues[kind].extend(items)
         if len(list(islice(self.lease, len(items)))) < len(items):
             if self._attendant.attend(self):
@@ -220,10 +218,10 @@ class Buffer:
         return sum(map(len, self._queues))
 
     def renew(self) -> None:
-        """Hands out as many places as are free. What came amid the count is seen by its sum, and counted again."""
+        """Hands out all free places. The sum shows whether hints came during the count; if so, it counts again."""
         try:
             self._may_renew.pop()
-        except IndexError:  # another thread, or the code that we interrupt, is at it
+        except IndexError:  # another thread, or the code that we interrupt, is renewing
             return
         try:
             if self._asleep:
@@ -239,11 +237,11 @@ class Buffer:
             self._may_renew.append(True)
 
     def chill(self) -> None:
-        """Nobody drains from now on: the next hint will say so to the attendant."""
+        """No thread drains from now on: the next hint will call the attendant."""
         self.lease = _EMPTY
 
     def reborn(self) -> None:
-        """After a fork: what waited is the parent's, and so was whoever renewed."""
+        """In a forked child: waiting hints are the parent's, and so is a thread that was renewing."""
         self._may_renew = deque([True])
         self.dropped = defaultdict(int)
         self.wake()
@@ -253,7 +251,7 @@ class Buffer:
         return sum(len(queue) - queue.count(None) for queue in self._queues)
 
     def drain(self) -> list[tuple[int, Mapping[bytes, int]]]:
-        """All that waits, strongest first, as bytes with their counts."""
+        """All waiting hints, strongest kind first: keys as bytes, with their counts."""
         batches: list[tuple[int, Mapping[bytes, int]]] = []
         for kind in (CHANGE, MISS, TOUCH):
             queue = self._queues[kind]
@@ -266,8 +264,8 @@ class Buffer:
         taken: dict[Item, int] = Counter(_pop(queue, len(queue)))
         taken.pop(None, None)
         if self._plain and "" not in taken:
-            # What redis-py's encoder does with text, without its calls: a fifth of the time. One by one below where
-            # there are bytes among them, or text that is none.
+            # This does what redis-py's encoder does with text, without its calls, in a fifth of the time. If there are
+            # bytes among the keys, or text that UTF-8 cannot encode, they are encoded one by one below.
             with contextlib.suppress(TypeError, UnicodeEncodeError):
                 return dict(zip(map(str.encode, taken), taken.values(), strict=True))  # type: ignore[arg-type]  # see above
         if set(map(type, taken)) == {bytes} and b"" not in taken:
@@ -288,11 +286,11 @@ class Buffer:
 def _short_together(
     keys: Sequence[str | bytes], join: Callable[[Sequence[str | bytes]], str | bytes]
 ) -> bool:
-    """Whether the keys are sent as they stand and fill no more than a place each, taken together.
+    """Whether the keys can be sent as they stand and together fill no more than one place each.
 
-    Pieces of them are joined: that is twice as fast as a look at the length of each. A piece has at most
-    KEY_BYTES_MAX, so no key is too long; and where the oldest keys of a piece have given way, the others exceed
-    their places by less than that. TypeError where not all are text.
+    The keys are joined in pieces: that is twice as fast as a look at the length of each. A piece has at most
+    KEY_BYTES_MAX, so no key is too long. If the oldest keys of a piece are dropped, the others exceed their places by
+    less than that. Raises TypeError if not all are text.
     """
     step = PIECE_BYTES // (len(keys[0]) + 1) or 1
     for at in range(0, len(keys), step):
@@ -306,7 +304,7 @@ def _short_together(
 
 
 def _as_long_as_bytes(text: Sequence[str]) -> Sequence[str | bytes]:
-    """The keys as something whose length is that of their bytes. TypeError where not all are text."""
+    """The keys as objects whose length is that of their bytes. Raises TypeError if not all are text."""
     # joining is twice as fast, unless it moves megabytes
     ascii_ = "".join(text).isascii() if len(text[0]) <= SHORT_KEY else all(map(str.isascii, text))
     return text if ascii_ else list(map(str.encode, text))

@@ -1,6 +1,6 @@
-"""What all clients need around a call: where hints go, and the fenced script's arguments and answers.
+"""Shared by all clients: where hints go, and the fenced script's arguments and answers.
 
-Plain functions without I/O, so that the sync and the asyncio client differ in nothing but `await`.
+Plain functions without I/O, so that the sync and the asyncio client differ only in `await`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 NAMED_MAX = 10  # keys in an error's text
 
 TEXT, SHA = fence.INVALIDATE
-TIME = "return redis.call('TIME')"  # as a script it has a key, so that it finds the key's owner wherever its slot goes
+TIME = (
+    "return redis.call('TIME')"  # a script has a key, so it reaches the key's owner wherever the slot moves
+)
 
 
 def hints_for(encoder: KeyEncoder, emit: str | None, only: Sequence[str | bytes] | None) -> Hints:
@@ -48,7 +50,7 @@ _told_later: ContextVar[type | None] = ContextVar("told_later", default=None)
 
 @contextmanager
 def told_later(cls: type) -> Iterator[None]:
-    """redis-py makes a client of `cls` and cannot hand `emit` on: whoever asked for it says then where hints go."""
+    """For calls in which redis-py makes a client of `cls` and cannot hand `emit` on: the caller sets it afterwards."""
     before = _told_later.set(cls)
     try:
         yield
@@ -57,47 +59,47 @@ def told_later(cls: type) -> Iterator[None]:
 
 
 def tell(client: Emitting, emit: str | None, only: Sequence[str | bytes] | None) -> None:
-    """A client that was just made learns where its hints go, unless it will be told later: "auto" may be no target."""
+    """Sets the target of a new client. Within `told_later` the caller does so: here `emit` is only the default."""
     if _told_later.get() is not type(client):
         client.emit_to(hints_for(client.get_encoder(), emit, only))
 
 
 def names_of(encoder: KeyEncoder, keys: Iterable[object]) -> list[bytes]:
-    """Keys as redis-py would send them; its DataError for what is no key."""
+    """Keys as redis-py would send them. Raises redis-py's DataError for an object that is not a key."""
     return [bytes(encoder.encode(key)) for key in keys]
 
 
 def by_owner(names: Sequence[bytes], owner_of: Callable[..., Any]) -> Iterator[tuple[Any, Sequence[bytes]]]:
-    """Nodes of a cluster and what each of them owns, cut as one node's calls are. None: redis-py must ask for the owner."""
+    """The nodes of a cluster, each with its keys in chunks of one call. A node of None: redis-py must find the owner."""
     shares: dict[Any, list[bytes]] = {}
     for name in dict.fromkeys(names):
         try:
             owner = owner_of(name)
-        except SlotNotCoveredError:  # a table of an hour of need, or none yet
+        except SlotNotCoveredError:  # the table of slots has a hole, or is not there yet
             owner = None
         shares.setdefault(owner, []).append(name)
     return ((owner, chunk) for owner, share in shares.items() for chunk in fence.key_chunks(share))
 
 
 def invalidation(*names: bytes) -> list[bytes | str | int]:
-    """What follows the sha, for as many keys as a call may carry; on a cluster for one."""
+    """The arguments after the sha, for as many keys as a call may carry; on a cluster, for one key."""
     return fence.invalidate_args(names)
 
 
 def times_of(reply: Any) -> list[Sequence[Any]]:
-    """What the asked nodes of a cluster said to TIME."""
+    """The answers to TIME of one node, or of several nodes of a cluster."""
     return list(reply.values()) if isinstance(reply, dict) else [reply]
 
 
 def earliest(times: Iterable[Sequence[Any]]) -> int:
-    """The token of the clock that is behind the others: no owner of a key may take it for later than it is."""
+    """The token of the clock that is furthest behind, so that the token is ahead of no key owner's clock."""
     return min(fence.token_of(int(seconds), int(micros)) for seconds, micros in times)
 
 
 def writing_through(
     encoder: KeyEncoder, name: bytes, value: object, *, ttl: float | timedelta, since: int
 ) -> list[bytes | str | int]:
-    """What follows the sha."""
+    """The arguments after the sha."""
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     ttl_ms = int(seconds * 1000)
     if ttl_ms < 1:
@@ -106,23 +108,23 @@ def writing_through(
 
 
 class Refusals:
-    """The keys that Redis would not invalidate. One of them keeps no other from it: they are raised in the end, once."""
+    """The keys that Redis refused to invalidate. The others are still invalidated; one error at the end names the refused."""
 
     def __init__(self) -> None:
         self._errors: dict[bytes, ResponseError] = {}
 
     def hear(self, names: Sequence[bytes], reply: Iterable[int | bytes | str]) -> None:
-        """What the script has answered for these keys."""
+        """The script's answers for these keys."""
         for name, outcome in zip(names, fence.outcomes(reply), strict=True):
             if isinstance(outcome, fence.Failed):
                 self._errors[name] = ResponseError(outcome.text)
 
     def refused(self, name: bytes, error: ResponseError) -> None:
-        """The call was refused, which had this key alone."""
+        """Redis refused a call with this key alone."""
         self._errors[name] = error
 
     def tell(self) -> None:
-        """Raises the first, as the error that Redis has made of it, with the names of all."""
+        """Raises the first refusal, with its type of error and the names of all refused keys."""
         if not self._errors:
             return
         first = next(iter(self._errors.values()))

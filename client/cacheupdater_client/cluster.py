@@ -1,9 +1,9 @@
-"""The drop-in `redis.cluster.RedisCluster`, built as `cacheupdater_client.redis` is.
+"""The drop-in `redis.cluster.RedisCluster`. Built like `cacheupdater_client.redis`.
 
-A call counts once, on however many nodes it runs and however often redis-py repeats it because a slot has moved: hints
-follow the outermost call. The clients of single nodes that redis-py keeps beneath leave none.
+A call counts once, however many nodes it runs on and however often redis-py repeats it because a slot has moved: hints
+follow the outermost call. redis-py's inner clients of single nodes leave no hints.
 
-Each node has a fence of its own: the script takes one key and runs where the key lives, on that node's clock.
+Each node has a fence of its own: the script takes one key and runs on the key's node, by that node's clock.
 """
 # redis-py types its commands, but not the seams that are used here
 # mypy: disable-error-code="no-untyped-call"
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ObservedPipeline(ObservedQueue, redis.cluster.ClusterPipeline):  # type: ignore[misc]  # as redis-py's own: a command RESET lies beneath
-    """`redis.cluster.ClusterPipeline`. Three of its commands go past `execute_command`."""
+    """`redis.cluster.ClusterPipeline`. Three of its commands bypass `execute_command`."""
 
     def exists(self, *keys: Any) -> Any:
         """As redis-py's."""
@@ -46,9 +46,9 @@ class Observed(ObservedCommands, redis.cluster.RedisCluster):
     def token(self, *keys: Any) -> int:
         """Redis' time, for `write_through`. Take it before the database is written, and name the keys if you know them.
 
-        It is compared with times of the key's own node, so it must not be ahead of that node's clock: then a change
-        that came after the token would look older, and be overwritten. So each key's primary is asked; of several, or
-        of all primaries where no key is named, the earliest time is taken. A token that is too early is safe: at worst
+        The token is compared with times of the key's own node. A token ahead of that node's clock would be unsafe: a
+        change that came after it would look older, and be overwritten. So each key's primary is asked for its time, or
+        all primaries where no key is named, and the earliest time is taken. A token that is too early is safe: at worst
         `write_through` removes a value that it could have set.
         """
         names = calls.names_of(self.get_encoder(), keys)
@@ -57,11 +57,11 @@ class Observed(ObservedCommands, redis.cluster.RedisCluster):
         return calls.earliest(self.execute_command("EVAL", calls.TIME, 1, name) for name in names)
 
     def _invalidate(self, names: Sequence[bytes]) -> None:
-        """A node that fails does not keep the others from it; the first error is raised in the end."""
+        """Calls every node, even after one has failed. The first error is raised at the end."""
         failure: Exception | None = None
         refusals = calls.Refusals()
         for owner, share in calls.by_owner(names, self.get_node_from_key):
-            try:  # the owner is named: redis-py would ask the server where a script's keys stand
+            try:  # the owner is named, or redis-py would ask the server where a script's keys stand
                 self._invalidate_apart(share, refusals, target_nodes=owner)
             except (RedisError, RedisClusterException) as e:
                 failure = failure or e

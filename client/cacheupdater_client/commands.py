@@ -1,14 +1,14 @@
 """Which Redis commands read values, which write them, and where their keys stand.
 
-The clients ask `hints_of` after a command has returned. A read leaves a touch, or a miss where the answer shows that
-the whole key is absent. Where a key that exists may answer the same (a field that it lacks, as our hashes lack those
-that are NULL; a range past its end; is it a member?) it is a touch: a miss asks for a load at once, and would ask again
-with each such answer. A write leaves a change, whatever its answer: a DEL that found nothing may still announce that
-the row has changed.
+The clients call `hints_of` after a command has returned. A read leaves a touch, or a miss if the answer shows that the
+whole key is absent. Some answers do not show it, because an existing key may give the same: for a field that it lacks (our
+hashes lack the fields that are NULL), for a range past its end, for a value that is not a member. Such a read leaves a
+touch: a miss asks for a load at once, and would ask again with each such answer. A write leaves a change, whatever its
+answer: a DEL that found nothing may still announce that the row has changed.
 
-Not in the table: what tells about a key and not about its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the
-ttl anyway), streams, arrays, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS).
-Entries follow `COMMAND GETKEYS` of the server; a test compares them.
+Not in the table: commands about a key rather than its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the ttl
+anyway), streams, arrays, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS). The
+entries follow the server's `COMMAND GETKEYS`; a test compares them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
     numkeys: int = 0
     absent: _Absent | None = None  # None: no answer shows it
     each: bool = False  # one answer for each key
-    options: int = 0  # from this word on STORE turns the read into a write of the key behind it
+    options: int = 0  # STORE at this word or later turns the read into a write of the key after it
 
     def keys_of(self, words: Sequence[object]) -> Sequence[object]:
         """The keys among the words of one command, its name included."""
@@ -120,7 +120,7 @@ def rule_of(words: Sequence[object]) -> Rule | None:
 
 
 def hints_of(words: Sequence[object], reply: object) -> Sequence[tuple[int, Sequence[object]]]:
-    """Kind and keys of the hints that a command leaves which has returned `reply`."""
+    """The kinds and keys of the hints that a command leaves when it has returned `reply`."""
     rule = rule_of(words)
     if rule is None:
         return ()
@@ -129,7 +129,7 @@ def hints_of(words: Sequence[object], reply: object) -> Sequence[tuple[int, Sequ
         return ((CHANGE, keys),)
     if not (rule.each and isinstance(reply, list) and len(reply) == len(keys)):
         return ((MISS if rule.absent is not None and rule.absent(reply) else TOUCH, keys),)
-    if all(reply):  # usual, and quickly seen; an empty value is there all the same
+    if all(reply):  # the usual case, quickly seen; an empty value is false, but there
         return ((TOUCH, keys),)
     there = [value is not None for value in reply]
     return (TOUCH, list(compress(keys, there))), (MISS, list(compress(keys, map(not_, there))))

@@ -1,8 +1,8 @@
-"""The one guard around all that observes: a fault of ours is counted here, and the application is none the wiser.
+"""The one guard around the code that observes commands: a fault of ours is counted here and never reaches the application.
 
-`redis-py answered` and `the hint is left` are two things, and the second may fail for reasons that nobody foresees: a key
-of a foreign class, a user's pipeline with ways of its own, memory. Whoever observes catches `Exception` around all that
-it does and calls `fault`. The count is this process' and stands in `stats()`; a forked child begins with none.
+A command may succeed and its hint still fail, for reasons that nobody foresees: a key of a foreign class, an unusual
+pipeline of the user's, memory. So the code that observes catches `Exception` around all its work and calls `fault`. Each
+process has its own count, which `stats()` shows; a forked child begins at 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ faults = Faults()
 
 
 def fault() -> None:
-    """To be called in an `except`: the fault is counted, and told to whoever listens at debug."""
-    faults.count += 1  # no call amid the addition: CPython changes threads at calls and jumps only
+    """Called in an `except`: counts the fault and logs it at debug."""
+    faults.count += 1  # no call within the addition: CPython changes threads at calls and jumps only
     with contextlib.suppress(Exception):  # the application's own handlers and filters run here
         log.debug("cannot observe a command; its hints are lost", exc_info=True)  # noqa: LOG014  called from an `except`

@@ -1,8 +1,8 @@
 """The machine's own threads and sockets, whatever gevent has put in their place.
 
-The sender is a thread of the machine also where gevent has patched the standard library: a greenlet would run only when
-the thread that made it gives way, and a native thread of such a process may never do so. What the sender itself uses
-comes from here; nobody else needs it. Looked up at each use, for gevent may patch after this was imported.
+The sender is a native thread even where gevent has patched the standard library. A greenlet would run only when the thread
+that made it yields, and a native thread of such a process may never yield. The code of the sender takes its threads, locks
+and sockets from here. Each name is looked up at each use, for gevent may patch after this module was imported.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_LONGEST_S = 3600.0  # a lock takes no timeout of any length
+_LONGEST_S = 3600.0  # a lock refuses timeouts above some limit
 
 
 def original(module: str, name: str):  # type: ignore[no-untyped-def]  # noqa: ANN201  whatever it is
-    """`module.name` as Python brought it."""
+    """`module.name` of the unpatched Python."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None:
         return monkey.get_original(module, name)
@@ -27,25 +27,25 @@ def original(module: str, name: str):  # type: ignore[no-untyped-def]  # noqa: A
 
 
 def start_thread(work: Callable[[], None]) -> None:
-    """A daemon thread. RuntimeError: there can be no more, or the interpreter is shutting down."""
+    """Starts a daemon thread. RuntimeError if there can be no more, or if the interpreter is shutting down."""
     original("_thread", "start_new_thread")(work, ())
 
 
 def sleep(seconds: float) -> None:
-    """Of this thread alone."""
+    """Puts this thread alone to sleep."""
     if seconds > 0:
         original("time", "sleep")(seconds)
 
 
 class Bell:
-    """One waits, any may ring: from signal handlers and finalizers too, for ringing takes no lock that may be held."""
+    """One thread waits; any code may ring, also signal handlers and finalizers: ringing takes no lock that may be held."""
 
     def __init__(self) -> None:
         self._silence = original("_thread", "allocate_lock")()
         self._silence.acquire()
 
     def ring(self) -> None:
-        """Whoever waits goes on, or will not wait the next time. Several rings before that are one."""
+        """Ends the present wait, or else the next one at once. Several rings before that count as one."""
         with contextlib.suppress(RuntimeError):  # it has been rung already
             self._silence.release()
 
@@ -55,15 +55,15 @@ class Bell:
 
 
 def this_thread() -> int:
-    """Its number."""
+    """The number of this thread."""
     number: int = original("_thread", "get_ident")()
     return number
 
 
 def no_threads() -> str:
-    """Why a thread that is started would never run; empty where it will.
+    """Why a new thread would never run; empty if it will.
 
-    uWSGI hands Python's lock to no other thread unless it is told to, and says what it was told in `uwsgi.opt`.
+    uWSGI hands Python's lock to other threads only if an option says so. `uwsgi.opt` shows its options.
     """
     said = getattr(sys.modules.get("uwsgi"), "opt", None)
     if said is None or _is_on(said, "threads") or _is_on(said, "enable-threads"):

@@ -1,9 +1,9 @@
 """From commands to hints, the same for the sync and the asyncio client.
 
-The clients call `returned` with each command and its reply, and `interrupted` when a command ended without one. A fault
-in here must not reach the application, which is none the wiser whether its command was observed: so whatever a client or a
-pipeline calls in here catches everything (`guard`). `Emitting` is what all clients do without waiting and
-`EmittingPipeline` what all pipelines do; each adds what it awaits, or does not.
+The clients call `returned` with each command and its reply, and `interrupted` when a command ended without a reply. A fault
+in here must not reach the application, so each function that a client or a pipeline calls catches everything (`guard`).
+`Emitting` has the methods of all clients that never wait, and `EmittingPipeline` those of all pipelines. The sync and the
+asyncio classes add the methods that wait.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Hints(Protocol):
 
 
 class Nowhere:
-    """Where the hints of a client go that emits nothing."""
+    """The target of a client that emits nothing."""
 
     lease: Iterator[Append] = iter(())
 
@@ -54,11 +54,11 @@ NOWHERE = Nowhere()
 
 
 class Emitting:
-    """Stands before a class of redis-py, whose methods are found above this one."""
+    """A mixin before a client class of redis-py, whose methods `super()` finds."""
 
     _hints: Hints = NOWHERE
-    _traced: bool = False  # whether the short ways of a client that has any are closed: see Traceable
-    _pipes: ClassVar[type]  # what the client's pipelines become
+    _traced: bool = False  # whether the client's short ways, if it has any, are off: see Traceable
+    _pipes: ClassVar[type]  # the class that the client's pipelines get
     get_encoder: Any  # redis-py's
 
     def emit_to(self, hints: Hints) -> None:
@@ -86,18 +86,16 @@ class Emitting:
 
 
 class Traceable:
-    """A client with short ways past its own `execute_command`. One that is patched on the object sees every command."""
+    """A client whose short ways bypass its `execute_command`. A patch on the object turns them off, to see every command."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "execute_command":
-            super().__setattr__(
-                "_traced", True
-            )  # for ever: a patch that is taken off leaves the long way open
+            super().__setattr__("_traced", True)  # for ever: the short ways stay off after the patch
         super().__setattr__(name, value)
 
 
 class EmittingPipeline:
-    """Stands before a pipeline class of redis-py, and remembers which command stands where."""
+    """A mixin before a pipeline class of redis-py. It remembers each command's position."""
 
     _hints: Hints = NOWHERE
     _queued: dict[int, Words]
@@ -108,7 +106,7 @@ class EmittingPipeline:
         self._queued = {}
 
     def _length(self) -> int:
-        """How many commands are queued; more than any where a user's class does not tell."""
+        """The number of queued commands; the largest number if a user's class does not tell."""
         pipe: Any = self
         try:
             return len(pipe)
@@ -117,7 +115,7 @@ class EmittingPipeline:
             return sys.maxsize
 
     def _came(self, at: int, words: Words, reply: object) -> None:
-        """A command was given to the pipeline when it had `at` others: it is queued now, or has run."""
+        """The pipeline has taken a command when it had `at` others: the command is queued now, or has run."""
         try:
             if self._length() > at:
                 self._queued[at] = words
@@ -127,7 +125,7 @@ class EmittingPipeline:
             fault()
 
     def _taken(self) -> dict[int, Words]:
-        """What is about to be executed. Beyond the pipeline's length stands what was discarded."""
+        """The commands that are about to run. Those beyond the pipeline's length were discarded."""
         try:
             queued, self._queued = self._queued, {}
             length = self._length()
@@ -137,11 +135,11 @@ class EmittingPipeline:
             return {}
 
     def _forget(self) -> None:
-        """The pipeline is empty again: its commands' arguments are nobody's."""
+        """The pipeline is empty again: forgets its commands."""
         self._queued = {}
 
     def _done(self, queued: dict[int, Words], replies: object) -> None:
-        """The pipeline was executed. A user's class may keep the replies to itself; then nobody knows what was done."""
+        """The pipeline was executed. If a user's class returns no replies, all that it may have written counts as changed."""
         try:
             for at, words in queued.items():
                 if not isinstance(replies, (list, tuple)):
@@ -161,10 +159,10 @@ class EmittingPipeline:
 
 
 def _nothing_done(error: BaseException) -> bool:
-    """Whether the transaction that ended so has surely changed nothing.
+    """Whether a transaction that ended with this error has certainly changed nothing.
 
-    redis-py raises WatchError also where the connection was lost, perhaps after EXEC had run. Only the words differ;
-    should they change, too much is announced and not too little.
+    redis-py also raises WatchError if the connection was lost, perhaps after EXEC had run. Only the texts differ. If
+    redis-py changes them, too many changes are announced, not too few.
     """
     if isinstance(error, WatchError):
         return str(error) == LOST_RACE
@@ -173,12 +171,12 @@ def _nothing_done(error: BaseException) -> bool:
 
 @cache
 def observed(plain: type, ours: type) -> type:
-    """The class that an object of redis-py gets. The user's own overrides stay beneath ours and see every command."""
+    """The class that an object of redis-py gets. Our methods call the user's overrides, so these see every command."""
     return ours if plain in ours.__mro__ else type(f"Observed{plain.__name__}", (ours, plain), {})
 
 
 def give_way(cls: type, quick: type, *, patched: bool = False) -> None:
-    """Switches the short ways of `quick` off in a class with an `execute_command` of its own: it sees every command."""
+    """Turns the short ways of `quick` off in a class with its own `execute_command`, so that this sees every command."""
     added = set(cls.__mro__) - set(quick.__mro__)
     if patched or any("execute_command" in vars(each) for each in added):
         plain: Any = super(quick, cls)
@@ -202,7 +200,7 @@ def returned(hints: Hints, words: Words, reply: object) -> None:
 
 
 def interrupted(hints: Hints, words: Words) -> None:
-    """Redis may or may not have done it: what it would have written counts as changed."""
+    """The command ended without a reply. Redis may have run it, so the keys that it writes count as changed."""
     try:
         rule = rule_of(words)
         if rule is not None and rule.writes:

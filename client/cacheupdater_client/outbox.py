@@ -1,12 +1,12 @@
-"""What the sender holds back: hints by key, then packs, then frames that the updater has not acknowledged yet.
+"""Hints that are not delivered yet: by key, then in packs, then in frames that the updater has not acknowledged.
 
-One Outbox for each target. The sender puts drained hints in (`add`), a link tells it about the updater's hello and
-acknowledgements and asks for frames (`next_frame`). It knows no thread, no socket and no clock: the simulation runs it
-as it is. It lives as long as its target.
+Each target has one Outbox, which lives as long as the target. The sender puts drained hints in (`add`). A link passes on the
+updater's hello and acknowledgements and takes frames out (`next_frame`). The outbox knows no thread, no socket and no clock:
+the simulation runs it as it is.
 
-A key waits once for each kind, with the number of its hints. Only keys of a declared prefix are kept; before the first
-hello nobody knows which these are, so nothing leaves. Everything that waits, frames under way included, is bounded; the
-oldest touch goes first, then the oldest miss, then the oldest change, each counted by its hints.
+A key waits once for each kind, with the number of its hints. Only keys with a declared prefix are kept. Before the first
+hello the prefixes are unknown, so nothing leaves. All that waits is bounded, frames under way included: the oldest touch is
+dropped first, then the oldest miss, then the oldest change, each counted by its hints.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ KEYS_MAX = 100_000  # keys that wait, frames under way included
 BYTES_MAX = 16 * 1024 * 1024  # of those keys
 WINDOW_FRAMES = 64  # unacknowledged frames: a full one per partition and turn, for a dozen partitions
 WINDOW_BYTES = 4 * 1024 * 1024
-SLICE_KEYS = 10_000  # cut into packs at a time; what is cut no longer merges with later hints
-_FEW_PREFIXES = 8  # up to here asking for each prefix is faster than a search
+SLICE_KEYS = 10_000  # cut into packs at a time; they no longer merge with later hints
+_FEW_PREFIXES = 8  # up to here a test for each prefix is faster than a search
 _KEY_OVERHEAD = 14  # msgpack's head of a key (5) and its count (9), at most
 _PACK_BODY_BYTES = PACK_BYTES_MAX - 64  # without the pack's own head
 
 
 class Piece(NamedTuple):
-    """What will become one pack."""
+    """The keys of one future pack."""
 
     partition: int
     keys: list[bytes]
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A pack on its way to a partition, which may have to be sent again. What goes around it on a wire is the link's affair."""
+    """A pack on its way to a partition. It may have to be sent again. The link adds what its wire needs around it."""
 
     partition: int
     pack: bytes
@@ -74,15 +74,13 @@ class Outbox:
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
         self._sent = 0  # frames of the window that went down the present connection
-        self._acked = 0  # what the updater has accepted on the present connection
+        self._acked = 0  # frames that the updater has accepted on the present connection
         self._keys = 0
         self._bytes = 0
         self.waiting = 0  # hints, duplicates counted, that are neither delivered nor dropped
         self.delivered = 0  # hints, duplicates counted, that the updater has acknowledged
         self.dropped: Counter[str] = Counter()
-        self.doubtful = (
-            False  # hints were dropped by what the last hello declares; the next updater may declare them
-        )
+        self.doubtful = False  # hints were dropped that the last hello does not declare; the next updater may declare them
         self.last_call = False  # the sender is being closed: nothing may wait for company
 
     def __bool__(self) -> bool:
@@ -96,12 +94,12 @@ class Outbox:
 
     @property
     def blocked(self) -> bool:
-        """Whether hints wait for room in the window: acknowledgements are what it needs next."""
+        """Whether hints wait for room in the window, which only acknowledgements can make."""
         return self._keys > sum(frame.keys for frame in self._window) and not self._window_has_room()
 
     @property
     def touches(self) -> int:
-        """Touched keys that have not been cut into frames yet; what has been cut in part counts a little."""
+        """Touched keys that are not in frames yet. Each piece that has been cut counts as one."""
         return len(self._pending[TOUCH]) + len(self._staged[TOUCH])
 
     # --- in -------------------------------------------------------------------------------------------
@@ -113,7 +111,7 @@ class Outbox:
         self._shed()
 
     def _wanted(self, counts: Mapping[bytes, int]) -> Mapping[bytes, int]:
-        """Without the keys that nobody declared."""
+        """The counts without undeclared keys."""
         ours = counts if self._only is None else _those(counts, self._only)
         wanted = ours if self._declared is None else _those(ours, self._declared)
         self.doubtful = self.doubtful or len(wanted) < len(ours)
@@ -138,7 +136,7 @@ class Outbox:
                 pending[key] = held + count
 
     def _shed(self) -> None:
-        """Back within the bounds, weakest and oldest first. Frames under way stay: they may have arrived."""
+        """Drops what exceeds the bounds, weakest and oldest first. Frames under way stay: they may have arrived."""
         for kind in (TOUCH, MISS, CHANGE):
             if self._keys <= KEYS_MAX and self._bytes <= BYTES_MAX:
                 return
@@ -171,7 +169,7 @@ class Outbox:
     # --- what the updater says ------------------------------------------------------------------------
 
     def greet(self, hello: Hello) -> None:
-        """A new connection: what it has not acknowledged is sent again, cut anew if the hello says something new."""
+        """A new connection. Unacknowledged frames are sent again; if the hello differs from the last, they are cut anew."""
         self._sent = self._acked = 0
         self.doubtful = False
         if hello == self._hello:
@@ -194,13 +192,13 @@ class Outbox:
             self.delivered += self._settle()
 
     def refuse(self) -> None:
-        """The oldest frame of this connection will never be taken: given up, for it would keep all others."""
+        """The target will never take the oldest frame of this connection. It is dropped, for it would block the others."""
         if not self._sent:
             raise Malformed("impossible_refusal", "no frame is under way")
         self.dropped["refused"] += self._settle()
 
     def _settle(self) -> int:
-        """The oldest frame leaves the window; the number of its hints."""
+        """Takes the oldest frame out of the window and returns the number of its hints."""
         frame = self._window.popleft()
         self._window_bytes -= len(frame.pack)
         self._keys -= frame.keys
@@ -215,7 +213,7 @@ class Outbox:
     def next_frame(self, now_ms: int, *, weakest: int = TOUCH) -> Frame | None:
         """The next frame for this connection; None if nothing waits, or the window is full.
 
-        Hints weaker than `weakest` are not cut into frames yet. What is in the window goes in any case.
+        Hints weaker than `weakest` are not cut into frames yet. Frames in the window are sent in any case.
         """
         if self._hello is None:
             return None
@@ -269,7 +267,7 @@ class Outbox:
         self._window_bytes = 0
 
     def _unstage(self, kind: int) -> None:
-        """Takes pieces apart again, in front of what came later."""
+        """Merges pieces back into the pending hints, before those that came later."""
         pieces, self._staged[kind] = self._staged[kind], deque()
         if not pieces:
             return

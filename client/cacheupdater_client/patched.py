@@ -1,8 +1,8 @@
-"""Who patches `execute_command` on a class of ours sees every command, as with redis-py; reads pay nothing to know it.
+"""A tracer that patches `execute_command` on a class of ours sees every command, as with redis-py; reads pay nothing for it.
 
-`Redis` has shorter ways for its hottest commands, past its own `execute_command`. A tracer that patches an object is seen by
-`observe.Traceable`; one that patches a class is seen here, by the class of that class: it takes the short ways off. To look
-at each read would cost tens of nanoseconds. A patch that is taken off leaves the long way open, as on an object.
+`Redis` has shorter ways for its hottest commands, which bypass its own `execute_command`. `observe.Traceable` notices a patch
+on an object. This module's metaclass notices a patch on a class, and turns the short ways off. A check at each read would
+cost tens of nanoseconds. When the patch is removed, the short ways stay off, as on an object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Base: Any = type(redis.Redis)
 
 
 class Patchable(_Base):  # type: ignore[misc]  # redis-py's, which is known at run time only
-    """The class of our clients' classes."""
+    """The metaclass of our clients."""
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)

@@ -1,10 +1,10 @@
-"""The drop-in `redis.Redis`: what it answers is redis-py's; what it reads and writes leaves hints.
+"""The drop-in `redis.Redis`: it answers as redis-py does, and its reads and writes leave hints.
 
-Only public seams are used: `execute_command` and `pipeline()`, and for pipelines `execute_command`, `execute` and
-their length; a pipeline's private stack is never read. `ObservedCommands` and `ObservedQueue` stand before any sync client
-and pipeline of redis-py (see `cluster`); `Observed` works over any subclass of `redis.Redis` (see `wrapping`).
-`Redis` adds shorter ways for the hottest commands; they are switched off in a subclass that has an `execute_command`
-of its own, so that it sees every command, as with redis-py.
+It uses public seams only: `execute_command` and `pipeline()`, and of pipelines `execute_command`, `execute` and their
+length. It never reads a pipeline's private stack. `ObservedCommands` and `ObservedQueue` are mixins for any sync client and
+pipeline of redis-py (see `cluster`). `Observed` works over any subclass of `redis.Redis` (see `wrapping`). `Redis` adds
+shorter ways for the hottest commands. They are off in a subclass with its own `execute_command`, so that this method sees
+every command, as with redis-py.
 """
 # redis-py types its commands, but not the seams that are used here
 # mypy: disable-error-code="no-untyped-call"
@@ -42,7 +42,7 @@ _plain = redis.Redis
 
 
 class ObservedQueue(EmittingPipeline):
-    """Stands before a sync pipeline: leaves hints when `execute()` has returned."""
+    """A mixin before redis-py's sync pipeline: leaves hints when `execute()` has returned."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; a command after WATCH runs at once and is observed at once."""
@@ -50,7 +50,7 @@ class ObservedQueue(EmittingPipeline):
         return self._seen(args, plain.execute_command, *args, **options)
 
     def _seen(self, words: Words, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """What redis-py's `call` returns, which queues the command `words` or runs it."""
+        """Calls redis-py's `call`, which queues the command `words` or runs it, and returns the reply."""
         at = self._length()
         try:
             reply = call(*args, **options)
@@ -86,7 +86,7 @@ class ObservedPipeline(ObservedQueue, Pipeline):  # type: ignore[misc]  # as red
 
 
 class ObservedCommands(Emitting):
-    """Stands before a sync client."""
+    """A mixin before redis-py's sync client."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; hints follow the reply."""
@@ -106,7 +106,7 @@ class ObservedCommands(Emitting):
     def invalidate(self, *keys: Any) -> None:
         """Removes values whose rows have changed, and keeps loads that began earlier from bringing them back.
 
-        Call it after the commit. If Redis fails, its error is raised; the updater is told in any case.
+        Call it after the commit. If Redis fails, its error is raised. The updater gets the changes in any case.
         """
         names = calls.names_of(self.get_encoder(), keys)
         try:
@@ -119,19 +119,19 @@ class ObservedCommands(Emitting):
         for share in key_chunks(names):
             try:
                 refusals.hear(share, self._fenced(calls.invalidation(*share)))
-            except NoPermissionError:  # Redis refuses the whole call for one key's sake
+            except NoPermissionError:  # Redis refuses the whole call because of one key
                 self._invalidate_apart(share, refusals)
         refusals.tell()
 
     def _invalidate_apart(self, names: Sequence[bytes], refusals: calls.Refusals, **options: Any) -> None:
-        """A call for each key, sent together: what is refused then is this key's alone."""
+        """One call for each key, all sent together, so that a refusal concerns one key alone."""
         pipe: Any = self.pipeline(transaction=False)
         for name in names:
             pipe.execute_command("EVALSHA", calls.SHA, *calls.invalidation(name), **options)
         replies = pipe.execute(raise_on_error=False)
         for name, reply in zip(names, replies, strict=True):
             try:
-                again = isinstance(reply, Exception)  # Redis does not know the script, say
+                again = isinstance(reply, Exception)  # perhaps Redis does not know the script
                 refusals.hear([name], self._fenced(calls.invalidation(name)) if again else reply)
             except ResponseError as e:
                 refusals.refused(name, e)
@@ -139,7 +139,7 @@ class ObservedCommands(Emitting):
     def write_through(self, key: Any, value: Any, *, ttl: float | timedelta, since: int) -> bool:
         """Sets the value just written to the database, unless something newer has happened since the token was taken.
 
-        Then the key is removed and False returned. `ttl` in seconds. Call it after the commit.
+        In that case it removes the key and returns False. `ttl` is in seconds. Call it after the commit.
         """
         encoder = self.get_encoder()
         name = calls.names_of(encoder, [key])[0]
@@ -163,7 +163,7 @@ class Observed(ObservedCommands, redis.Redis):
     _pipes = ObservedPipeline
 
     def client(self) -> Any:
-        """As redis-py's: a client of one connection; its hints go where these go."""
+        """As redis-py's: a client of one connection. Its hints go to the same target."""
         with calls.told_later(type(self)):
             single: Any = super().client()
         single.emit_to(self._hints)
@@ -203,9 +203,9 @@ class Redis(Traceable, Observed, metaclass=Patchable):
         give_way(cls, Redis)
 
     def get(self, name: Any) -> Any:
-        """As redis-py's. Goes past our own `execute_command`, which would count it again.
+        """As redis-py's. Bypasses our own `execute_command`, which would count the read again.
 
-        `Buffer.touch` written out, for a read pays for each call: see there.
+        The lines of `Buffer.touch` are written out here: a call would cost every read.
         """
         if self._traced:
             return self._long_way("get", name)
@@ -238,5 +238,5 @@ class Redis(Traceable, Observed, metaclass=Patchable):
         return value
 
     def _long_way(self, name: str, *args: Any) -> Any:
-        """redis-py's method, which calls `execute_command` as it finds it. Here and not in `get`, where `super` costs."""
+        """redis-py's method, which calls the present `execute_command`. In `get` itself, `super` would cost every read."""
         return getattr(super(), name)(*args)

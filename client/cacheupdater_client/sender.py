@@ -1,15 +1,15 @@
-"""The sender: one daemon thread in a process, which takes hints out of all buffers and sends them to their targets.
+"""The sender: one daemon thread per process, which drains all buffers and sends the hints to their targets.
 
-It starts with the first hint and takes a turn every 100 ms; a change leaves at once when none was sent just before, else
-within 10 ms. It ends with `close`, at exit, or unnoticed: whatever ends it leaves all leases empty, so that the next hint
-starts it again. A forked child begins with nothing: what the parent had buffered stays the parent's.
+The thread starts with the first hint and takes a turn every 100 ms. A change leaves at once if none was sent just before,
+otherwise within 10 ms. The thread ends with `close`, at exit, or unnoticed. However it ends, all leases are left empty, so
+that the next hint starts it again. A forked child begins with nothing: the parent's hints stay the parent's.
 
-The application's threads come in through `attend` and `hurry` only. Both return at once and take no lock that could be
-held by the very code that they interrupt; hence the bare thread of `_thread`, whose start waits for nobody.
+The application's threads call `attend` and `hurry` only. Both return at once and take no lock that could be held by the very
+code that they interrupt. Hence the bare thread of `_thread`, whose start waits for nothing.
 
-`close` asks the thread and waits. It touches no hint itself, for it may be interrupted at any line (Ctrl-C, a handler that
-raises): then the thread goes on with it alone. Only where no thread can be started any more, at the interpreter's
-shutdown, does the caller send what is left.
+`close` sends the thread a request and waits. It touches no hint itself, for it may be interrupted at any line (Ctrl-C, a
+handler that raises); the thread then finishes alone. Only at the interpreter's shutdown, when no thread can be started any
+more, does the caller of `close` send the rest.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from cacheupdater_client.guard import faults
 from cacheupdater_client.protocol.wire import mailboxes_reborn
 from cacheupdater_client.target import DRAIN_S, HURRY_S, LOOK_S, Target, TargetStats
 
-FLUSH_S = 0.002  # between looks while somebody waits in `close`
+FLUSH_S = 0.002  # between looks while a caller waits in `close`
 EXIT_S = 1.0  # the most that a process waits at its exit, however often it is closed there
 LEAVE_S = 0.1  # of a second's close for leaving connections; shorter ones keep a tenth of their time
-HANG_S = 1.0  # beyond the end of a close: whatever takes longer than this was no slow machine
-START_S = 1.0  # between attempts to start a thread where there can be no more
+HANG_S = 1.0  # beyond the end of a close: a slow machine does not explain more
+START_S = 1.0  # between attempts to start a thread where the system allows no more
 
 log = logging.getLogger("cacheupdater_client")
 
@@ -45,12 +45,12 @@ class Stats(TypedDict):
     delivered: int
     waiting: int
     dropped: dict[str, int]
-    faults: int  # commands that could not be observed, whose hints nobody counts
+    faults: int  # commands that could not be observed; their hints are in no count
     targets: dict[str, TargetStats]
 
 
 class Ending(NamedTuple):
-    """What somebody who waits in `close` has asked for."""
+    """The request of a caller that waits in `close`."""
 
     flush_by: float
     by: float
@@ -66,18 +66,16 @@ class Sender:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._active: dict[Target, None] = {}  # a set that keeps its order
-        self._past: Counter[str] = (
-            Counter()
-        )  # hints of targets that were retired: delivered, and by reason of their drop
+        self._past: Counter[str] = Counter()  # hints that retired targets have dropped, by reason
         self._past_delivered = 0
         self._bell = native.Bell()
         self._closers: deque[native.Bell] = deque()
-        self._ending: Ending | None = None  # somebody waits in `close`
+        self._ending: Ending | None = None  # a caller waits in `close`
         self._hurried = False
         self._changed_at = float("-inf")  # the last turn that a change has hurried
-        self._may_start = deque([True])  # whoever has taken it out starts the thread; nobody waits for it
+        self._may_start = deque([True])  # the caller that has taken it out starts the thread; no other waits
         self._start_at = float("-inf")  # the next attempt
-        self._naming = threading.RLock()  # a signal handler or a finalizer may make a client amid another's
+        self._naming = threading.RLock()  # re-entrant: signal handlers and finalizers may make clients too
         self._running = False
         self._thread = 0
         self._flushing = False  # in a caller's thread
@@ -93,7 +91,7 @@ class Sender:
             made = Target(
                 url, only, self, awaited=awaited
             )  # outside the lock: it may have to import a transport
-            with self._naming:  # of those that were made at the same time all get the first
+            with self._naming:  # of targets made at the same time, all callers get the first
                 found = self._known.setdefault((url, only), made)
         found.awaited = found.awaited and awaited
         return found
@@ -104,8 +102,8 @@ class Sender:
         return self._flushing or self._ending is not None
 
     def attend(self, target: Target) -> bool:
-        """Starts the thread unless it runs; never waits for somebody else who is starting it."""
-        if os.getpid() != self._pid:  # forked by somebody who does not say so to Python
+        """Starts the thread unless it runs. Never waits for another caller that is starting it."""
+        if os.getpid() != self._pid:  # forked by code that runs none of Python's hooks
             self.reborn()
         if target not in self._active:
             self._active[target] = None
@@ -118,7 +116,7 @@ class Sender:
             return
         try:
             self._may_start.pop()
-        except IndexError:  # somebody is at it
+        except IndexError:  # another caller is starting it
             return
         try:
             if not self._running:
@@ -127,8 +125,8 @@ class Sender:
             self._may_start.append(True)
 
     def _start_thread(self) -> None:
-        # multiprocessing's children end without atexit. While another thread is importing it, it lacks what we need; but
-        # then this process is no child of it.
+        # multiprocessing's children end without atexit. While another thread is importing the module, `Finalize` may be
+        # missing; but then this process is not one of its children.
         finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
         if finalize is not None and not self._finalized:
             self._finalized = True
@@ -160,12 +158,12 @@ class Sender:
                     break
                 self._rest(began, pause)
         finally:
-            # in this order: from `_running` on another thread may start, and hints must not count on this one
+            # in this order: once `_running` is False another thread may start, and hints must not rely on this one
             self._running = False
             self._chill()
             self._let_closers_go()
         for target in list(self._active):
-            if target.waits:  # a hint that came amid the end had counted on this thread
+            if target.waits:  # a hint that came during the end had relied on this thread
                 self._start()
 
     def _turn(self, now: float) -> float:
@@ -183,7 +181,7 @@ class Sender:
         return pause
 
     def _retire(self, target: Target) -> None:
-        """In this order, for a client may be made at any moment: then it attends, or is seen here."""
+        """The order matters, for a client may be made at any moment: its hint attends, or the second look here sees it."""
         del self._active[target]
         if not target.unused:
             self._active[target] = None
@@ -193,7 +191,7 @@ class Sender:
         self._past.update(last["dropped"])
 
     def _rest(self, began: float, pause: float) -> None:
-        """Until the next turn is due; a change that follows another waits until HURRY_S have passed since that one."""
+        """Waits for the next turn. A change that follows another waits until HURRY_S have passed since the earlier one."""
         if self._bell.wait(began + pause - time.monotonic()) and self._ending is None:
             native.sleep(self._changed_at + HURRY_S - time.monotonic())
 
@@ -203,7 +201,7 @@ class Sender:
         """Sends what waits, for at most `timeout` seconds, counts the rest as dropped, and ends the thread."""
         began = time.monotonic()
         ending = Ending(began + timeout - min(LEAVE_S, timeout / 10), began + timeout)
-        if self._running and self._thread == native.this_thread():  # a handler of a log line
+        if self._running and self._thread == native.this_thread():  # called by a handler of a log line
             return
         if any(target.waits for target in list(self._active)):
             self._start()
@@ -214,19 +212,19 @@ class Sender:
         self._closers.append(bell)
         self._ending = max(ending, self._ending or ending)
         self._bell.ring()
-        if self._running:  # else it has rung, or never will
+        if self._running:  # else our bell has rung, or never will
             bell.wait(began + timeout - time.monotonic())
 
     def close_at_exit(self) -> None:
-        """Once for multiprocessing, once for `atexit`, and both together for EXIT_S."""
+        """Called by multiprocessing and by `atexit`; both calls together take at most EXIT_S."""
         began = time.monotonic()
         self.close(self._exit_left)
         self._exit_left = max(0.0, self._exit_left - (time.monotonic() - began))
 
     def _ended(self, ending: Ending) -> bool:
-        """Whether the thread shall end: it has sent what it could, and given up the rest.
+        """Whether the thread shall end: it has then sent what it could, and given up the rest.
 
-        Not if it hung, in a name look-up say, until nobody waited any more: then nothing is given up, and it goes on.
+        If it hung (in a name look-up, say) until no caller waited any more, it gives up nothing and continues.
         """
         if time.monotonic() < ending.by:
             self._flush(ending.flush_by)
@@ -246,18 +244,18 @@ class Sender:
             self._flush(by)
             self._leave()
         finally:
-            self._chill()  # also when we are interrupted: nobody takes turns now
+            self._chill()  # also when we are interrupted: no thread takes turns now
             self._flushing = False
 
     def _flush(self, by: float) -> None:
-        """Takes turns while there is something to send and somebody to take it."""
+        """Takes turns while there are hints to send and a peer that takes them."""
         while self._turn(time.monotonic()) <= HURRY_S or any(target.hopeful for target in list(self._active)):
             if time.monotonic() >= by:
                 return
             native.sleep(FLUSH_S)
 
     def _leave(self) -> None:
-        """Hints that come from here on are for whoever starts the thread again."""
+        """Hints that come from here on will start the thread again."""
         self._chill()
         for target in list(self._active):
             target.close()
@@ -280,7 +278,7 @@ class Sender:
             target.reborn()
 
     def stats(self) -> Stats:
-        """All targets together, and each."""
+        """The counts of all targets together, and of each."""
         targets = {target.name: target.stats() for target in list(self._active)}
         dropped = self._past.copy()
         for each in targets.values():

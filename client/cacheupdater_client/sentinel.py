@@ -1,7 +1,7 @@
 """The drop-in `redis.sentinel.Sentinel`: the clients that it makes leave hints.
 
-They are `cacheupdater_client.Redis` where no other class is asked for, over redis-py's own connection pool, which asks
-the sentinels again after a failover. What is asked of the sentinels themselves leaves no hints.
+They are `cacheupdater_client.Redis` unless the caller names another class. They use redis-py's own connection pool, which
+asks the sentinels again after a failover. Commands to the sentinels themselves leave no hints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EmittingSentinel:
-    """Stands before a Sentinel of redis-py, sync or asyncio. `emit` and `only` as for `Redis`."""
+    """A mixin before redis-py's Sentinel, sync or asyncio. `emit` and `only` as for `Redis`."""
 
     _clients: ClassVar[type]
 

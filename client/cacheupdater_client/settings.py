@@ -1,8 +1,8 @@
-"""Where hints shall go: the `emit` argument, the environment, or the conventional socket.
+"""Where hints go: by the `emit` argument, the environment, or the conventional socket.
 
-Read once for each client that is made; the only place of the client that knows the environment. The answer is a
-target's URL, or None: then nothing is emitted and the client is plain redis-py. The conventional socket is a target also
-where no updater has made it yet.
+Called once for each client that is made. The only module of the client that reads the environment. The answer is a target's
+URL, or None: then the client emits nothing and is plain redis-py. The conventional socket is a target even before an updater
+has made it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Choice(NamedTuple):
 
     url: str | None  # None: nowhere
     why: str
-    awaited: bool = False  # nobody has named it: it counts from the moment at which its file is there
+    awaited: bool = False  # no setting names it: it counts from the moment at which its file exists
 
 
 def choice_of(emit: str | None) -> Choice:
-    """What `emit` stands for."""
+    """The target that `emit` stands for."""
     environment = os.environ  # noqa: TID251  the client's settings
     if environment.get("CACHEUPDATER_DISABLED", "").lower() not in _NO:
         return Choice(None, "CACHEUPDATER_DISABLED is set")

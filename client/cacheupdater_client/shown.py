@@ -1,7 +1,7 @@
-"""How a target of hints is named in logs, errors and `stats`: without what may be a user or a password.
+"""How logs, errors and `stats` name a target of hints: without anything that may be a user or a password.
 
-By structure: hosts and path where they look like nothing else, the options that are files and switches, and `***` for all
-the rest. A kafka:// URL names its user; a password has no place in any target, and may have been written into one.
+Hosts and a path are shown where they can be nothing else, and so are options that are files and switches. `***` stands for
+all the rest. A kafka:// URL names its user. No target has a place for a password, but somebody may have written one into it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _OPTION = re.compile(r"(?:ca|cert|key|tls|sasl|password_file|token_file)=[\w./:%
 
 
 def shown(url: str) -> str:
-    """As it may be printed."""
+    """The URL as it may be printed."""
     where, found, options = url.partition("?")
     if "@" in url or not (_WHERE if "://" in where else _WORD).fullmatch(where):
         scheme = where.partition("://")[0]

@@ -1,11 +1,11 @@
-"""One place that hints go to: the buffers that clients fill, the outbox, the link.
+"""One target of hints: the buffers that clients fill, the outbox, the link.
 
-Clients of one URL and one `only` share a target, and those of one encoding a buffer. The sender's thread takes `turn`s.
-Buffers are held weakly, but for those that hints have come into of late: so a buffer ends with its clients, and a target
-without buffers is retired (`Sender`), which closes its socket.
+Clients of one URL and one `only` share a target; those of one encoding share a buffer. The sender's thread calls `turn`.
+Buffers are held weakly, except for those with recent hints. So a buffer ends with its clients. The sender retires a target
+without buffers, which closes its socket.
 
-A target may be the conventional socket, which nobody has named. While its file is not there, the buffers sleep: what
-comes in falls through, at the price of a touch. The thread looks for the file again for as long as the process lives.
+A target may be the conventional socket, which no setting names. While its file does not exist, the buffers sleep: hints are
+discarded, each at the cost of a touch. The thread looks for the file for as long as the process lives.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from cacheupdater_client.transports import Link, link_to
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DRAIN_S = 0.1  # oftener costs the application: at 10 ms its p99.9 doubles
+DRAIN_S = 0.1  # a shorter time costs the application: at 10 ms its p99.9 doubles
 HURRY_S = 0.01  # the least time between turns for changes, and between those that have more to do
 LOOK_S = (
     1.0  # between looks for a socket that is not there; an updater that starts second is found within this
 )
-IDLE_TURNS = 10  # a buffer into which nothing came for so long is no longer held
-TROUBLE_S = 5.0  # a restart of the updater is no news; what lasts longer is
+IDLE_TURNS = 10  # a buffer without hints for so long is no longer held
+TROUBLE_S = 5.0  # a restart of the updater is shorter, and not worth a line
 
 log = logging.getLogger("cacheupdater_client")
 
@@ -53,7 +53,7 @@ class Keeper(Protocol):
 
     @property
     def closing(self) -> bool:
-        """Whether hints leave now or never."""
+        """Whether the sender is being closed: hints leave now or never."""
 
     def attend(self, target: Target) -> bool:
         """As Attendant."""
@@ -63,7 +63,7 @@ class Keeper(Protocol):
 
 
 class Target:
-    """As the module says. Any thread may call `buffer`, `attend`, `hurry` and `stats`; the rest is the sender's."""
+    """See the module. Any thread may call `buffer`, `attend`, `hurry` and `stats`; only the sender calls the rest."""
 
     def __init__(self, url: str, only: Sequence[bytes], keeper: Keeper, *, awaited: bool = False) -> None:
         self.url = url
@@ -110,7 +110,7 @@ class Target:
         return [buffer for buffer in found if buffer is not None]
 
     def stats(self) -> TargetStats:
-        """The ledger: nothing is in two of its columns. What a turn is just carrying over is in none, for some milliseconds."""
+        """The counts. No hint is in two of them. Hints that a turn is moving are in none, for some milliseconds."""
         buffers, outbox = {*self._alive(), *list(self._busy)}, self._outbox
         # copies, because other threads add reasons while `sum` walks through them
         dropped = self._dropped + outbox.dropped.copy()
@@ -129,7 +129,7 @@ class Target:
     # --- called by the sender -------------------------------------------------------------------------
 
     def turn(self, now: float) -> float:
-        """Buffers to outbox, outbox to link. The seconds after which the next turn should come."""
+        """Moves hints from the buffers to the outbox, and from there to the link. Returns the seconds until the next turn."""
         if self.awaited or self._asleep:
             self._look()
             if self._asleep:
@@ -145,7 +145,7 @@ class Target:
         return HURRY_S if soon else DRAIN_S
 
     def _hold(self, buffer: Buffer, idle: int) -> None:
-        """A buffer is let go in this order, for a thread may add to it at any moment: then it attends, or is seen here."""
+        """Lets go of an idle buffer. The order matters, for a thread may add at any moment: it attends, or is seen here."""
         if idle < IDLE_TURNS:
             self._busy[buffer] = idle
             return
@@ -158,7 +158,7 @@ class Target:
         self._dropped.update(gone)
 
     def _look(self) -> None:
-        """Falls asleep while the socket's file is not there, and wakes when it is. What was found stays a target."""
+        """Sleeps while the socket's file does not exist, and wakes when it does. A file that was found stays a target."""
         there = not self.awaited or os.path.exists(urlsplit(self.url).path)  # noqa: PTH110  Path.exists may raise
         if there:
             self.awaited = False
@@ -190,7 +190,7 @@ class Target:
 
     @property
     def hopeful(self) -> bool:
-        """Something waits, and there is a peer to take it."""
+        """Whether hints wait, and a peer can take them."""
         return bool(self._outbox) and self._link.connected
 
     @property
@@ -200,21 +200,21 @@ class Target:
 
     @property
     def unused(self) -> bool:
-        """Whether no client is left, nor anything that one has left."""
+        """Whether neither a client nor a hint of one is left."""
         return not (self._busy or self._outbox or len(self._buffers))
 
     def chill(self) -> None:
-        """Nobody takes turns from now on."""
+        """No thread takes turns from now on."""
         for buffer in self._alive():
             buffer.chill()
 
     def close(self) -> None:
-        """What has not been delivered by now is given up and counted."""
+        """Gives up and counts the hints that are not delivered by now."""
         self._outbox.discard("closed")
         self._link.close()
 
     def retire(self) -> TargetStats:
-        """The last stats of a target that is unused; should a client name it again, it begins anew."""
+        """The last stats of an unused target. If a client names it again, it begins anew."""
         last = self.stats()
         self._link.close()
         self._outbox, self._dropped = Outbox(self._only), Counter()

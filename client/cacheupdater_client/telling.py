@@ -1,7 +1,7 @@
-"""What the log says about where hints go: once when the first client is made, and whenever another place comes up.
+"""Log lines on where hints go: one when the first client is made, and one for each further target.
 
-Asked by `calls` for each client that is made, in the application's thread, never by a read. What changes later, the
-target says itself.
+`calls` uses it for each client that is made, in the application's thread; a read never does. The target itself logs later
+changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _said: set[str] = set()
 
 
 def tell(choice: Choice) -> None:
-    """One line for each place, at a level that shows without any setting if hints go nowhere and nobody has asked for it."""
+    """One line for each target: a warning if hints go nowhere and no setting says so, which shows without configured logs."""
     with contextlib.suppress(Exception):  # the application's own handlers and filters run here
         if choice.url is None:
             _say(logging.INFO, f"hints go nowhere: {choice.why}")
@@ -38,7 +38,7 @@ def tell(choice: Choice) -> None:
         else:
             _say(logging.INFO, f"hints go to {shown(choice.url)} ({choice.why})")
         if choice.url is not None and (trouble := native.no_threads()):
-            _say(logging.WARNING, f"hints leave at exit alone: {trouble}")
+            _say(logging.WARNING, f"hints leave only at exit: {trouble}")
 
 
 def _say(level: int, text: str) -> None:

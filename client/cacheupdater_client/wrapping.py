@@ -1,4 +1,4 @@
-"""`wrap`: makes a client that exists already leave hints; of redis-py's, and of a user's class over one of them."""
+"""`wrap` makes an existing client leave hints: one of redis-py's, or of a user's subclass of these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _Kind(NamedTuple):
     plain: type
     ours: type  # what a plain one becomes
-    observed: type  # what stands before a user's subclass
+    observed: type  # the mixin before a user's subclass
 
 
 _KINDS = (
@@ -42,7 +42,7 @@ _PIPELINES = (
 def wrap(client: Any, *, emit: str | None = "auto", only: Sequence[str | bytes] | None = None) -> Any:
     """Makes an existing client, sync or asyncio, of one Redis or a cluster, leave hints.
 
-    Returns the same object, which stays what it was.
+    Returns the same object, which otherwise stays as it was.
     """
     if isinstance(client, _PIPELINES):
         raise TypeError("wrap the client that makes the pipelines")

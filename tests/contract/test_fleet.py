@@ -1,4 +1,4 @@
-"""What the pipeline may expect of a fleet: one suite for Redis and for the fake that stands in for it."""
+"""The contract of a fleet with the pipeline: one suite for Redis and for its fake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUDGET = 100.0
 
 
 class Real:
-    """Redis; time passes by making everything in the record older."""
+    """Redis. Time passes by making everything in the record older."""
 
     record = "cacheupdater:fleet:shop:main"
 
@@ -96,7 +96,7 @@ async def place(request):
 
 @pytest.fixture
 async def grown(place):
-    """Where a fleet has been for a while."""
+    """A record that is not young any more."""
     await place.fleet().exchange("main", offer(0.0))
     await place.wait(YOUTH)
     return place
@@ -120,7 +120,7 @@ async def test_the_first_gets_what_it_wants_and_the_next_what_is_left(grown):
 
 
 async def test_a_claim_never_counts_less_than_its_owner_holds(grown):
-    """It learns of a smaller grant only when the answer arrives, and spends until then."""
+    """The owner learns of a smaller grant only when the answer arrives, and spends the old one until then."""
     first, second = grown.fleet(), grown.fleet()
     assert await rate(first, 100.0) == 100.0
 
@@ -158,7 +158,7 @@ async def test_who_waits_is_served_in_the_order_of_waiting(grown):
     assert await rate(second, 100.0, least=100.0) == 0.0
     assert await rate(holder, 100.0, least=100.0) == 0.0
     assert await rate(first, 100.0, 0.0, least=100.0) == 100.0
-    await grown.wait(WAITING + 0.1)  # nobody has heard of the second one for so long
+    await grown.wait(WAITING + 0.1)  # the second owner has been silent for so long
     assert await rate(first, 0.0, least=100.0) == 0.0
     assert await rate(holder, 100.0, least=100.0) == 100.0
 
@@ -174,7 +174,7 @@ async def test_a_claim_ends_by_itself_when_its_owner_is_silent(grown):
 
 
 async def test_a_call_that_is_carried_out_late_changes_nothing(grown):
-    """Its answer had not come, and its owner has asked again since."""
+    """Its owner got no answer, and has called again since."""
     first, second = grown.fleet(), grown.fleet()
     await rate(first, 100.0)
     await rate(first, 30.0)
@@ -202,7 +202,7 @@ async def test_sources_have_nothing_to_do_with_one_another(grown):
 
 
 async def test_in_a_new_record_nobody_gets_more_than_it_holds(place):
-    """Redis may have lost it: owners that are not in it yet go on spending what they had."""
+    """Redis may have lost the old record: owners that are not in the new one yet still spend what they had."""
     first, second = place.fleet(), place.fleet()
     assert await rate(first, 100.0) == 0.0
     await place.wait(YOUTH)
@@ -219,7 +219,7 @@ async def test_in_a_new_record_nobody_gets_more_than_it_holds(place):
 
 
 async def test_a_claim_that_a_lost_record_held_is_given_to_nobody_while_its_owner_may_believe_in_it(grown):
-    """It cannot tell it again, and the others have nothing: to them the record looks like a new fleet's."""
+    """The owner cannot repeat its claim, and the others hold nothing: to them the record looks like a new fleet's."""
     cut_off, heir = grown.fleet(), grown.fleet()
     assert await rate(cut_off, 100.0) == 100.0
     await grown.lose()

@@ -1,4 +1,4 @@
-"""What every loader promises, whatever it loads from: one suite against SQL, Python functions and the fake."""
+"""The contract of every loader: one suite for SQL, Python functions and the fake."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ TABLES = (
 
 
 class World:
-    """One kind of loader with products and baskets behind it, and a way to break it."""
+    """One kind of loader with products and baskets to load, and a way to break it."""
 
     def __init__(self, products, baskets, breaking, broken_as, revised=None):
         self.products, self.baskets, self.break_, self.broken_as = products, baskets, breaking, broken_as
-        self.revised = revised  # was told which column tells of changes; None: cannot be told
+        self.revised = (
+            revised  # whether the loader knows the column with the time of the last change; None: it cannot
+        )
 
 
 def _sql(url, breaking):
@@ -210,7 +212,7 @@ async def test_a_statement_that_must_not_leave_asks_for_nothing_and_the_next_one
             await world.products.load([(1,)], refuse)
     assert await world.products.load([(1,)])
     world.break_()
-    with pytest.raises(Unpaid, match="too late"):  # who asks all the same hears of something else
+    with pytest.raises(Unpaid, match="too late"):  # a load in spite of this fails otherwise
         await world.products.load([(1,)], refuse)
 
 

@@ -1,7 +1,7 @@
-"""What every queue promises to the partitions that read from it.
+"""The contract of every queue with the partitions that read from it.
 
-A world stands for one queue technology: it sends packs in, and can take partitions away and give them back.
-To hold another adapter, or a fake, to the same promises, add its world to `WORLDS`.
+A world stands for one queue technology: it sends packs in, takes partitions away and gives them back. To test another
+adapter, or a fake, add its world to `WORLDS`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pytest
 from cacheupdater.adapters.queue_memory import MemoryQueue
 
 PARTITIONS = 3
-SOON = 60.0  # s: whatever should happen has happened by then, on any machine
-QUIET = 0.02  # s: long enough for a loop to do all that it was going to do
+SOON = 60.0  # s: on any machine, expected events have happened by then
+QUIET = 0.02  # s: long enough for a loop to finish all that it had begun
 
 
 class MemoryWorld:
     """The queue of one process."""
 
-    never = QUIET  # s after which what has not happened will not
+    never = QUIET  # s: an event that has not happened by then never will
 
     def __init__(self):
         self.queue = MemoryQueue(PARTITIONS)
@@ -80,7 +80,7 @@ async def gain(assignments):
 
 
 async def move(world, assignments, partitions):
-    """Lose these partitions, settle, and gain them again, maybe as somebody else would. Others may go with them."""
+    """Loses these partitions, settles, and gains them again, maybe as another owner would. Others may move with them."""
     await world.move(partitions)
     lost = await soon(anext(assignments))
     assert set(lost.lost) >= set(partitions)
@@ -96,7 +96,7 @@ async def send(world, partition, *payloads):
 
 
 async def take(world, partition, count):
-    """The next `count` messages, in as many fetches as it takes."""
+    """The next `count` messages, in as many fetches as needed."""
     got = []
     while len(got) < count:
         got += await soon(world.queue.fetch(partition, count - len(got)))
@@ -239,7 +239,7 @@ async def test_other_partitions_keep_their_place_when_one_moves(world):
     first = await soon(world.queue.fetch(1, 1))
     await world.queue.commit(1, epoch=epoch, done=first[0].offset + 1)
     moved = await move(world, assignments, [0])
-    again = moved.get(1)  # a queue may take everything whenever it takes anything
+    again = moved.get(1)  # a queue that takes a partition may take all
     assert again is None or (again.offset == first[0].offset + 1 and again.epoch > epoch)
     (second,) = await soon(world.queue.fetch(1, 1))
     assert second.payload == b"b"

@@ -1,5 +1,4 @@
-"""What the pipeline may expect of a writer: one suite for Redis, a cluster of them, a primary that sentinels name, and
-for the fake that stands in for them."""
+"""The contract of a writer with the pipeline: one suite for Redis, a cluster, a primary that sentinels name, and the fake."""
 
 from __future__ import annotations
 

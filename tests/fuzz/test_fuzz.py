@@ -1,7 +1,7 @@
-"""No input of a stranger ends an updater, holds it up or fills its memory: a million of them in `make prove`, in ten minutes.
+"""No input of a stranger ends an updater, holds it up or fills its memory. `make prove` tries a million inputs in ten minutes.
 
-The full form is a process of its own for each target, which yields to everything else and prints the command that replays
-what it found; it is steered by coverage where atheris has a wheel. The short form is of seconds and of the same inputs each time.
+The full form runs a process for each target, with the lowest priority. It prints the command that replays what it found. It
+is steered by coverage where atheris has a wheel. The short form takes seconds and tries the same inputs each time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from machine import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SHORT_INPUTS = 300
-FULL_S = 600.0 / len(TARGETS)  # all of them together: ten minutes at the least
+FULL_S = 600.0 / len(TARGETS)  # all together take at least ten minutes
 WORKING_S = 3600.0  # for the least urgent process of a busy machine
 LEAST = 1_000_000
-LEAKS = 6  # of a run's inputs, one in so many is tried once more to see what stays
+LEAKS = 6  # one in so many of a run's inputs is tried again, to see what memory stays
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -46,19 +46,19 @@ def test_all_targets_together_hear_a_million_inputs():
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_is_more_than_an_updater_bears(name, amount, record_property):
     inputs, seconds = amount(0, TARGETS[name].inputs), amount(0.0, FULL_S)
-    seed = SystemRandom().randrange(1, 1 << 31)  # another each time: each run looks elsewhere
+    seed = SystemRandom().randrange(1, 1 << 31)  # a new one each time, so that each run looks elsewhere
     said = fuzzed(name, seed, inputs, "--seconds", str(seconds))
     record_property(f"figure: inputs of {name}, seed {seed}", said["inputs"])
     record_property(f"figure: ms of the slowest of {name}", said["slowest_ms"])
     assert said["inputs"] >= inputs
     left = fuzzed(
         name, seed, inputs // LEAKS, "--plain"
-    )  # atheris remembers, so what we leave shows without it
+    )  # atheris keeps memory itself, so our leaks show only without it
     record_property(f"figure: MiB that {inputs // LEAKS:,} inputs of {name} have left", left["grown_mib"])
 
 
 def fuzzed(name, seed, inputs, *more):
-    """What a run has said at its end, of one that found nothing."""
+    """The last words of a run that found nothing."""
     command = [
         sys.executable,
         "tests/support/fuzzing.py",
@@ -76,7 +76,7 @@ def fuzzed(name, seed, inputs, *more):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# --- the watch itself -----------------------------------------------------------------------------------
+# --- the guard itself -----------------------------------------------------------------------------------
 
 
 def raises(_):
@@ -99,7 +99,7 @@ def test_an_input_that_is_not_borne_is_found(target):
 
 
 def test_an_input_that_takes_much_memory_is_found(monkeypatch):
-    """The peak of the tests' own process may have been anywhere before."""
+    """The peak is planted, for the tests' own process may already have had a high one."""
     peaks = iter([100.0, 110.0, 150.0])
     monkeypatch.setattr(fuzzing, "peak", lambda: next(peaks))
     guard = Guard(len)

@@ -1,4 +1,4 @@
-"""Fixtures of the live tests: updater processes, and the test's own connections to its database and its Redis."""
+"""Fixtures of the live tests: updater processes, and the tests' own connections to databases and Redis."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The probes of a real updater, while strangers hold as many connections to its admin address as they like.
+"""The probes of a real updater, while strangers hold any number of connections to its admin address.
 
-Kubernetes ends a pod whose `/livez` fails three times: who can reach the port must not be able to bring that about.
+Kubernetes ends a pod whose `/livez` fails three times. A stranger that can reach the port must not be able to cause that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stock applications adopt cacheupdater, rightly and wrongly configured: nothing is lost, nothing breaks, the cause is named.
+"""Stock applications adopt cacheupdater, with right and wrong configurations: nothing is lost or broken, the cause is named.
 
-Each of three applications (JSON by FastAPI and SQLAlchemy, pickles by Django's RedisCache, hashes) reads 22 products over
-and over while an updater starts beside it. Its readers depend on how it writes, and raise where they find anything else.
+Each of three applications (JSON by FastAPI and SQLAlchemy, pickles by Django's RedisCache, hashes) reads 22 products again and
+again while an updater starts beside it. Its readers depend on the form in which it writes, and raise on any other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whatever comes in that should not: an updater counts or refuses it, says why, serves the neighbours, and stays up.
+"""Bad input of every kind: an updater counts or refuses it, says why, serves the neighbours, and stays up.
 
-One updater hears all of it, one bad thing after the other; after each test it must still serve an ordinary key at once.
+One updater gets all of it, one piece after the other. After each test it must still serve an ordinary key at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The base install is all that an application pays for: redis-py, msgspec and the client. Its tests run with nothing more."""
+"""The base install has only redis-py, msgspec and the client. Its tests run with nothing more."""
 
 from __future__ import annotations
 

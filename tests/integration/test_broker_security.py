@@ -1,6 +1,6 @@
-"""Logins and certificates by files, as the URL names them, against brokers that insist: for all that speaks to Kafka.
+"""Logins and certificates from the files that the URL names, against brokers that demand them, for every part that uses Kafka.
 
-Certificates are made by the openssl program, the brokers read them as PEM.
+The openssl program makes the certificates; the brokers read them as PEM.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`cacheupdater check --connect` against real servers: one line per part, and an exit code that says whose turn it is."""
+"""`cacheupdater check --connect` against real servers: a line per part, and an exit code that tells a mistake from an outage."""
 
 from __future__ import annotations
 

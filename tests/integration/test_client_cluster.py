@@ -1,4 +1,4 @@
-"""The cluster clients: replies are redis-py's; each call counts once, on however many nodes and however often repeated."""
+"""The cluster clients: replies are redis-py's. Each call counts once, however many nodes it uses and however often it repeats."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The client straight to a real Kafka: every hint arrives in its partition, and no fault of a broker is the application's.
+"""The client straight to a real Kafka: every hint arrives in its partition, and no fault of a broker reaches the application.
 
-What is in the topic is read back and decoded; processes end within their bound and print nothing.
+The tests read the topic back and decode it. Processes end within their bound and print nothing.
 """
 
 from __future__ import annotations

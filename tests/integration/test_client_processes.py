@@ -1,4 +1,4 @@
-"""Processes of all kinds: whatever starts, forks and ends them, each hint arrives or is counted."""
+"""Processes of all kinds: however they start, fork and end, each hint arrives or is counted."""
 
 from __future__ import annotations
 

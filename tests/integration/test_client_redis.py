@@ -1,4 +1,4 @@
-"""The clients as drop-in replacements: replies are redis-py's, and each command leaves the hints that it should."""
+"""The clients as drop-in replacements: replies are redis-py's, and each command leaves the right hints."""
 
 from __future__ import annotations
 

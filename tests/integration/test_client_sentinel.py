@@ -1,4 +1,4 @@
-"""Clients that find their primary through Sentinel: hints like any other client's, before and after a failover."""
+"""Clients that find their primary through Sentinel leave the same hints as other clients, before and after a failover."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A Redis Cluster under an application and a real updater: slots move back and forth with keys in them, primaries die.
 
-What must hold, and the one thing that Redis itself may forget, is told in `live_story`.
+`live_story` says what must hold, and what Redis itself may forget.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who may read along between the updater and its database, and who may pretend to be it.
+"""TLS between the updater and its database, against eavesdroppers and impostors.
 
-A database that says it has no TLS and asks for the password, as anybody on the way could; and a real PostgreSQL with
-certificates of the test's own.
+One database says that it has no TLS and asks for the password, as an attacker on the way could. The other is a real PostgreSQL
+with certificates of the test's own.
 """
 
 from __future__ import annotations

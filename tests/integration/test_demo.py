@@ -1,4 +1,4 @@
-"""The demonstration as a newcomer runs it: it proves itself, ends by itself, and leaves nothing behind."""
+"""The demonstration as a newcomer runs it: its checks pass, it ends by itself, and it leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration with Kafka as somebody watches it: an updater is killed, it proves itself, and leaves nothing behind."""
+"""The demonstration with Kafka as a user runs it: an updater is killed, all checks pass, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples do what their pages say: an example that no test runs does not exist."""
+"""The examples do what their pages say. Every example must be run by a test."""
 
 from __future__ import annotations
 

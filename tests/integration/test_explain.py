@@ -1,4 +1,4 @@
-"""`cacheupdater explain KEY`: each cause is brought about in a running updater, and named by the command."""
+"""`cacheupdater explain KEY`: each cause is produced in a running updater, and the command names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One peer floods the hint socket with misses; what becomes of an honest peer's, with real servers."""
+"""One peer floods the hint socket with misses; an honest peer's misses are still served, with real servers."""
 
 from __future__ import annotations
 

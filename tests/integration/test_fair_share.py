@@ -1,8 +1,7 @@
 """A busy namespace gets its fair share of a source's budget beside many neighbours, by public names only.
 
-The application misses ever new keys of the busy one and reads what is there of the others, more than the budget allows. What
-the updater asks of the source is counted in its `/metrics`; shares are held to the sum of all, so the machine's pace is none
-of the story's affairs.
+The application misses ever new keys of the busy namespace and reads existing keys of the others, more than the budget allows.
+The updater's `/metrics` count the rows that it loads. Shares are fractions of the sum, so the machine's pace does not matter.
 """
 
 from __future__ import annotations

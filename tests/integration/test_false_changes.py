@@ -1,4 +1,4 @@
-"""Whoever reaches the hint socket announces changes that nobody made: what may leave a real Redis, and how fast."""
+"""A stranger at the hint socket announces changes that never happened: which values leave a real Redis, and how fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the two scripts promise, one behaviour after the other, on every version of Redis that is here."""
+"""The promises of the two scripts, one after the other, on every version of Redis on this machine."""
 
 from __future__ import annotations
 

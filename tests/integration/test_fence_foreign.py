@@ -1,4 +1,4 @@
-"""What the scripts leave alone: a value that does not read in the namespace's form and is not what we last wrote."""
+"""The scripts leave foreign values alone: those that read neither in the namespace's form nor in that of our last write."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Two updater processes share the budget of one PostgreSQL, and one is killed: rows at the database, by its own clock.
 
-Each value holds the database's time at which its row was read, and no key is loaded twice; so the values in Redis are
-the log of all rows.
+Each value holds the database's time at which its row was read, and no key is loaded twice. So the values in Redis are a log of
+all rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An application that cached before meets a running updater: what it wrote stays, and people are told."""
+"""An application that cached before meets a running updater: its values stay, and the operator is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator sees of a real updater under a small load, and what a recording of that load is good for."""
+"""The freshness page of a real updater under a small load, and the uses of a recording of that load."""
 
 from __future__ import annotations
 

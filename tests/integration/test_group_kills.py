@@ -1,8 +1,8 @@
 """Updaters of one group are killed under load, one after another, and others take their place: nothing is lost.
 
-Acceptance of the Kafka side: 12 partitions, 20,000 hints a second over 100,000 keys, `kill -9` every ten seconds. What was
-emitted, loaded, committed and cached is held against each other afterwards. A control that commits ahead of its work must
-fail the same judgement.
+Acceptance of the Kafka side: 12 partitions, 20,000 hints a second over 100,000 keys, `kill -9` every ten seconds. Afterwards
+the emitted hints, the loads, the commits and the cached values are compared. A control that commits ahead of its work must
+fail the same checks.
 """
 
 from __future__ import annotations

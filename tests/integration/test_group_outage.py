@@ -1,7 +1,7 @@
-"""The only broker is away for a while, under load: readers notice nothing, nobody grows or ends, nothing is lost.
+"""The only broker is away for a while, under load: readers notice nothing, no process grows or ends, nothing is lost.
 
-`outage` says for how long: any time by `--outage 60`. The buffer of a client holds 100,000 keys, each once for a kind, so that what
-is emitted over 100,000 keys in 15 s fits; in a minute it does not quite, and then touches are dropped, counted, and nothing else.
+`outage` sets the time; `--outage 60` names any other. The buffer of a client holds 100,000 keys, each once for a kind, so the
+hints of 15 s over 100,000 keys fit. Those of a minute do not quite fit: then touches are dropped and counted, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What lies in a topic that anybody may write to: bad records among good ones, and the plain records of foreign producers.
+"""A topic that any producer may write to: bad records among good ones, and the plain records of foreign producers.
 
-Bad ones are counted by their reason and skipped, and their neighbours are served; the group's cursor passes all of them.
+Bad records are counted by reason and skipped, and their neighbours are served. The group's cursor passes all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""All updaters of a group are restarted under load, one after another, as a deployment does it: each drains and says 0.
+"""All updaters of a group are restarted under load, one after another, as in a deployment: each drains and exits with 0.
 
-Ordinary members leave the group, so that each restart is two rebalances of all. Members with an instance of their own keep
-their partitions while they are away: nobody else notices.
+Ordinary members leave the group, so each restart means two rebalances of all. Members with an instance of their own keep their
+partitions while they are away, and no other member notices.
 """
 
 from __future__ import annotations

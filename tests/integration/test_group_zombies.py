@@ -1,8 +1,8 @@
-"""An updater of the group is frozen for longer than its session, and goes on: a zombie, whose partitions belong to others.
+"""An updater of the group is frozen for longer than its session, and continues: a zombie, whose partitions belong to others.
 
-Once in the worst moment, with old rows in its hands (`group_loaders`): its writes come late, and where something newer has
-been written they must not land. A control whose write is a plain SET must show old values. And once under load, at any moment, with the
-judgement of all stories.
+One story freezes it at the worst moment, when it holds old rows (`group_loaders`): its writes come late, and must not land
+where something newer has been written. A control whose write is a plain SET must show old values. Another story freezes it
+under load, at any moment, with the verdict of all stories.
 """
 
 from __future__ import annotations

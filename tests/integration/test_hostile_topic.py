@@ -1,4 +1,4 @@
-"""A topic into which a stranger writes: what he sends is passed over and committed, in bounded memory, by a real updater on a real Kafka."""
+"""A stranger writes into a topic: a real updater on a real Kafka skips his records and commits past them, in bounded memory."""
 
 from __future__ import annotations
 

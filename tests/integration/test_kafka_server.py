@@ -1,4 +1,4 @@
-"""Brokers that tests start: records survive what a real broker survives, and no broker outlives those who use it."""
+"""Brokers that tests start: records survive what they survive in a real broker, and no broker outlives its users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applications hand in hints over real sockets: what arrives, what is told back, and what a broken one costs."""
+"""Applications send hints over real sockets: what arrives, what the updater answers, and what a broken peer costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a running updater answers others while it is flooded: with keys of nobody, and with touches of a million keys."""
+"""The loop of a running updater stays responsive under floods: keys of nobody, and touches of a million keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row's value never leaves by an error: a canary in rows and keys, and everything that makes a database quote it."""
+"""No error reveals a row's value: a canary is in rows and keys, and every fault that makes a database quote it is tried."""
 
 from __future__ import annotations
 

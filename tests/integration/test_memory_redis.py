@@ -1,7 +1,7 @@
-"""The fake is held to the real scripts: one random program on both, equal answers and equal state after each step.
+"""The fake is compared with the real scripts: one random program on both, equal answers and equal state after each step.
 
-The fake's clock is set to the server's before each step. Floors that come from the server's own clock (invalidations)
-differ by the microseconds in between; they are compared with a tolerance and then made equal.
+The fake's clock is set to the server's before each step. Floors from the server's own clock (invalidations) differ by the
+microseconds in between. They are compared with a tolerance and then made equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One key that is slow or forbidden takes nothing from its neighbours, on real servers and by public names only.
 
-The updater is a process of its own with a Redis user of its own, PostgreSQL has a row that takes three seconds, and the
-application does what applications do: it reads, and it says what it has changed.
+The updater is a process of its own with a Redis user of its own. PostgreSQL has a row that takes three seconds. The application
+reads, and announces its changes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the application and the cache go through when Redis, the database or the updater is gone for a while, under load.
+"""Outages of Redis, the database or the updater, under load, as the application and the cache see them.
 
-Three promises: the client raises what redis-py raises and nothing else; everything comes back by itself; and what is read
-afterwards is fresh within hold + 5 s. An outage lasts 3 s in `make test` and 30 s in `make prove`, where the third promise is
-held against the clock: how long an ordinary change takes on this machine has been seen just before (`usual`).
+Three promises: the client raises what redis-py raises and nothing else; everything recovers by itself; and keys that are read
+afterwards are fresh within hold + 5 s. An outage lasts 3 s in `make test` and 30 s in `make prove`. There the third promise is
+measured: `usual` has just measured how long an ordinary change takes on this machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens to the queue of a real Kafka: topics that come and go, brokers that stop, members that die, twins, stalls."""
+"""The queue on a real Kafka: topics that come and go, brokers that stop, members that die, twins, stalls."""
 
 from __future__ import annotations
 

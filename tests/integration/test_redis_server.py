@@ -1,4 +1,4 @@
-"""Servers that tests and the demonstration start: they come back where they were, and never outlive their owner."""
+"""Servers that tests and the demonstration start: they come back at the same port, and never outlive their owner."""
 
 from __future__ import annotations
 

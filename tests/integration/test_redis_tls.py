@@ -1,6 +1,6 @@
-"""Who pretends to be a Redis behind `rediss://` hears nothing: no password, no key, no command.
+"""An impostor behind `rediss://` gets nothing: no password, no key, no command.
 
-Both ends connect by redis-py, whose defaults this holds to: the certificate is verified, and so is the name in it.
+Client and updater connect by redis-py. The tests check its defaults: it verifies the certificate and the name in it.
 """
 
 from __future__ import annotations

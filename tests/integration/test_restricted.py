@@ -1,7 +1,7 @@
-"""An updater as a restricted pod runs it, without a container: what it may not do it does not need, and signals find it.
+"""An updater as in a restricted pod, without a container: it needs none of the refused rights, and it handles signals.
 
-User 65534 without groups and capabilities, no new privileges, a read-only tree, a filter of system calls, process number 1 of
-a space of its own. For a process of that number the kernel drops each signal that has no handler yet.
+User 65534 without groups and capabilities, no new privileges, a read-only tree, a filter of system calls, process 1 of a
+namespace of its own. For process 1 the kernel drops each signal that has no handler yet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Redis under Sentinels, an application and a real updater: another primary takes over by order and after a death, under load.
+"""Redis under Sentinels, an application and a real updater: a new primary takes over by command and after a death, under load.
 
-What must hold, and what Redis itself may forget, is told in `live_story`. A primary that was replaced by order forgets more: it
-goes on taking writes for ten seconds from all who are connected to it. Our updater looks every second who the primary is; an
-application of redis-py stays until it is thrown out, and so reads and invalidates where nobody else looks.
+`live_story` says what must hold, and what Redis itself may forget. A primary that was replaced by command forgets more: for ten
+seconds it still accepts writes from connected clients. Our updater looks for the primary every second. An application of
+redis-py stays connected until it is thrown out, so it reads and invalidates on a server that no other client uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a user gets from the whole service: a real updater process, a real Redis, a real database, our client in front.
+"""The whole service as a user sees it: a real updater process, a real Redis, a real database, and our client.
 
-Each test is a story: what an application does through the client, and what any client of Redis sees a moment later. One
-updater serves them all, and each has rows of its own.
+Each test is a story: an application acts through the client, and a moment later any client of Redis sees the result. One
+updater serves all tests, and each test has rows of its own.
 """
 
 from __future__ import annotations

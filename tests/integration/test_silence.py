@@ -1,4 +1,4 @@
-"""Mistakes by which an updater works for nobody, though all looks well: each is said where people look."""
+"""Mistakes with which an updater does nothing useful although all looks well: each is reported where people look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topic as an operator meets it: made where it is asked for, and what is wrong with it told by who can change it."""
+"""The topic as an operator meets it: `topic create` makes it, and faults of a topic are reported with the party to fix them."""
 
 from __future__ import annotations
 

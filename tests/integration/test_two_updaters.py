@@ -1,9 +1,9 @@
-"""Two updaters own the same keys, and one of them is frozen while rows change: what a rebalance or a stalled machine makes.
+"""Two updaters own the same keys, and one of them is frozen while rows change, as after a rebalance or on a stalled machine.
 
-Until the freeze both hear every hint. A frozen updater is a zombie: the keys belong to the other one, which alone hears
-what happens meanwhile; then the zombie goes on where it stood and writes what it had read. With the fence nothing old may
-ever land. The same stories with a plain SET in the place of the fence (`naive_updater`) must show old values: a test that
-cannot fail proves nothing.
+Until the freeze both get every hint. A frozen updater is a zombie: the keys belong to the other one, and only that one gets the
+hints meanwhile. Then the zombie continues and writes the rows that it had read. With the fence no old value may ever land. The
+same stories with a plain SET instead of the fence (`naive_updater`) must show old values: a test that cannot fail proves
+nothing.
 """
 
 from __future__ import annotations

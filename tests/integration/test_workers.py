@@ -1,4 +1,4 @@
-"""`cacheupdater run --workers 2`: processes of one group on one machine, which stand and fall with their parent."""
+"""`cacheupdater run --workers 2`: processes of one group on one machine, which start and end with their parent."""
 
 from __future__ import annotations
 

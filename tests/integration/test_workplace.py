@@ -1,6 +1,6 @@
-"""A stranger may write to the folder that a command is started in: no module that lies there runs in the place of another.
+"""A stranger may write to the folder in which a command is started: no module from there runs in place of another.
 
-Every name that we or our drivers ask Python for, there or not, is planted in it; a planted module writes down that it ran.
+The folder gets a module of every name that we or our drivers import, existing or not. A planted module records that it ran.
 """
 
 from __future__ import annotations

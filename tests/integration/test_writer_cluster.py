@@ -1,4 +1,4 @@
-"""The writer over a cluster that is reshaped, forgetful, half dead: who is touched by it, and who is not."""
+"""The writer over a cluster that is reshaped, forgetful or half dead: which keys are affected, and which are not."""
 
 from __future__ import annotations
 

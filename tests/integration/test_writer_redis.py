@@ -1,4 +1,4 @@
-"""The Redis writer when Redis is not at its best: forgotten scripts, few rights, no memory, frozen, gone, replaced."""
+"""The Redis writer on a Redis in trouble: forgotten scripts, few rights, no memory, frozen, gone, replaced."""
 
 from __future__ import annotations
 

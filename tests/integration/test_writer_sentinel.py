@@ -1,4 +1,4 @@
-"""The writer where sentinels name the primary: another one by order and by death, sentinels that fail themselves."""
+"""The writer under sentinels: a new primary by command and by death, and sentinels that fail themselves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Shows one schedule again: `python tests/simulation/replay.py --seed N --trace`.
 
-Also runs blocks of seeds (`--seed N --count M`), and plants faults (`--plant naive`) to see what they look like.
+It also runs blocks of seeds (`--seed N --count M`), and plants faults (`--plant naive`) to show their traces.
 """
 
 from __future__ import annotations

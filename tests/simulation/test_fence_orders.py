@@ -1,6 +1,6 @@
-"""Every order of three loads, one change of the row and its invalidation: 92,400 of them, none may end stale.
+"""Every order of three loads, one change of the row and its invalidation: none of the 92,400 orders may end stale.
 
-The same orders with a plain SET and DEL must show stale values: a check that cannot fail proves nothing.
+The same orders with a plain SET and DEL must show stale values, for a check that cannot fail proves nothing.
 """
 
 from __future__ import annotations

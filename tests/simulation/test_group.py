@@ -1,6 +1,6 @@
-"""The simulated consumer group behaves like one: what members see of rebalances, generations and instance ids.
+"""The simulated consumer group behaves like a real one: rebalances, generations and instance ids, as members see them.
 
-Members are updaters' ports without updaters: the test reads their assignments itself.
+Members are the ports of updaters without the updaters: the tests read the assignments themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PACK = encode_pack(TOUCH, 0, [b"a:1"], ())
 
 
 class Dice(Counter):
-    """No faults, but it counts what comes to pass."""
+    """No faults: it only counts events."""
 
     def __call__(self, kind):
         return False
@@ -36,7 +36,7 @@ class Dice(Counter):
 
 
 class World:
-    """As little as a group needs."""
+    """The part of a world that a group needs."""
 
     def __init__(self, partitions):
         self.random = Random(1)
@@ -57,7 +57,7 @@ class World:
 
 
 class Member:
-    """One updater's queue, and what it was told: gained and lost partitions in order."""
+    """One updater's queue, and its gained and lost partitions in order."""
 
     def __init__(self, world, name, instance=None, *, settles=True):
         self.process = Process(name)

@@ -1,6 +1,6 @@
-"""Each checker of the simulation is shown a history that is in order and one that is not.
+"""Each checker of the simulation accepts a correct history and rejects a wrong one.
 
-A history here is what the fakes would have recorded, written by hand: one key, one owner, few events.
+The histories are written by hand, as the fakes would have recorded them: one key, one owner, few events.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def test_l2_forgives_what_comes_after_an_eviction(seen):
 
 
 def stale_set(seen, *, acked):
-    """Read version 1; it is replaced and invalidated; write version 1."""
+    """Version 1 is read, replaced and invalidated, then written."""
     rows(seen, (0.0, 1), (1.0, 2))
     seen.cache.append(CacheEvent(1.1, KEY, "invalidate", covers=1.1, acked=acked))
     seen.cache.append(CacheEvent(1.2, KEY, "write", 1, begun=0.9))
@@ -225,7 +225,7 @@ def test_s1_takes_a_write_through_for_an_invalidation_of_what_was_before(seen):
 
 
 def at_rest(seen, value):
-    """A world of one key, which holds this at the end."""
+    """A world with one key, whose value at the end is this."""
     server = SimpleNamespace(get=lambda key: value)
     return SimpleNamespace(seen=seen, plan=PLAN, keys=[KEY], changes=[], cache=SimpleNamespace(server=server))
 
@@ -446,7 +446,7 @@ def test_a1_compares_what_redis_did_with_what_was_read(seen):
     assert not invariants.a1_a_reply_is_read_as_what_it_says(seen)
     flight.answers[KEY] = Result.UNCHANGED
     assert invariants.a1_a_reply_is_read_as_what_it_says(seen)
-    flight.landed.clear()  # nothing was sent: the connection of its token was gone
+    flight.landed.clear()  # nothing was sent: the connection that had its token was gone
     assert not invariants.a1_a_reply_is_read_as_what_it_says(seen)
 
 
@@ -484,7 +484,7 @@ def test_r1_compares_what_was_saved_with_what_is_known(seen):
 
 
 class FakeEngine:
-    """An engine at rest, as far as the checkers look into it."""
+    """An engine at rest, with the parts that the checkers look at."""
 
     def __init__(self):
         lane = SimpleNamespace(waiting=0, namespace=SimpleNamespace(max_backlog=10))

@@ -1,9 +1,9 @@
-"""The whole service under every fault, 21,000 times in `make prove`: nothing that the design promises is ever broken.
+"""The whole service under every fault, 21,000 times in `make prove`: no promise of the design is ever broken.
 
 In 24 of 25 schedules its queue is a consumer group.
 
-And the other way round: faults of the service put in on purpose are found within few schedules, or all of this would
-prove nothing. `docs/explanation/simulation.md` tells what runs and what is fake.
+Faults that are planted in the service must be found within few schedules, or the simulation would prove nothing.
+`docs/explanation/simulation.md` says which parts are real and which are fake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No module needs another that needs it back, not even for a type: whoever reads one can stop at what it names."""
+"""No two modules need each other, not even for a type: a reader of one can stop at the names that it imports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Who may count: hints that are open, slots of a source, and who has a seat change in one module each.
+"""One owner per count: open hints, slots of a source, and seats are each changed in one module only.
 
-A count that several files add to and take from is balanced by luck. These are changed by methods that say what has happened.
+A count that several files add to and take from is balanced by luck. These counts are changed by methods that are named after
+what happened.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def targets(node):
 
 
 def foreign_count(target, file):
-    """A count of another object, changed outside its owner. What counts for itself may."""
+    """A count of another object, changed outside its owner. An object may change its own counts."""
     return (
         isinstance(target, ast.Attribute)
         and OWNERS.get(target.attr, file) != file

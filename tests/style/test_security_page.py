@@ -1,4 +1,4 @@
-"""SECURITY.md says what holds whom, and names the test that proves it: each of them is there, and each row has one."""
+"""SECURITY.md names a test in each row of its tables, and each of these tests exists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Style that a machine can hold us to: lengths, stories, words, and a test file beside each rule of the core.
+"""Style that a machine can check: lengths, module docstrings, words, and a test file beside each rule of the core.
 
-After TigerBeetle's tidy: a limit that is not checked is a wish. The numbers stand in CONTRIBUTING.md.
+After TigerBeetle's tidy: a limit that is not checked is a wish. The numbers are in CONTRIBUTING.md.
 """
 
 import ast
@@ -18,7 +18,7 @@ FUNCTION_LINES = 70
 MODULE_LINES = 400
 PARAMETERS = 6
 SENTENCE_WORDS = 35
-# two are written by measurements, and a list of changes is not read in one go
+# measurements write two of them, and a list of changes is not read in one go
 PAGES = sorted({*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")})
 LONG_PAGES = {"freshness-results.md", "scaling.md", "simulation.md", "CHANGELOG.md"}
 SAYS_ANY = ("adapters",)  # where foreign signatures need it
@@ -78,7 +78,7 @@ def test_a_module_is_short_opens_with_its_story_and_is_finished(path):
 
 
 def long_sentences(text):
-    """Of a page without its tables, headings and code; what stands in backquotes is a word."""
+    """The long sentences of a page, without tables, headings and code blocks. Text in backquotes counts as one word."""
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`\n]*`", "code", text))
     said = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "#"))]

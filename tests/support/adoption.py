@@ -1,8 +1,8 @@
-"""Adopting cacheupdater in a stock application: it reads all the while an updater starts beside it.
+"""Adopts cacheupdater in a stock application, which reads while an updater starts beside it.
 
 A `Trial` is one namespace: one way of caching, one configuration, a cache that is full or empty at the start. Many trials
-share one updater and one application, so that a story takes seconds. The right configurations are those that the page for
-adopters shows.
+share one updater and one application, so that a story takes seconds. The right configurations are those of the page for
+adopters.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ruamel.yaml import YAML
 from cacheupdater.cli import main
 from cacheupdater_client.protocol.fence import floor_name
 
-PRODUCTS = 22  # more than a verdict wants
+PRODUCTS = 22  # more than a verdict needs
 CHANGED = 7  # the product whose price changes; its keys never expire in a story
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "adopt.md"
 _BLOCK = re.compile(r"^```(?P<kind>yaml|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Trial(NamedTuple):
-    """`wrong` is what people must be told of; empty where the configuration is right."""
+    """`wrong` is the mistake that must be reported; empty if the configuration is right."""
 
     way: str
     called: str
@@ -50,12 +50,12 @@ class Trial(NamedTuple):
 
 
 def both(way, called, says, wrong=""):
-    """With a full cache and with an empty one."""
+    """Two trials: with a full cache and with an empty one."""
     return [Trial(way, called, cache, says, wrong) for cache in ("full", "empty")]
 
 
 def full(way, called, says, wrong):
-    """With a full cache alone."""
+    """One trial, with a full cache."""
     return [Trial(way, called, "full", says, wrong)]
 
 
@@ -80,7 +80,7 @@ def _prefix(way):
 
 
 def namespaces(trials):
-    """What the updater is told: each trial has keys of its own."""
+    """The updater's namespaces: each trial has keys of its own."""
     return {
         each.name: {
             "key": f"{each.says.get('key', examples()[each.way]['key']).partition('{')[0]}{each.shop}:{{id:int}}",
@@ -95,29 +95,29 @@ class Application:
     """A stock application, as its readers see it."""
 
     def __init__(self, reads, plain):
-        """`reads` takes way, shop and number, and is another once the client is ours; `plain` is for looking."""
+        """`reads` takes way, shop and number; it is replaced when our client comes in. `plain` is a client for looking."""
         self.reads = reads
         self.plain = plain
         self.errors = []
 
     def read(self, trial, number):
-        """What a reader gets. What it raises is remembered: no story expects any."""
+        """The value that a reader gets. Errors are kept: no story expects any."""
         try:
             return self.reads(trial.way, trial.shop, number)
-        except Exception as e:  # noqa: BLE001  whatever a broken value does to its reader
+        except Exception as e:  # noqa: BLE001  a broken value may raise anything in its reader
             self.errors.append(f"{trial} {number}: {type(e).__name__}: {e}")
 
     def key(self, trial, number):
         return f"{_prefix(trial.way)}{trial.shop}:{number}".encode()
 
     def fill(self, trials):
-        """Before anybody has heard of cacheupdater."""
+        """Fills the cache, before cacheupdater comes in."""
         for trial in trials:
             for number in range(1, PRODUCTS + 1):
                 self.read(trial, number)
 
     def values(self, trial):
-        """As they stand in Redis, whatever they are; None where there is none."""
+        """The values in Redis, of any kind; None where there is none."""
         keys = [self.key(trial, number) for number in range(1, PRODUCTS + 1)]
         return [
             self.plain.hgetall(key) if self.plain.type(key) == b"hash" else self.plain.get(key)
@@ -145,7 +145,7 @@ class Application:
 
 
 def told(updater, trials):
-    """Whether /readyz names each wrong configuration."""
+    """Whether `/readyz` names each wrong configuration."""
     said = "\n".join(updater.troubles)
     return all(f"foreign {each}: " in said for each in trials if each.wrong)
 
@@ -158,7 +158,7 @@ def command(updater, *arguments):
 
 
 def checked(updater):
-    """What `check --connect` says of values, by namespace: state and text."""
+    """The results of `check --connect` on values, by namespace: state and text."""
     code, said = command(updater, "check", "--connect")
     assert code == 78
     lines = said[said.rindex("CONTACTED") :].splitlines()[1:]

@@ -1,6 +1,6 @@
-"""The real engine of a partition and its model, held against each other: what each says of every key must be the same.
+"""Compares the real engine of a partition with its model: both must have the same state for every key.
 
-`automaton_schedules` compares after every event. It looks inside the engine, for outside much of this is seen too late.
+`automaton_schedules` compares after every event. The comparison looks inside the engine, for outside much shows too late.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def compare(engine: Engine, model: Model, now: float) -> None:
-    """Every key, every mark, every count."""
+    """Compares every key, every mark and every count."""
     dedup = engine._dedup
     seats, tails = dedup.seats, dedup.tails
     seated = heads = waiting = removals = 0
@@ -43,7 +43,7 @@ def compare(engine: Engine, model: Model, now: float) -> None:
             and unit.phase is Phase.HELD
             and unit.began == key.began
         ):
-            continue  # most of all keys, most of the time
+            continue  # the usual case
         mine, theirs = _model_says(key, now), _engine_says(name, unit, tails.get(name), now)
         if mine != theirs:
             raise Violation(f"{name!r} should be {mine} but is {theirs}")

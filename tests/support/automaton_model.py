@@ -1,8 +1,9 @@
-"""The automaton of one key, written from the design's section 3 and from nothing else: slow, plain, one object per key.
+"""The automaton of one key, written from the design's section 3 alone: slow, plain, one object per key.
 
-`automaton_schedules` drives the real engine and this model side by side and compares them after every event. The
-rule that a line carries out is quoted beside it. What the design leaves to the schedule (which of the due keys
-starts first, how long a back-off is drawn) the model does not predict: it is told, and objects to what no rule allows.
+`automaton_schedules` drives the real engine and this model side by side and compares them after every event. Each line has
+the rule that it carries out beside it, in quotes. Some choices the design leaves to the schedule: which of the due keys starts
+first, how long a back-off is drawn. The model does not predict these. The story passes them in, and the model raises on a
+choice that no rule allows.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     from cacheupdater.core.limits import Limits
 
-AGAIN, REFUSALS_MAX = 0.5, 5  # a removal that Redis refuses is asked for so often, so many seconds apart
+AGAIN, REFUSALS_MAX = 0.5, 5  # seconds between two attempts at a removal that Redis refuses, and their number
 # "it queues as the most urgent, miss before change before touch"
 MOST_URGENT_FIRST = (Kind.MISS, Kind.CHANGE, Kind.TOUCH)
-PATIENT = 3  # behind them all: a change of which the policy says that it can wait
+PATIENT = 3  # behind all of these: a change that can wait, as the policy says
 
 
 class Violation(AssertionError):
@@ -39,7 +40,7 @@ def require(holds: object, *what: object) -> None:
 
 @dataclass(slots=True)
 class Wanted:
-    """A head or a tail: what it covers."""
+    """A head or a tail, and the hints that it covers."""
 
     kind: Kind  # "takes the strongest kind that it covers, change > miss > touch"
     urgency: int
@@ -70,22 +71,22 @@ class Removal:
     offset: int
     refusals: int = 0
     not_before: float = -inf
-    ticket: object = None  # of the one that Redis was asked for
+    ticket: object = None  # of the removal that Redis was asked for
 
 
 @dataclass(slots=True)
 class Key:
     """One key. No head and not seated: Init. Head not running: due. Running: Process, with a tail: Block."""
 
-    namespace: str | None  # None: nobody's
+    namespace: str | None  # None: the key is nobody's
     hold: float = 0.0
     missing_ttl: float = 0.0
     parses: bool = True
-    stranger: bool = False  # a unit has found that it does not
+    stranger: bool = False  # a unit has found that the key does not parse
     head: Wanted | None = None
     tail: Wanted | None = None
     ticket: object = None  # of the running head
-    seated: bool = False  # a head has begun and is not forgotten: began means something
+    seated: bool = False  # a head has begun and is not forgotten, so `began` is valid
     began: float = -inf
     announced: float = -inf  # the last start for a change
     kept: float = -inf  # the last end that kept its seat
@@ -120,8 +121,10 @@ class Model:
         self.scan = offset
         self.quarantine: dict[bytes, float] = {}  # until when
         self.counts: dict[str, int] = {}
-        self.late_unknown = 0  # dropped changes of nobody, which are counted with the next pack or step
-        # what has been seen of the source: who runs there since when, who was answered, who was not in time
+        self.late_unknown = (
+            0  # dropped changes of nobody's keys, which are counted with the next pack or step
+        )
+        # the source as seen so far: the units that run and since when, those that were answered, those that were too late
         self.running: dict[object, float] = {}
         self.answers: list[float] = []
         self.silences: list[tuple[object, float]] = []
@@ -129,7 +132,7 @@ class Model:
     # --- hints ------------------------------------------------------------------------------------------
 
     def declined(self, name: bytes) -> None:
-        """A touch that the policy did not find worth a load: somebody has read the key all the same."""
+        """A touch that the policy declined still counts as a read of the key."""
         self.keys[name].absent_until = -inf
         self.counts["policy"] = self.counts.get("policy", 0) + 1
 
@@ -142,7 +145,7 @@ class Model:
         return self.keys[name].stranger
 
     def hint(self, name: bytes, kind: Kind, offset: int, now: float, *, patient: bool = False) -> str:
-        """What becomes of one hint: the action's name, or why it was dropped."""
+        """The result of one hint: the action's name, or the reason why it was dropped."""
         key = self.keys[name]
         if kind is not Kind.MISS:
             key.absent_until = -inf  # "ends at any change or touch"
@@ -160,13 +163,13 @@ class Model:
             key.tail.cover(kind, urgency)
         elif said == "accept":
             said = self._accept(name, Wanted(kind, urgency, offset, now))
-        if said not in {"unknown", "quarantined"}:  # those are turned away before they reach the automaton
+        if said not in {"unknown", "quarantined"}:  # these are dropped before they reach the automaton
             self.rows.take((before, event), DONE[decided], key.state)
         self.counts[said] = self.counts.get(said, 0) + 1
         return said
 
     def _event(self, key: Key, kind: Kind, now: float) -> Event:
-        """What this hint is to this key, in the words of the table."""
+        """The event that this hint is for this key, in the words of the table."""
         if kind is Kind.CHANGE:
             return Event.CHANGE
         if kind is Kind.TOUCH:
@@ -248,7 +251,7 @@ class Model:
         ]
 
     def ended(self, ticket: object, now: float, *, answered: bool) -> None:
-        """A load came to an end, in time or not, and the source has said something or not."""
+        """A load ended, in time or not, with an answer of the source or without."""
         self.running.pop(ticket)
         if answered:
             self.answers.append(now)
@@ -388,7 +391,7 @@ class Model:
         return change
 
     def asked(self, name: bytes, offset: int, ticket: object, now: float) -> None:
-        """Redis is asked to forget the key, and after a refusal not at once."""
+        """Redis is asked to forget the key. After a refusal the next attempt waits."""
         waits = [each for each in self.keys[name].removals if each.offset == offset]
         mine = [each for each in waits if each.ticket is ticket] or [
             each for each in waits if not each.ticket
@@ -397,7 +400,7 @@ class Model:
         mine[0].ticket = ticket
 
     def removed(self, name: bytes, ticket: object, result: Result, now: float) -> tuple[bool, bool]:
-        """ "it is finished when Redis has acknowledged that"; or given up, after so many refusals. Whether either."""
+        """ "it is finished when Redis has acknowledged that"; or it is given up after so many refusals. Whether either."""
         waits = self.keys[name].removals
         [found] = [each for each in waits if each.ticket is ticket]
         found.refusals += result is Result.FAILED
@@ -416,7 +419,7 @@ class Model:
         key.seated, key.faults, key.timeouts, key.announced = False, 0, 0, -inf
         self.rows.take(row, Action.FORGET, key.state)
 
-    # --- time and what can be seen ----------------------------------------------------------------------
+    # --- time, and the visible state --------------------------------------------------------------------
 
     def expire(self, now: float) -> None:
         for key in self.keys.values():
@@ -441,7 +444,7 @@ class Model:
         return least
 
     def handed_over(self, offset: int) -> Model:
-        """The next owner knows nothing but the cursor."""
+        """The model of the next owner, which knows only the cursor."""
         keys = {
             name: Key(key.namespace, key.hold, key.missing_ttl, key.parses) for name, key in self.keys.items()
         }

@@ -1,9 +1,10 @@
-"""The policy `price` in the automaton's stories: its decisions, and what it was told, are written down for the model.
+"""The policy `price` in the automaton's stories. Its decisions, and the calls that it gets, are recorded for the model.
 
-In a third of the stories of `automaton_schedules` some namespaces are priced. Which touches are worth a load is not the
-automaton's affair: the model takes what the policy has passed on as given, and all that the automaton promises must hold for
-just that. So one in five of these stories uses the real policy with a real market, and the others use one that decides by lot: it costs
-next to nothing, and does often what the real one does once in a thousand stories. Either must hear of every refresh (`Priced.told`).
+In a third of the stories of `automaton_schedules` some namespaces are priced. The automaton does not decide which touches are
+worth a load. The model takes the touches that the policy passed on as given, and all promises of the automaton must hold for
+these. One in five of these stories uses the real policy with a real market. The others use a policy that decides at random: it
+costs next to nothing, and often does what the real one does once in a thousand stories. Either policy must hear of every
+refresh (`Priced.told`).
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ if TYPE_CHECKING:
 
 EVERY = 3  # one story in so many is priced
 REAL = 0.2  # of these, the share that uses the real policy
-LOOK = GAP  # seconds between two looks at keys that nobody has just read: most stories last for one or two seconds
+LOOK = GAP  # seconds between two looks at keys without recent reads: most stories last for one or two seconds
 READS = (1, 3, 20)  # of one key in one pack
 TERMS = (Terms(), Terms(worth=100.0), Terms(max_age=1.0), Terms(worth=100.0, max_age=0.25))
-LIKELY = 0.6  # that a touch is passed on, where the dice decide; that a change can wait, and that nobody is asked for
+LIKELY = 0.6  # the random policy's chance to pass a touch on, to let a change wait, and to ask for no key
 LEAST = (0.0, 0.02, 0.3)  # stale reads that a row must prevent
 PRICES = (1e-3, 0.03, 0.3, 1.0, 3.0, 10.0)  # to begin with; the market moves on from there
 
 
 class Ticked(NamedTuple):
-    """Keys that the policy wants to be loaded though nobody has just read them."""
+    """Keys that the policy wants to be loaded without a recent read."""
 
     keys: Sequence[bytes]
 
 
 class Priced:
-    """A policy that does as its `inner` one says, and keeps what that was; until the story comes to rest, for prices never do."""
+    """A policy that does what its `inner` policy says, and records it, until the story comes to rest: prices never rest."""
 
     learns = True
     met = 0
@@ -89,7 +90,7 @@ class Priced:
         return asked
 
     def wake(self) -> float:
-        """At a tick of the story's clock."""
+        """When to wake, at a tick of the story's clock."""
         if self.quiet or self._inner.wake() == inf:
             return inf
         return max(self._next, ceil(self._inner.wake() / GAP) * GAP)
@@ -98,7 +99,7 @@ class Priced:
         self._inner.leave()
 
     def told(self) -> list[tuple[bytes, bool, float]]:
-        """Since the last call: each refreshed key, whether its value was another one, and when its head began."""
+        """Since the last call: each refreshed key, whether its value had changed, and when its head began."""
         told = [
             (key, changed, loaded.began)
             for loaded in self.loaded
@@ -109,7 +110,7 @@ class Priced:
 
 
 class ByLot:
-    """Declines, asks and lets wait whatever the dice say, of the keys that are priced."""
+    """Declines, asks and lets wait at random, for priced keys."""
 
     def __init__(self, play: Play, rng: Random) -> None:
         self._play = play
@@ -147,7 +148,7 @@ class ByLot:
 
 
 class Prices:
-    """What a story needs of prices beside the policy: who is priced, one market, and its own dice."""
+    """The other parts of prices that a story needs: the priced namespaces, one market, and random numbers of its own."""
 
     def __init__(self, play: Play, seed: int) -> None:
         self.rng = rng = Random(seed)
@@ -169,7 +170,7 @@ class Prices:
         return replace(namespace, terms=self.rng.choice(TERMS))
 
     def policy(self) -> Priced:
-        """For the first owner; for the next one anew, or as it was, as when a rebalance gives a partition back."""
+        """The policy for an owner. A later owner gets a new one, or the old one, as when a rebalance gives a partition back."""
         play = self._play
         if not self.real:
             self._inner = ByLot(play, self.rng)
@@ -182,5 +183,5 @@ class Prices:
         return Priced(self._inner, play.log)
 
     def counted(self, pack: Hints) -> Hints:
-        """The same pack, whose keys were read more than once."""
+        """The same pack with counts, as if its keys were read more than once."""
         return pack._replace(counts=[self.rng.choice(READS) for _ in pack.keys])

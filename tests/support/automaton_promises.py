@@ -1,7 +1,7 @@
-"""What a story of `automaton_schedules` must keep to: design section 6, as far as one partition goes.
+"""The promises that a story of `automaton_schedules` must keep: design section 6, for one partition.
 
-On its way nothing is dropped without need and nothing waits too long; at rest nothing is left of any key, no hint was lost, and no
-bucket was overspent.
+During the story nothing is dropped without need and nothing waits too long. At rest nothing is left of any key, no hint was
+lost, and no bucket was overspent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_backlog(play: Play, dropped: Dropped) -> None:
-    """Only what is too much."""
+    """Only what exceeds the limit is dropped."""
     most = dropped.namespace.max_backlog
     waiting = _waiting(play, dropped.namespace)
     require(len(waiting) - len(dropped.keys) >= most, "dropped", dropped.keys, "of", len(waiting))
@@ -42,7 +42,7 @@ def check_ages(play: Play) -> None:
 
 
 def check_rest(play: Play) -> None:
-    """All of it."""
+    """All promises at rest."""
     _check_idle(play)
     _check_promises(play)
     _check_budgets(play)
@@ -79,7 +79,7 @@ def _check_promises(play: Play) -> None:
         if key.namespace is None or not key.parses or said == "absent" or (offset, name) in play.declined:
             continue
         if play.prices and offset in play.forgotten and said != "accept":
-            continue  # it merged into a refresh that the policy had asked for, which ends with its owner
+            continue  # it merged into a refresh of the policy's own, which ends with its owner
         if kind is Kind.CHANGE:
             kept = any(began >= at for began, _ in play.finished[name]) or any(
                 t >= at for t in play.removed[name]

@@ -1,8 +1,8 @@
-"""`automaton.TABLE` held to what the model saw happen: so the table, and the page that is drawn from it, cannot lie.
+"""Checks `automaton.TABLE` against the model's transitions. So the table, and the page drawn from it, are true.
 
 For each event of a key the model names the state before, the event, the action and the state after. The real engine is
-compared with the model after every event. A transition without a row, or with a row that says otherwise, is a violation. A
-`Rows` counts how often each row was taken, and lives as long as a story.
+compared with the model after every event. A transition is a violation if it has no row, or if its row differs. A `Rows`
+counts how often each row was taken, and lives as long as a story.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DONE = {
     "decline": Action.DECLINE,
     "absent": Action.ABSENT,
 }
-"""What the model says about a hint, in the table's words."""
+"""The model's results for a hint, in the table's words."""
 
 
 class Rows:

@@ -1,9 +1,10 @@
 """Random schedules of one partition: the real engine and the model side by side, compared after every event.
 
 `play(seed)` draws a small world (namespaces, limits, budgets) and a short story (packs, answers, failures, late ends,
-hand-overs), and lets everything come to rest. The world is drawn by `automaton_worlds`, `automaton_comparison` holds both sides
-against each other, `automaton_promises` checks the rest. In every third story some namespaces are priced (`automaton_prices`):
-the model is told what the policy passes on, and how it comes to that is not the automaton's affair. The same seed gives the same story; `play(seed, tell=print)` tells it.
+hand-overs), and lets everything come to rest. `automaton_worlds` draws the world, `automaton_comparison` compares both sides,
+`automaton_promises` checks the rest. In every third story some namespaces are priced (`automaton_prices`). The model then gets
+the hints that the policy passes on, for the automaton does not depend on the policy's reasons. The same seed gives the same
+story; `play(seed, tell=print)` prints it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ BAD = (
     Result.UNDECIDED,
     Result.FAILED,
 )
-TOLD = (Result.REFUSED, Result.UNDECIDED)  # with the time of the next try
+TOLD = (Result.REFUSED, Result.UNDECIDED)  # results with the time of the next try
 
 
 class Running(NamedTuple):
@@ -96,7 +97,7 @@ class Play:
         self.unparsed = [name for name in self.names if name.endswith(b"x")]
         self.offset = 0
         self.packs: list[Hints] = []
-        self.forgotten: set[int] = set()  # packs that the queue was told are finished, out of order
+        self.forgotten: set[int] = set()  # packs that the queue has as finished, out of order
         self.wake = inf
         self.running: list[Running] = []
         self.asked: list[Asked] = []
@@ -105,7 +106,7 @@ class Play:
         self.crowded = self.limits.backlog_age < 30 or any(n.max_backlog < 100 for n in self.namespaces)
         self.model = Model({name: self._key(name) for name in self.names}, self.limits, 0)
         self.engine = self._engine(0)
-        # what really happened, for the promises
+        # the story's own record, for the promises
         self.hinted: list[Hinted] = []
         self.finished: dict[bytes, list[tuple[float, float]]] = {name: [] for name in self.names}
         self.given_up: dict[bytes, list[float]] = {name: [] for name in self.names}
@@ -189,7 +190,7 @@ class Play:
         compare(self.engine, self.model, self.now)
 
     def _hear(self, pack: Hints, *, remember: bool) -> None:
-        """The model reads one pack: of touches what the policy has passed on, of changes those first that cannot wait."""
+        """The model reads one pack: the touches that the policy passed on; of changes, first those that cannot wait."""
         offset, kind, names, _, _ = pack
         patient: Collection[bytes] = ()
         if self.prices and kind is Kind.TOUCH:
@@ -199,7 +200,7 @@ class Play:
             names = self._changed(names)
         often = dict(zip(pack.keys, pack.counts, strict=False))
         for name in names:
-            if self.model.knows_as_nobodys(name):  # counted as often as they are named
+            if self.model.knows_as_nobodys(name):  # counted as often as the pack names them
                 self.model.count("unknown", often.get(name, 1) - 1)
             said = self.model.hint(name, kind, offset, self.now, patient=name in patient)
             if said == "quarantined":
@@ -208,12 +209,12 @@ class Play:
                 self.hinted.append(Hinted(name, kind, self.now, said, offset))
 
     def _changed(self, names: Sequence[bytes]) -> list[bytes]:
-        """Named twice is no second change; of a key in quarantine it is a second removal."""
+        """A key that is named twice has one change; in quarantine it has two removals."""
         barred = [name for name in names if self.now < self.model.quarantine.get(name, -inf)]
         return [name for at, name in enumerate(names) if name in barred or name not in names[:at]]
 
     def _passed(self, pack: Hints, *, remember: bool) -> Sequence[bytes]:
-        """Of its touches those that the policy wants; the others are declined, by name, and counted."""
+        """The touches of the pack that the policy wants. The others are declined, by name, and counted."""
         passed = self.policy.passed.popleft()
         require(len(set(passed)) == len(passed), "passed on twice:", passed)
         nobodys = [
@@ -236,7 +237,7 @@ class Play:
         return namespace is None or not namespace.terms
 
     def end(self, running: Running) -> None:
-        """A unit's load and write came to an end, one way or another; perhaps too late."""
+        """A unit's load and write ended, with any result, perhaps too late."""
         rng = self.rng
         if rng.random() < 0.25:
             self.fail(running, FAILURES[0] if self.poor else rng.choice(FAILURES))
@@ -275,7 +276,7 @@ class Play:
         self._after(delayed)
 
     def _check_told(self, names: list[bytes], answers: list[Answer], began: float, *, owned: bool) -> None:
-        """The policy hears of each refresh that was finished, once, and of no other."""
+        """The policy hears of each finished refresh once, and of no other."""
         told = [
             (name, answer.result is Result.WRITTEN, began)
             for name, answer in zip(names, answers, strict=True)
@@ -316,8 +317,10 @@ class Play:
         return delayed
 
     def _forgotten(self, name: bytes) -> None:
-        """A key in quarantine has left memory, and with it the time of its last start. The list is bounded, so others may
-        push it out before a gap is over."""
+        """A key in quarantine has left memory, and with it the time of its last start.
+
+        The list is bounded, so other keys may push it out before a gap is over.
+        """
         self.given_up[name].append(self.now)
         self.last_start.pop(name, None)
         self.last_change.pop(name, None)
@@ -336,7 +339,7 @@ class Play:
         compare(self.engine, self.model, self.now)
 
     def acknowledge(self, asked: Asked, *, away: bool = False, refused: float = 0.0) -> None:
-        """Redis could not be reached; or it has removed all keys but some, which it refuses or cannot remove now."""
+        """Redis was unreachable; or it removed all keys except some, which it refuses or cannot remove now."""
         rng = self.rng
         said = [
             rng.choice((NO, SHUT)) if rng.random() < refused else Answer(Result.WRITTEN)
@@ -357,7 +360,7 @@ class Play:
         compare_counts(self.engine, self.model)
 
     def hand_over(self) -> None:
-        """The owner dies; the next one reads again from what was committed."""
+        """The owner dies. The next one reads again from the committed offset."""
         done = self.engine.cursor.advance()
         if self.tell:
             self.tell(f"{self.now:.5f} hand over at", done)
@@ -406,7 +409,7 @@ class Play:
         check_ages(self)
 
     def _asked_by_policy(self) -> None:
-        """Keys that it wants to be loaded though nobody has just read them: as if they were touched now."""
+        """Keys that the policy wants to be loaded without a recent read: they count as touched now."""
         for ticked in [entry for entry in self.log if isinstance(entry, Ticked)]:
             self.log.remove(ticked)
             for name in ticked.keys:
@@ -493,7 +496,7 @@ class Play:
     # --- the end ----------------------------------------------------------------------------------------
 
     def rest(self) -> None:
-        """Everything goes well from now on: nothing may be left."""
+        """No fault happens from now on, and nothing may be left in the end."""
         if self.prices:
             self.policy.quiet = True
         for _ in range(300):
@@ -514,7 +517,7 @@ class Play:
 
 
 def play(seed: int, tell: Callable[..., None] | None = None) -> Play:
-    """One schedule; raises Violation, or whatever the engine raises."""
+    """Plays one schedule. Raises Violation, or any error of the engine."""
     story = Play(seed, tell)
     for _ in range(story.rng.randint(3, 9) * (4 if story.poor else 1)):
         story.event()
@@ -523,17 +526,17 @@ def play(seed: int, tell: Callable[..., None] | None = None) -> Play:
 
 
 class Block(NamedTuple):
-    """What a block of stories has shown."""
+    """The results of a block of stories."""
 
-    failure: str  # what went wrong first and how to see it again, or nothing
+    failure: str  # the first failure and the command that replays it, or nothing
     seconds: float  # of CPU
     priced: int  # stories with priced namespaces
     real: int  # of them, those that used the real policy
-    rows: Counter[Row]  # of the table, how often they were taken
+    rows: Counter[Row]  # how often each row of the table was taken
 
 
 def play_block(seeds: Sequence[int]) -> Block:
-    """Until one of them fails. In a process of its own: it collects its garbage rarely."""
+    """Plays stories until one fails. Runs in a process of its own, for it collects garbage rarely."""
     began, priced, real, failure = time.process_time(), 0, 0, ""
     rows: Counter[Row] = Counter()
     gc.set_threshold(GARBAGE)

@@ -1,4 +1,4 @@
-"""Where a story listens inside the engine: what was dropped and when, and when each pack was read."""
+"""Taps inside the engine, by which a story learns of drops and of the packs that were read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIVE_UP_ORDER = (3, 2, 0, 1)  # urgencies: a full backlog drops what can wait, t
 
 
 class DropLog(list):
-    """The schedule's list of drops, which also tells when each happened."""
+    """The schedule's list of drops, with the time of each."""
 
     def __init__(self, log: list[object], schedule: Schedule) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def _worth(claim: Claim) -> tuple[int, float]:
 
 
 class LoggedCursor(Cursor):
-    """A cursor that tells when a pack was read."""
+    """A cursor that records when a pack was read."""
 
     def __init__(self, offset: int, log: list[object]) -> None:
         super().__init__(offset)

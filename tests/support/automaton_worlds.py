@@ -37,7 +37,7 @@ def draw_limits(rng: Random) -> Limits:
         quarantine_for=32 * TICK,
         absent=1000,
         prune=8 * TICK,
-        removals=0,  # none waits for its rate: `test_removing` tells of that
+        removals=0,  # none waits for its rate: `test_removing` covers that
         senders_wait=False,
     )
 

@@ -2,8 +2,8 @@
 
 python beside_application.py REDIS_URL KEY
 
-One JSON line per 20 reads: the last value, and the longest that one of them took. It knows nothing of an updater; where
-hints go says CACHEUPDATER_EMIT, as the conventional socket would. An exception ends it.
+It prints one JSON line per 20 reads: the last value, and the longest time of a read. It knows nothing of an updater:
+CACHEUPDATER_EMIT, or the conventional socket, says where hints go. An exception ends it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The control of the live stories: an updater without the fence, and what it could not write counts as written. It must fail them.
+"""The control of the live stories: an updater without the fence, in which a failed write counts as written. It must fail them.
 
 Run as `python careless_updater.py run -c FILE`, in the place of `python -m cacheupdater`.
 """
@@ -19,7 +19,7 @@ from cacheupdater_client.protocol import fence
 
 
 def careless(writer):
-    """Its answers, whatever happens."""
+    """Makes a class of writers answer with success, whatever happens."""
     token_of, write_to = writer.token, writer.write
 
     async def token(self, keys=()):

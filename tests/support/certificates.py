@@ -1,4 +1,4 @@
-"""Certificates of a test's own, made by openssl: one authority, and whoever it vouches for, valid for a day."""
+"""Certificates of a test's own, made by openssl: one authority and the certificates that it signs, valid for a day."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"
 
 
 class Authority:
-    """`ca` is its certificate. Files are PEM, and lie in `folder`."""
+    """An authority. `ca` is its certificate. All files are PEM, in `folder`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         if shutil.which("openssl") is None:
@@ -27,7 +27,7 @@ class Authority:
         _openssl("req", "-x509", *NEW_KEY, "-subj", f"/CN={name}", *made)
 
     def vouch(self, name):
-        """For a server at 127.0.0.1 or for a client that is called `name`: its certificate and its key."""
+        """A certificate and its key, for a server at 127.0.0.1 or for a client called `name`."""
         certificate, key, asked = (self.folder / f"{name}.{kind}" for kind in ("pem", "key", "csr"))
         extra = self.folder / "extensions"
         extra.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")

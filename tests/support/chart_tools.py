@@ -1,8 +1,8 @@
 """The real tools that judge the chart: helm, kubernetes-validate, checkov, and the CRDs of KEDA and the Prometheus operator.
 
-Each is taken from PATH where it is there, else from the user's cache folder, where its first use puts it: helm is built
-from its Go module, the Python tools get an environment of their own (checkov alone is 290 MB). Which one ran is told
-on screen, so that nobody takes a run for more than it was. Where one cannot be had its tests are skipped, with the reason.
+Each tool is taken from PATH, or else from the user's cache folder, where its first use puts it: helm is built from its Go
+module, and the Python tools get an environment of their own (checkov alone is 290 MB). The run prints which tools ran, so that
+its result is not overrated. Tests whose tool cannot be had are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSIONS = [
     "1.33",
     "1.36",
 ]  # the oldest with native sidecars by default, the one most run, a late one
-NEWEST = "1.36.0"  # for templates; a helm that was built from its module takes itself for 1.20
+NEWEST = "1.36.0"  # for templates; a helm that was built from its module assumes 1.20
 CRDS = {
     "github.com/kedacore/keda/v2@v2.21.0": ["config/crd/bases/keda.sh_scaledobjects.yaml"],
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": [
@@ -76,7 +76,7 @@ def _needs_go(what: str) -> None:
 
 @cache
 def helm() -> str:
-    """Its path."""
+    """The path of helm."""
     found = shutil.which("helm") or shutil.which(str(CACHE / "bin/helm"))
     if not found:
         _needs_go("helm")
@@ -92,7 +92,7 @@ def helm() -> str:
 
 @cache
 def python() -> Path:
-    """Of the environment with kubernetes-validate and checkov."""
+    """The Python of the environment with kubernetes-validate and checkov."""
     path = CACHE / "venv/bin/python"
     if not path.exists() or not (path.parent / "checkov").exists():
         told("kubernetes-validate and checkov were installed")
@@ -107,7 +107,7 @@ def python() -> Path:
 
 
 def misfits(found: list[tuple[str, dict]]) -> list[str]:
-    """What of these named objects does not fit the schema of its kind in one of the versions of Kubernetes, strictly."""
+    """The errors of these named objects by the strict schemas of their kinds, in all tested versions of Kubernetes."""
     done = ran(python(), "-c", _CHECK, *VERSIONS, text=json.dumps(found))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -132,7 +132,7 @@ def crds() -> list[dict]:
 
 
 def template(*arguments: str | Path, chart: Path = CHART):
-    """What `helm template` says and how it ended."""
+    """The output of `helm template`, and how it ended."""
     common = ("--namespace", "shop", "--kube-version", NEWEST)
     return ran(helm(), "template", "shop", chart, *common, *arguments)
 
@@ -142,7 +142,7 @@ def objects(text: str) -> list[dict]:
 
 
 def rendered(*arguments: str | Path) -> list[dict]:
-    """The objects of values that work."""
+    """The objects that the chart renders from valid values."""
     done = template(*arguments)
     assert done.returncode == 0, done.stderr
     return objects(done.stdout)

@@ -1,4 +1,4 @@
-"""What the tests of the clients share: an updater's ear, and one face for sync and asyncio clients."""
+"""Shared by the tests of the clients: an updater's ear, and one interface for sync and asyncio clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cacheupdater_client.protocol.wire import Hello, decode_pack, mailbox
 
 
 class Ear:
-    """What an updater in this process hears."""
+    """The hints that an updater in this process gets."""
 
     def __init__(self, name):
         self.url = f"memory://{name}"
@@ -31,7 +31,7 @@ class Ear:
 
 
 class Both:
-    """A client of either kind behind the asyncio client's face, so that one story tests both."""
+    """A client of either kind with the asyncio client's interface, so that one story tests both."""
 
     def __init__(self, client):
         self.client = client
@@ -49,7 +49,7 @@ class Both:
 
 
 def outcome(call):
-    """What a call returns or raises, in a form that can be compared."""
+    """The result or error of a call, in a form that can be compared."""
     try:
         reply = call()
     except redis.RedisError as e:

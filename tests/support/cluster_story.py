@@ -1,4 +1,4 @@
-"""Keys that live where a test wants them, and what stands at them on one node of a cluster."""
+"""Keys on the nodes of a cluster that a test chooses, and their values on one node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def entries(keys, value=b"v"):
 
 
 async def write(writer, keys, value=b"v"):
-    """A whole refresh; what it said of each key."""
+    """A whole refresh; returns the answer for each key."""
     return await writer.write(await writer.token(keys), entries(keys, value))
 
 

@@ -1,8 +1,7 @@
 """Services of examples/03-compose as processes of this machine: their command lines, environments, mounts and checks.
 
-No engine runs containers here, so what Docker would arrange is done by replacing: a mounted path becomes the file or folder
-that is mounted, a service's name the address at which this run has one, a port one that is free. Redis, PostgreSQL and
-Kafka are the servers of the tests.
+No container engine runs here, so names are replaced instead: a mounted path becomes the mounted file or folder, a service's
+name becomes its address in this run, and a port becomes a free one. Redis, PostgreSQL and Kafka are the servers of the tests.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def document():
 
 
 class Services:
-    """Those of one test; `addresses` maps what the file says to what is here, such as redis://redis:6379."""
+    """The services of one test. `addresses` maps addresses in the file, such as redis://redis:6379, to those of this run."""
 
     def __init__(self, folder, addresses):
         self.folder, self.addresses = Path(folder), addresses
@@ -40,7 +39,7 @@ class Services:
         self.places = {}
 
     def start(self, name):
-        """Returns when it says that it is ready."""
+        """Returns when the service says that it is ready."""
         service = self.services[name]
         assert service["image"].startswith(OURS)
         places = self.places[name] = self._places(name, service)
@@ -67,13 +66,13 @@ class Services:
         assert line.startswith("ready"), self.log(name)
 
     def done(self, name):
-        """Of one that ends by itself: its exit code."""
+        """The exit code of a service that ends by itself."""
         process = self.start(name)
         process.communicate(timeout=60)
         return process.returncode
 
     def healthy(self, name):
-        """What its health check says."""
+        """The result of its health check."""
         kind, *test = self.services[name]["healthcheck"]["test"]
         assert kind == "CMD"
         command = [_put(each, self.places[name]) for each in [sys.executable, *test[1:]]]
@@ -119,7 +118,7 @@ class Services:
                 here[target] = str(HOME / source)
         for volume in service.get("volumes", ()):
             source, target, *_ = volume.split(":")
-            if source.endswith(".yaml"):  # a configuration says addresses too
+            if source.endswith(".yaml"):  # a configuration holds addresses too
                 copy = self.folder / f"{name}.yaml"
                 copy.write_text(_put((HOME / source).read_text(), here))
                 here[target] = str(copy)
@@ -127,7 +126,7 @@ class Services:
 
 
 def _put(text, places):
-    """With ours in place of theirs, the longest first."""
+    """The text with our addresses in place of the file's, the longest first."""
     theirs = sorted(places, key=len, reverse=True)
     return re.sub("|".join(map(re.escape, theirs)), lambda found: places[found[0]], str(text))
 
@@ -145,7 +144,7 @@ def browser():
 
 
 def look(url, *asked, width, height, profile):
-    """The page after some seconds of its life: what was asked for on stdout, and what it said on its console."""
+    """Opens the page for some seconds. Returns the browser's answer on stdout, and the lines of the page's console."""
     flags = (
         "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run"
     )

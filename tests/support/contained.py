@@ -1,9 +1,9 @@
 """A rendered container as a process of this machine: its arguments, environment, mounts, user and probes.
 
-There is no kubelet here, so mounts are folders of the test, and paths of the container are replaced by theirs in
-arguments, environment and configuration; a port of a container is a free one of this machine. As root on Linux the process
-gets what the pod would give it: its user and groups, no capability, no way to gain one, and a file system of which only
-its own writable mounts can be written. As another user it runs as that one; `how` says which, and why.
+There is no kubelet here, so mounts are folders of the test. Their paths replace those of the container in arguments,
+environment and configuration. A port of the container becomes a free port of this machine. As root on Linux the process gets
+what the pod would give it: its user and groups, no capability, no way to gain one, and a file system in which only its own
+writable mounts can be written. If the test runs as another user, the process does too; `how` says which, and why.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ print(os.getuid(), os.getgroups(), [each.split()[1] for each in open("/proc/self
 
 
 def _confined(binds, who):
-    """What the kubelet and the runtime do before the command: `who` is its user, group and further group."""
+    """The setup that the kubelet and the runtime do before the command. `who` is its user, group and further group."""
     mounts = ["mount --make-rprivate /", *_reachable(), *binds, 'exec "$@"']
     user, group, more = map(str, who)
     drop = ["--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs", "--pdeathsig", "KILL"]
@@ -56,9 +56,9 @@ def _confined(binds, who):
 
 
 def _reachable():
-    """Mounts by which any user finds the interpreter and the project, though a folder above is root's alone.
+    """Mounts by which any user finds the interpreter and the project, even below a folder of root's alone.
 
-    That folder, such as root's home, is an empty one then but for what is needed of it.
+    That folder, such as root's home, then appears empty except for the needed parts.
     """
     hidden = {}
     for path in dict.fromkeys(map(Path, (sys.base_prefix, sys.prefix, ROOT))):
@@ -76,7 +76,7 @@ def _reachable():
 
 
 def _obstacle():
-    """Why no process can be the container's user here; empty where one can."""
+    """Why no process can be the container's user here; empty if one can."""
     if os.geteuid() != 0:
         return "the tests do not run as root"
     lacking = [each for each in ("unshare", "setpriv", "mount") if not shutil.which(each)]
@@ -119,14 +119,14 @@ class Pod:
             self._given(path)
 
     def port(self, number):
-        """Of this machine, for one of the pod's."""
+        """The port of this machine for a port of the pod."""
         return self._ports.setdefault(number, free_port())
 
     def contain(self, container, program, *, environment=None, places=None):
         return Contained(self, container, program, environment=environment or {}, places=places or {})
 
     def fill(self, names, here):
-        """Writes the files of these volumes, once, with what `here` makes of their texts."""
+        """Writes the files of these volumes, once, with their texts changed by `here`."""
         for volume in self.spec["volumes"]:
             kind = "ConfigMap" if "configMap" in volume else "Secret"
             source = volume.get("configMap") or volume.get("secret")
@@ -149,8 +149,10 @@ class Contained:
     """One container's process."""
 
     def __init__(self, pod, container, program, *, environment, places):
-        """`program` stands for the image's entry point; `places` are addresses of the container, and what stands for them
-        here beside its mounts and ports; `environment` is what it gets beside what is rendered."""
+        """`program` replaces the image's entry point. `environment` is added to the rendered one.
+
+        `places` maps further addresses of the container, beside its mounts and ports, to those of this machine.
+        """
         self._pod, self._container = pod, container
         self._mounts = container.get("volumeMounts", ())
         self.places = {each["mountPath"]: str(pod.paths[each["name"]]) for each in self._mounts}
@@ -167,7 +169,7 @@ class Contained:
         self.process = None
 
     def here(self, text):
-        """With our paths for the container's."""
+        """The text with our paths in place of the container's."""
         longest_first = sorted(self.places, key=len, reverse=True)
         if not longest_first:
             return text
@@ -177,7 +179,7 @@ class Contained:
         said = {name: self.here(text) for name, text in IMAGE.items()}
         said |= {"PATH": os.defpath, "PYTHONPATH": IMPORTS}
         if "/tmp" in self.places:
-            said["TMPDIR"] = self.places["/tmp"]  # where it is the root's own, nobody may write
+            said["TMPDIR"] = self.places["/tmp"]  # the root's own /tmp cannot be written
         for each in self._container.get("envFrom", ()):
             kind = "Secret" if "secretRef" in each else "ConfigMap"
             (source,) = each.values()
@@ -211,7 +213,7 @@ class Contained:
         return _confined(binds, (security["runAsUser"], security.get("runAsGroup", 0), self._pod.group))
 
     def tried(self, folders):
-        """The names of these folders that its user can write into, and what that user is and may do."""
+        """The names of those folders that its user can write into, and that user's identity and rights."""
         command, self._command = self._command, [sys.executable, "-c", _TRY_TO_WRITE, *map(str, folders)]
         out, _ = self.start().process.communicate(timeout=TRIED_S)
         self._command, self.process = command, None
@@ -219,7 +221,7 @@ class Contained:
         return {Path(each.split()[1]).name for each in said if each.startswith("wrote")}, who
 
     def probe(self, name="livenessProbe"):
-        """As the kubelet asks: any status from 200 to 399 within the timeout."""
+        """Probes as the kubelet does: any status from 200 to 399 within the timeout is healthy."""
         probe = self._container[name]
         port = probe["httpGet"]["port"]
         port = self._ports.get(port, port)
@@ -236,7 +238,7 @@ class Contained:
         return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
     def end(self, within=30.0):
-        """SIGTERM, as the kubelet sends it; how long it took, and the exit code."""
+        """Sends SIGTERM, as the kubelet does. Returns the time that the end took, and the exit code."""
         began = time.monotonic()
         self.process.terminate()
         code = self.process.wait(within)
@@ -244,7 +246,7 @@ class Contained:
         return time.monotonic() - began, code
 
     def kill(self):
-        """SIGKILL, as whoever runs out of memory gets it; nothing where it does not run."""
+        """Sends SIGKILL, as for a process that runs out of memory. Does nothing if it does not run."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait(30)

@@ -1,4 +1,4 @@
-"""A desk for stories about one engine: plain verbs, times in seconds, answers as a writer would give them."""
+"""Helpers for stories about one engine: plain verbs, times in seconds, answers as a writer would give them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFUSAL = Answer(Result.FAILED, why="NOPERM No permissions to access a key")
 
 
 def limits(**changed: float) -> Limits:
-    """As in production, but without the few milliseconds that gather small packs into one statement."""
+    """Limits as in production, but without the few milliseconds that gather small packs into one statement."""
     return Limits(**{"gather": 0.0, **changed})
 
 
@@ -48,7 +48,7 @@ def namespace(name: str = "p", *, source: Source | None = None, **changed: objec
 
 
 class Story:
-    """One engine, told what happens."""
+    """One engine, and verbs for the events that happen to it."""
 
     def __init__(self, *namespaces: Namespace, policy: Policy | None = None, **changed: float) -> None:
         self.namespaces = namespaces or (namespace(),)
@@ -100,7 +100,7 @@ class Story:
         self.engine.on_answers(unit, answers, at, absent=list(unit.keys) if absent else ())
 
     def refresh(self, at: float, *, took: float = 0.0) -> list[bytes]:
-        """Whatever is due runs and is written."""
+        """Runs and writes all units that are due."""
         keys: list[bytes] = []
         for unit in self.step(at).units:
             keys += unit.keys
@@ -110,7 +110,7 @@ class Story:
     def removed(
         self, invalidation: Invalidation, at: float, *, refused: Collection[bytes] = ()
     ) -> Sequence[bytes]:
-        """Redis has removed these, all but some; the keys that are given up."""
+        """Redis has removed these keys, except some. Returns the keys that are given up."""
         answers = [REFUSAL if key in refused else WRITTEN for key in invalidation.keys]
         return self.engine.on_invalidated(invalidation, answers, at)
 
@@ -118,20 +118,20 @@ class Story:
         self.engine.on_failure(unit, Failure("no", own=own, slow=slow), at)
 
     def unreached(self, unit: Unit, at: float) -> None:
-        """It fails before its source has heard of it."""
+        """The unit fails before its statement reaches the source."""
         self.engine.on_failure(unit, Failure("no", own=False), at, load=Load(0.0, asked=False))
 
     def time_out(self, unit: Unit, at: float) -> None:
         self.fail(unit, at, own=False, slow=True)
 
-    # --- what can be seen -------------------------------------------------------------------------------
+    # --- the visible state ------------------------------------------------------------------------------
 
     @property
     def done(self) -> int:
         return self.engine.cursor.advance()
 
     def count(self, metric: str, reason: str) -> int:
-        """How often so far, over all namespaces."""
+        """The count so far, over all namespaces."""
         for (name, _, why), amount in self.engine.tally.drain().items():
             self.counted[name, why] = self.counted.get((name, why), 0) + amount
         return self.counted.get((metric, reason), 0)

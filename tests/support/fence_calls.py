@@ -1,4 +1,4 @@
-"""The scripts as a program calls them, over a plain redis-py client: what the fence tests speak."""
+"""Calls of the fence's scripts over a plain redis-py client, for the fence tests."""
 
 from __future__ import annotations
 

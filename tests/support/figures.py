@@ -1,6 +1,6 @@
 """A pytest plugin: figures that a test records (`record_property("figure: ...", text)`) are printed at the end of the run.
 
-Works through xdist, where what a worker prints is lost.
+It works through xdist, which loses what its workers print.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MARK = "figure: "
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Numbers of one name are added up over all tests that passed, and texts stand beside each other."""
+    """Adds up the numbers of one name over all tests that passed, and lists its texts side by side."""
     sums: Counter[str] = Counter()
     texts: dict[str, set[str]] = {}
     for report in terminalreporter.stats.get("passed", ()):

@@ -1,4 +1,4 @@
-"""A pytest plugin: what one test has read as a password is no secret of the next, whose texts may hold the same word."""
+"""A pytest plugin: forgets the passwords that a test has read, for the texts of the next test may hold the same words."""
 
 import sys
 

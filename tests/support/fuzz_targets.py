@@ -1,7 +1,7 @@
-"""What strangers can hand us, as functions of bytes for the fuzzer: each returns how it ended, or raises what nobody expects.
+"""Every input that strangers can send, as functions of bytes for the fuzzer. Each returns how it ended; it raises on a fault.
 
-A target is made by calling its function once; what that imports is what the fuzzer watches. What it returns is a small word
-("Malformed garbage", "200"): where no coverage can be had, words that are new steer the search.
+A target is made by calling its function once; the fuzzer watches the modules that this call imports. A target returns a short
+text ("Malformed garbage", "200"). Without coverage, new texts steer the search.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from typing import NamedTuple
 from zlib import crc32
 
 ROOT = Path(__file__).parents[2]
-RECORDS = 2_000  # of a batch, for one turn takes no more
+RECORDS = 2_000  # of a batch: one turn takes no more
 
 
 class Target(NamedTuple):
-    """What `make` returns is called with each input; what it needs to have closed it puts on the stack that it is given.
-    `inputs` is this target's share of a full run's million."""
+    """`make` gets a stack for what it must have closed, and returns the function that is called with each input.
+
+    `inputs` is this target's share of a full run's million.
+    """
 
     make: object
     samples: object
     inputs: int
-    length: int = 1024  # bytes of an input, at the most
+    length: int = 1024  # bytes of an input, at most
     words: tuple[str, ...] = ()
 
 
@@ -37,7 +39,7 @@ def _told(error):
 
 
 def frames(_stack):
-    """Both readers of a stream, however it is cut: the first byte says how."""
+    """Both readers of a stream, cut into pieces as the first byte says."""
     from cacheupdater_client.protocol import wire
 
     def cut(data, size):
@@ -73,7 +75,7 @@ def frame_samples():
 
 
 def packs(_stack):
-    """Packs, as far as an engine with either policy: hints are taken in, units end, removals too, and all of it again."""
+    """Packs into an engine, with either policy: hints are taken in, units end, removals end, and all of it again."""
     from engine_story import Story, namespace
     from price_story import Desk, priced, source
 
@@ -81,7 +83,7 @@ def packs(_stack):
     from cacheupdater.ports import Message
 
     class Counts:
-        """What an observer would be told, as a word."""
+        """An observer that turns counts into a word."""
 
         def __init__(self):
             self.word = ""
@@ -126,7 +128,7 @@ def pack_samples():
 
 
 def records(_stack):
-    """What is fetched from a topic: batches of any age and codec, whose checksums are made right where the first byte says so."""
+    """Batches fetched from a topic, of any format and codec. Their checksums are corrected if the first byte says so."""
     from aiokafka.record.util import calc_crc32c
 
     from cacheupdater.adapters.queue_kafka.batches import Torn, records, walk
@@ -239,7 +241,7 @@ def request_samples():
 
 
 def states(_stack):
-    """Files of what was learned, and recordings. The first byte says which; checksums are made right, or nothing would be read."""
+    """Files of learned state, and recordings, as the first byte says. Checksums are corrected, or nothing would be read."""
     from engine_story import namespace
     from price_story import Desk, priced, source
 
@@ -288,7 +290,7 @@ def state_samples():
 
 
 def configurations(stack):
-    """Files of configuration, as `run` and `check` read them, and what is printed of one that is sound."""
+    """Files of configuration, as `run` and `check` read them, and the output for a valid one."""
     from cacheupdater.config import ConfigErrors, load_config
 
     folder = tempfile.TemporaryDirectory(prefix="cacheupdater-fuzz-", dir=_memory_folder())
@@ -318,7 +320,7 @@ def configuration_samples():
 
 
 def floors(stack):
-    """Floors and values that somebody else has written, as the scripts meet them and as their answers are read."""
+    """Floors and values that another program has written, through the scripts and the reading of their answers."""
     import redis
 
     from cacheupdater.local.redis_server import RedisServer
@@ -358,7 +360,7 @@ def floor_samples():
 
 
 def fleet(stack):
-    """The record of a fleet in which somebody else has written. A grant is a number from 0 to what was wanted."""
+    """The record of a fleet after another program has written to it. A grant is a number from 0 to the wanted one."""
     import redis
 
     from cacheupdater.adapters.fleet_redis import RedisFleet
@@ -404,7 +406,7 @@ def fleet_samples():
 
 
 def urls(_stack):
-    """Every reader of an address, and whatever prints one."""
+    """All code that reads an address or prints one."""
     from cacheupdater import masking
     from cacheupdater.config import addresses, queues
     from cacheupdater.config.models import _cache_url, _source_url

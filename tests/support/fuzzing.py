@@ -1,11 +1,11 @@
-"""Feeds a target of `fuzz_targets` with inputs that it does not expect, and tells what it did not bear.
+"""Feeds a target of `fuzz_targets` with unexpected inputs, and reports those that it fails on.
 
     python tests/support/fuzzing.py packs --seed 7 --inputs 20000     begins as the seventh run has begun
     python tests/support/fuzzing.py packs build/fuzz/packs-1f0a       one input again
 
-With atheris (the extra `dev` brings it where it has wheels) inputs are steered by the branches that they reach; without it,
-and in the short form, by the words that the target returns: what ends in a new way is changed further. No input may raise
-what its target does not expect, end the process, take a tenth of a second of the processor, or 32 MiB of memory.
+With atheris (the extra `dev` brings it where it has wheels) inputs are steered by the branches that they reach. Without it,
+and in the short form, they are steered by the words that the target returns: an input that ends in a new way is changed
+further. No input may raise an unexpected error, end the process, take a tenth of a second of CPU time, or 32 MiB of memory.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = ROOT / "build" / "fuzz"
-HANG_S = 0.1  # of the processor's time, so that others on the machine do not count
-AGAIN = 3  # times that a slow input is tried again: a collection of garbage is nobody's fault
-INPUT_MIB_MAX = 32  # that one input may add to the most that the process has had
+HANG_S = 0.1  # of CPU time, so that other processes do not count
+AGAIN = 3  # times that a slow input is tried again: it may have been the garbage collector
+INPUT_MIB_MAX = 32  # that one input may add to the process' peak
 RUN_MIB_MAX = 64  # that a whole run may add
 STEERED_MIB_MAX = (
-    2048  # the same with atheris, which keeps what it has learned: 330 MiB after 380,000 inputs were seen
+    2048  # the same with atheris, which keeps what it learns: 330 MiB were seen after 380,000 inputs
 )
 POOL_MAX = 2000  # inputs that ended in a way of their own
 
 
 class Found(Exception):
-    """An input that was not borne."""
+    """An input on which the target failed."""
 
     def __init__(self, data, why):
         super().__init__(why)
@@ -43,7 +43,7 @@ class Found(Exception):
 
 
 def peak():
-    """The most memory that this process has had, in MiB."""
+    """The peak memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
 
 
@@ -51,7 +51,7 @@ class Guard:
     """A target that is watched."""
 
     def __init__(self, target, most=RUN_MIB_MAX):
-        """`most` MiB may be left by all inputs together."""
+        """All inputs together may leave `most` MiB behind."""
         self._target, self._most = target, most
         self.inputs, self.slowest = 0, 0.0
         self._began = self._peak = None
@@ -77,7 +77,7 @@ class Guard:
 
     def _weigh(self, data):
         now = peak()
-        if self._peak is None:  # whatever is made once has been made by the first input
+        if self._peak is None:  # the first input has made all that is made only once
             self._began = now
         elif now - self._peak > INPUT_MIB_MAX:
             raise Found(data, f"it took {now - self._peak:.0f} MiB")
@@ -91,7 +91,7 @@ class Guard:
 
 
 class Mutator:
-    """Changes bytes by lot."""
+    """Changes bytes at random."""
 
     ODD = (
         b"\0",
@@ -141,7 +141,7 @@ class Mutator:
 
 
 def plainly(guard, target, *, seed, enough):
-    """Steered by words."""
+    """Runs inputs, steered by words."""
     samples = target.samples()
     changed = Mutator(random.Random(seed), samples, length=target.length, words=target.words)
     known = {guard(each) for each in samples}
@@ -154,7 +154,7 @@ def plainly(guard, target, *, seed, enough):
 
 
 def steered(name, stack, *, seed, enough):
-    """By atheris; it never returns."""
+    """Runs inputs, steered by atheris. It never returns."""
     import atheris
 
     with atheris.instrument_imports(include=["cacheupdater", "cacheupdater_client"]):
@@ -197,14 +197,14 @@ def _spelled(word):
 
 
 def _leave(stack, code):
-    """libFuzzer gives nothing back to its caller."""
+    """Ends the process, for libFuzzer never returns to its caller."""
     stack.close()
     sys.stdout.flush()
     os._exit(code)
 
 
 def _report(name, seed, guard, found):
-    """One line of JSON; before it, what was found and how to see it again."""
+    """Prints one line of JSON; before it, the finding and the command that replays it."""
     if found is not None:
         FOUND.mkdir(parents=True, exist_ok=True)
         file = FOUND / f"{name}-{os.urandom(4).hex()}"
@@ -227,7 +227,7 @@ def _command(name, rest):
 
 
 def until(inputs, seconds):
-    """Both have to be over."""
+    """A condition that ends the run once both the inputs and the seconds are used up."""
     began = time.monotonic()
     return lambda guard: guard.inputs >= inputs and time.monotonic() - began >= seconds
 

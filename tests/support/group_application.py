@@ -1,9 +1,9 @@
-"""The application of the group's stories, as a process of its own: it reads through our client and takes the time of each read.
+"""The application of the group's stories, as a process of its own: it reads through our client and times each read.
 
     python group_application.py '{"redis": "redis://...", "emit": "kafka://...", "seconds": 60, "out": "reads.npz"}'
 
-It says `emitting` when it has begun, ends after its seconds or when its input is closed, and writes when each read began,
-how long it took, and its own memory meanwhile. A read that raises ends it with the error.
+It prints `emitting` when it has begun, and ends after its seconds or when its input is closed. Then it writes the start and
+the duration of each read, and its own memory over time. A read that raises ends it with the error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main():
     seconds = said["seconds"]
     room = int((seconds + 10) * RATE)
     keys = [f"item:{number}" for number in draws(room, seed=3).tolist()]
-    reads = np.ones((room, 2))  # touched now, so that the memory measured is the client's
+    reads = np.ones((room, 2))  # touched now, so that the measured memory is the client's
     memory = np.ones((int((seconds + 10) / MEMORY_S), 2))
     done = measured = 0
     stop = threading.Event()
@@ -50,7 +50,7 @@ def main():
             if passed >= measured * MEMORY_S:
                 memory[measured] = now(), own.memory_info().rss
                 measured += 1
-            # whoever is late is not hurried: a read that waits for its turn is not slow
+            # a late reader does not hurry: a read that waits for its turn is not slow
             time.sleep(AT_ONCE / RATE)
         stats = cacheupdater_client.stats()
     draft = Path(f"{said['out']}.draft.npz")

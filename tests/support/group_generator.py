@@ -2,11 +2,11 @@
 
     python group_generator.py '{"emit": "kafka://...", "pg": "postgresql+asyncpg://...", "out": "ledger.npz", ...}'
 
-No Redis stands behind it: reading would take all the time there is, and the buffer does not ask where its hints come from.
-Keys follow Zipf's law. Some rows change: their versions rise in PostgreSQL, and after the commit a change is hinted.
-It says `emitting` when it has begun, ends after its seconds or when its input is closed, waits until the client has
-delivered everything, and only then writes: each hint with its time, what the client says of them, and its own memory.
-A time is taken before the hints that it stands for, and after the commit of the rows.
+It uses no Redis: reading would take all its time, and the buffer does not care where its hints come from. Keys follow Zipf's
+law. Some rows change: their versions rise in PostgreSQL, and after the commit a change is hinted. It prints `emitting` when it
+has begun, and ends after its seconds or when its input is closed. It waits until the client has delivered everything, and only
+then writes each hint with its time, the client's counts, and its own memory. A time is taken before the hints that it belongs
+to, and after the commit of the rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UPDATE = "UPDATE items SET version = version + 1 WHERE id = ANY($1::bigint[])"
 
 
 def draws(count, seed):
-    """Keys, the popular ones scattered over all numbers."""
+    """Draws keys. The popular ones are scattered over all numbers."""
     popular = 1.0 / np.arange(1, KEYS + 1) ** ZIPF
     draw = np.random.default_rng(seed)
     ranks = np.searchsorted(np.cumsum(popular / popular.sum()), draw.random(count))
@@ -45,7 +45,7 @@ def draws(count, seed):
 
 
 class Generator:
-    """Everything that grows is made beforehand, so that the memory it measures is the client's."""
+    """Makes its arrays beforehand, so that the memory it measures is the client's."""
 
     def __init__(self, *, emit, pg, seconds, rate=RATE, seed=1):
         self._seconds, self._rate = seconds, rate
@@ -62,7 +62,7 @@ class Generator:
         self.stop = threading.Event()
 
     def run(self):
-        """Behind its rate it catches up."""
+        """Emits at the rate, and catches up when it falls behind."""
         began = time.monotonic()
         changed = measured = 0.0
         print("emitting", flush=True)
@@ -78,7 +78,7 @@ class Generator:
         return time.monotonic() - began
 
     def _emit(self, due):
-        """Touches, and misses among them."""
+        """Emits touches, and misses among them."""
         misses = round(due * MISSES / (1 - CHANGES))
         now = time.time_ns() // 1000
         for name in self._part(MISS, misses, now):
@@ -95,7 +95,7 @@ class Generator:
             self._buffer.add(CHANGE, name)
 
     def _part(self, kind, size, now):
-        """The next names, noted in the ledger."""
+        """The next names, which are noted in the ledger."""
         begin, end = self._at, self._at + size
         self._parts[self._count] = begin, end, kind, now
         self._count += 1
@@ -109,7 +109,7 @@ class Generator:
             self._measured += 1
 
     def settle(self):
-        """Everything has arrived, or it is too late."""
+        """Waits until everything has arrived, or until SETTLE_S are over."""
         deadline = time.monotonic() + SETTLE_S
         while cacheupdater_client.stats()["waiting"] and time.monotonic() < deadline:
             time.sleep(0.02)

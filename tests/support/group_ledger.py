@@ -1,12 +1,13 @@
-"""Were all hints served, and was anything committed too early? Pure numpy over what a run has left behind.
+"""Were all hints served, and was anything committed too early? Pure numpy over the records of a run.
 
-The stories of the group (`group_story`) gather five lists: the hints that a generator emitted, the loads that PostgreSQL
-saw begin, the records of the topic, the commits of the group, and what Redis and the table hold at rest. Here they are held
-against each other; nothing that an updater says of itself is believed. Times are whole microseconds of Unix time, all of
-one machine; keys are the numbers in their names. Each check is one pass over sorted arrays, so ten million hints are fine.
+The stories of the group (`group_story`) gather five lists: the hints that a generator emitted, the loads that PostgreSQL saw
+begin, the records of the topic, the commits of the group, and the values of Redis and the table at rest. This module compares
+them, and relies on nothing that an updater says of itself. Times are whole microseconds of Unix time, all of one machine. Keys
+are the numbers in their names. Each check is one pass over sorted arrays, so ten million hints are fine.
 
-A hint needs a load that began at or after its time less a slack: none for a change; the hold for a touch, which an earlier
-load may cover; the gap and the longest life of a head for a miss, which is served by a load that *ends* after it.
+A hint needs a load that began at or after its time less a slack. A change has no slack. For a touch, which an earlier load may
+cover, the slack is the hold. For a miss, which is served by a load that *ends* after it, the slack is the gap and the longest
+life of a head.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TIME_BITS = 42  # microseconds in a composite of key and time: 50 days
 
 
 class Hints(NamedTuple):
-    """In the order in which they were emitted."""
+    """Hints, in the order in which they were emitted."""
 
     keys: np.ndarray
     kinds: np.ndarray
@@ -32,7 +33,7 @@ class Hints(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What lies in the topic: a line for each key of each record."""
+    """The content of the topic: a line for each key of each record."""
 
     partitions: np.ndarray
     offsets: np.ndarray
@@ -42,7 +43,7 @@ class Records(NamedTuple):
 
 
 class Commits(NamedTuple):
-    """Of one group, in the order in which the broker took them."""
+    """The commits of one group, in the order in which the broker took them."""
 
     partitions: np.ndarray
     offsets: np.ndarray
@@ -50,15 +51,15 @@ class Commits(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What Redis holds: a line for each key that is there."""
+    """The values in Redis: a line for each existing key."""
 
     keys: np.ndarray
     versions: np.ndarray
-    read: np.ndarray  # when the load began that has brought it
+    read: np.ndarray  # when the load of this value began
 
 
 class Loads:
-    """When each key was loaded; asked for the next load since a time."""
+    """The times of each key's loads, for finding the next load since a time."""
 
     def __init__(self, keys: np.ndarray, times: np.ndarray) -> None:
         self._origin = int(times.min()) - 3600 * SECOND if len(times) else 0
@@ -69,7 +70,7 @@ class Loads:
         return (keys.astype(np.int64) << _TIME_BITS) | np.maximum(times - self._origin, 0)
 
     def next_since(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """When the first load of each key at or after its time began; NEVER."""
+        """When the first load of each key at or after its time began; NEVER if there is none."""
         if not len(self._line):
             return np.full(len(keys), NEVER)
         at = np.searchsorted(self._line, self._place(keys, times))
@@ -78,7 +79,7 @@ class Loads:
         return np.where(there, (found & ((1 << _TIME_BITS) - 1)) + self._origin, NEVER)
 
     def widest_gaps(self, owner: np.ndarray, start: float, end: float) -> np.ndarray:
-        """Of each owner of keys, the longest time without a load between these seconds. `owner` is by key."""
+        """The longest time without a load between these seconds, for each owner of keys. `owner` is by key."""
         owners = owner[self._line >> _TIME_BITS]
         times = ((self._line & ((1 << _TIME_BITS) - 1)) + self._origin) / SECOND
         within = (times > start) & (times < end)
@@ -97,7 +98,7 @@ class Slack(NamedTuple):
     change: int = 0
 
     def needs(self, kinds: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Since when a load serves."""
+        """The earliest begin of a load that serves each hint."""
         by_kind = np.zeros(3, dtype=np.int64)
         by_kind[[TOUCH, MISS, CHANGE]] = self
         return times - by_kind[kinds]
@@ -107,12 +108,12 @@ class Slack(NamedTuple):
 
 
 def lost(hints: Hints, loads: Loads, slack: Slack) -> np.ndarray:
-    """L1: which hints no load has served."""
+    """L1: the hints that no load has served."""
     return loads.next_since(hints.keys, slack.needs(hints.kinds, hints.times)) == NEVER
 
 
 def unserved(hints: Hints, values: Values, slack: Slack) -> np.ndarray:
-    """L1 at rest: for which hints the value in Redis is too old, or not there. Nothing was dropped, so all must be."""
+    """L1 at rest: hints whose value in Redis is too old, or absent. Nothing was dropped, so every hint needs its value."""
     highest = max(values.keys.max(initial=0), hints.keys.max(initial=0))
     read = np.full(highest + 1, -NEVER)
     read[values.keys] = values.read
@@ -120,17 +121,17 @@ def unserved(hints: Hints, values: Values, slack: Slack) -> np.ndarray:
 
 
 def astray(hints: Hints, records: Records) -> int:
-    """How many hints the topic has too few of; a resent record may give it too many."""
+    """The number of hints that are missing in the topic. (A resent record may give it too many.)"""
     return int(np.maximum(_missing(hints, records), 0).sum())
 
 
 def repeated(hints: Hints, records: Records) -> int:
-    """How many hints the topic has too many of: a producer sends again what a slow broker did not confirm in time."""
+    """The number of hints that the topic has twice: a producer repeats records that a slow broker confirms too late."""
     return int(np.maximum(-_missing(hints, records), 0).sum())
 
 
 def _missing(hints: Hints, records: Records) -> np.ndarray:
-    """Of each key and kind: hints that were emitted and are not in the topic; below zero are those that are there twice."""
+    """For each key and kind, the number of emitted hints that are not in the topic; negative for hints that are there twice."""
     shape = max(hints.keys.max(initial=0), records.keys.max(initial=0)) + 1
     emitted = np.bincount(hints.kinds * shape + hints.keys, minlength=3 * shape)
     arrived = np.bincount(records.kinds * shape + records.keys, records.counts, minlength=3 * shape)
@@ -138,10 +139,10 @@ def _missing(hints: Hints, records: Records) -> np.ndarray:
 
 
 def early(hints: Hints, records: Records, commits: Commits, *, loads: Loads, slack: Slack) -> np.ndarray:
-    """K1: which lines of records were committed before a load had begun for their last hint.
+    """K1: the lines of records that were committed before a load had begun for their last hint.
 
-    A record's counts say how many hints of a key it holds, and hints of a key and kind arrive in their order, so the sum of the
-    counts tells which hint of the ledger was its last. Only for topics in which nothing was sent twice.
+    A record's counts say how many hints of a key it holds. Hints of a key and kind arrive in order, so the sum of the counts
+    shows which hint of the ledger was its last. Only for topics in which nothing was sent twice.
     """
     needs = slack.needs(records.kinds, _last_times(hints, records))
     served = loads.next_since(records.keys, needs)
@@ -149,7 +150,7 @@ def early(hints: Hints, records: Records, commits: Commits, *, loads: Loads, sla
 
 
 def _last_times(hints: Hints, records: Records) -> np.ndarray:
-    """Of each line of a record, when the last hint that it holds was emitted."""
+    """For each line of a record, when its last hint was emitted."""
     shape = max(hints.keys.max(initial=0), records.keys.max(initial=0)) + 1
     asked = hints.kinds * shape + hints.keys
     order = np.argsort(asked, kind="stable")
@@ -170,7 +171,7 @@ def _last_times(hints: Hints, records: Records) -> np.ndarray:
 
 
 def _passed(records: Records, commits: Commits) -> np.ndarray:
-    """Of each line of a record, when a commit had gone beyond it; NEVER."""
+    """For each line of a record, when a commit passed it; NEVER if none did."""
     passed = np.full(len(records.offsets), NEVER)
     for partition in np.unique(records.partitions):
         mine = commits.partitions == partition
@@ -183,7 +184,7 @@ def _passed(records: Records, commits: Commits) -> np.ndarray:
 
 
 def moved_back(commits: Commits) -> int:
-    """K1: how many commits were behind an earlier one of their partition."""
+    """K1: the number of commits that were behind an earlier one of their partition."""
     back = 0
     for partition in np.unique(commits.partitions):
         offsets = commits.offsets[commits.partitions == partition]
@@ -192,5 +193,5 @@ def moved_back(commits: Commits) -> int:
 
 
 def stale(values: Values, rows: np.ndarray) -> np.ndarray:
-    """S2: which values are of another version than their row; `rows` are versions by key."""
+    """S2: the values with another version than their row. `rows` are versions by key."""
     return values.versions != rows[values.keys]

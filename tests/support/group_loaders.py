@@ -1,7 +1,7 @@
-"""A Python loader that freezes its own process when it has read the rows, and goes on with them when it is woken.
+"""A Python loader that freezes its own process when it has read the rows, and continues with them when it is woken.
 
-That is the worst moment for a zombie: it holds old rows, and writing them is the next thing that it does. It freezes, once,
-where the file exists that FREEZE_FILE names.
+That is the worst moment for a zombie: it holds old rows, and writes them next. It freezes once, if the file exists that
+FREEZE_FILE names.
 """
 
 from __future__ import annotations

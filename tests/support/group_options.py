@@ -1,4 +1,4 @@
-"""A pytest plugin: how long the stories of killed updaters are told, and for how long servers are away.
+"""A pytest plugin: how long the stories of killed updaters take, and for how long servers are away.
 
 Both have a short form for `make test` and a full one (`proving`); the options name any other length.
 """
@@ -9,7 +9,7 @@ import pytest
 
 SECONDS = (12.0, 60.0)  # in the short form, in the full one
 OUTAGE = (3.0, 30.0)
-FITS_S = 15.0  # of an outage: what is emitted meanwhile has room in a client's buffer
+FITS_S = 15.0  # of an outage: a client's buffer holds the hints of so long
 
 
 def pytest_addoption(parser):
@@ -19,11 +19,11 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def group_seconds(request, amount):
-    """Updaters are killed under load for so long."""
+    """The seconds for which updaters are killed under load."""
     return request.config.option.group_seconds or amount(*SECONDS)
 
 
 @pytest.fixture
 def outage(request, full_form):
-    """A server is away for so many seconds."""
+    """The seconds for which a server is away."""
     return request.config.option.outage or OUTAGE[full_form]

@@ -1,4 +1,4 @@
-"""The control of the group's stories: an updater that commits what it has read, whether it is done or not. It must fail them.
+"""The control of the group's stories: an updater that commits all it has read, finished or not. It must fail them.
 
 Run as `python group_planted.py run -c FILE`, in the place of `python -m cacheupdater`.
 """
@@ -12,7 +12,7 @@ from cacheupdater.core.cursors import Cursor
 
 
 def ahead(cursor: Cursor) -> int:
-    """Instead of `advance`."""
+    """Replaces `advance`."""
     cursor.done = cursor.scan
     return cursor.done
 

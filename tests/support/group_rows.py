@@ -1,9 +1,8 @@
-"""The rows of the group's stories, and when PostgreSQL was asked for them, by its own log.
+"""The rows of the group's stories, and the times of their loads by PostgreSQL's own log.
 
-A namespace's statement goes through a function that writes its time and its keys into the server's log before it reads a
-row: a volatile function takes a new snapshot for each of its statements, so what it returns was read after the time in the
-log. (A table could not be written: loads are read-only.) The time also goes into the value, so that Redis tells which load
-has brought it.
+A namespace's statement calls a function that writes its time and its keys into the server's log before it reads a row. A
+volatile function takes a new snapshot for each of its statements, so its rows were read after the time in the log. (It could
+not write to a table: loads are read-only.) The time also goes into the value, so that a value in Redis names its load.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Rows:
         self._mark = self._log.stat().st_size
 
     def loads(self):
-        """All since this table was made."""
+        """All loads since this table was made."""
         with self._log.open("rb") as log:
             log.seek(self._mark)
             found = _LOADING.findall(log.read())
@@ -64,14 +63,14 @@ class Rows:
         return Loads(np.concatenate(keys) if keys else times, times)
 
     def versions(self):
-        """By key."""
+        """The versions by key."""
         with Database(self.url) as database:
             found = database.rows("SELECT id, version FROM items ORDER BY id")
         return np.array([version for _, version in found], dtype=np.int64)
 
 
 def values(redis_url):
-    """What Redis holds of these keys."""
+    """The values of these keys in Redis."""
     found = []
     with redis.Redis.from_url(redis_url) as plain:
         for begin in range(0, KEYS, _AT_ONCE):

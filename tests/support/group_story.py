@@ -1,7 +1,7 @@
-"""A group of real updaters over a real topic, under load, and the judgement of all that has happened to it.
+"""A group of real updaters over a real topic, under load, and the verdict on a run.
 
-A story starts some updaters, lets a generator emit, does its harm, and asks for the verdict, which `group_ledger` finds. A
-verdict waits until the group has committed the whole topic, and says what is wrong in numbers that must all be 0.
+A story starts some updaters, lets a generator emit, does its harm, and asks for the verdict, which `group_ledger` computes. A
+verdict waits until the group has committed the whole topic. It counts faults; all its numbers must be 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REST_S = 60.0  # for a backlog after a storm, on a machine that has other things
 SUPPORT = Path(__file__).parent
 PLANTED = str(SUPPORT / "group_planted.py")
 
-# Stories start processes by the dozen. Where a run forbids bytecode each would compile all that it imports: 4 s instead of 1.
+# Stories start dozens of processes. If a run forbids bytecode, each would compile all its imports: 4 s instead of 1.
 QUICK_START = {
     "PYTHONDONTWRITEBYTECODE": "",
     "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "cacheupdater-bytecode")),
@@ -45,15 +45,15 @@ SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _L
 
 
 class Verdict(NamedTuple):
-    """What went wrong, in hints, records, commits and values; and of how many."""
+    """The faults, in hints, records, commits and values, and the numbers checked."""
 
     lost: int  # hints that no load has served
-    unserved: int  # hints that no value in Redis has been read for
+    unserved: int  # hints without a value in Redis that was loaded for them
     astray: int  # hints that never reached the topic
     early: int  # keys of records that were committed before their load
     moved_back: int  # commits
     stale: int  # values at rest
-    repeated: int  # hints that the topic has twice; where there are any, `early` is not told
+    repeated: int  # hints that the topic has twice; if there are any, `early` is not known
     hints: int
     loads: int
     commits: int
@@ -72,7 +72,7 @@ class Verdict(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """What a generator has saved."""
+    """The records of a generator."""
 
     hints: Hints
     stats: dict
@@ -80,12 +80,12 @@ class Emitted(NamedTuple):
     memory: np.ndarray  # (seconds of Unix time, bytes)
 
     def of(self, kind):
-        """Hints of one kind alone."""
+        """The hints of one kind alone."""
         return self._replace(hints=Hints(*(each[self.hints.kinds == kind] for each in self.hints)))
 
 
 class Child:
-    """A program beside this file that works until its input is closed, and saves what it has seen; `with` ends it in any case."""
+    """A program beside this file that works until its input is closed, and saves its records. `with` ends it in any case."""
 
     def __init__(self, program, folder, **said):
         self._out = folder / f"{program}-{time.monotonic_ns()}.npz"
@@ -109,7 +109,7 @@ class Child:
         self._process.stdout.close()
 
     def saved(self, within=90.0):
-        """Stops it, if it has not; the arrays that it has left."""
+        """Stops it if it still runs. Returns the arrays that it saved."""
         self._process.stdin.close()
         assert self._process.wait(within) == 0
         with np.load(self._out) as saved:
@@ -120,7 +120,7 @@ class Generator(Child):
     """See `group_generator`."""
 
     def end(self):
-        """What it has emitted."""
+        """Stops it. Returns the hints that it emitted."""
         saved = self.saved()
         hints = Hints(saved["keys"].astype(np.int64), saved["kinds"], saved["times"])
         return Emitted(hints, saved["said"]["stats"], saved["said"]["took"], saved["memory"])
@@ -138,7 +138,7 @@ class Group:
         self._updaters = updaters
 
     def settings(self, *, session=SESSION_S, budget="6000/s", instance=None, **namespace):
-        """What a member runs with."""
+        """The configuration of a member."""
         static = f"&instance={instance}" if instance else ""
         source = {"url": self.rows.url, "budget": budget, "statement_timeout": "1.8s", "pool_size": 5}
         items = {
@@ -157,7 +157,7 @@ class Group:
         }
 
     def start(self, count, *, program=("-m", "cacheupdater"), environment=None, **settings):
-        """Some more members, at once. An `instance` gets a number."""
+        """Starts some more members, at once. An `instance` gets a number."""
         new = []
         for _ in range(count):
             number = len(self.members)
@@ -175,11 +175,11 @@ class Group:
         return new
 
     def generator(self, **said):
-        """Emits for at most `seconds`, at a `rate` per second."""
+        """A generator that emits for at most `seconds`, at a `rate` per second."""
         return Generator("group_generator.py", self.folder, emit=self.emit, pg=self.rows.url, **said)
 
     def application(self, **said):
-        """Reads for at most `seconds`."""
+        """An application that reads for at most `seconds`."""
         return Child(
             "group_application.py", self.folder, **{"emit": self.emit, "redis": self.redis_url} | said
         )
@@ -190,7 +190,7 @@ class Group:
 
     @property
     def logs(self):
-        """Of each member, over all its lives."""
+        """The log of each member, over all its runs."""
         return [each.log for each in self.members]
 
     @property
@@ -198,7 +198,7 @@ class Group:
         return group_topic.behind(self.servers, self.topic, self.name)
 
     def rest(self, within=REST_S):
-        """Everything is committed, and nothing is under way."""
+        """Waits until everything is committed, and nothing is under way."""
         deadline = time.monotonic() + within
         while (left := (self.behind, self.metric("pending"))) != (0, 0):
             assert time.monotonic() < deadline, f"after {within:g} s records behind and keys pending: {left}"
@@ -211,7 +211,7 @@ class Group:
         return group_topic.generations(self.servers, self.name)
 
     def verdict(self, emitted, *, sent_once=True):
-        """Once it is at rest. Where a broker went away or was slow, a record may have been sent twice: K1 cannot be told then."""
+        """The verdict, at rest. If a broker went away or was slow, a record may have been sent twice: K1 is unknown then."""
         hints, loads, held = emitted.hints, self.rows.loads(), group_rows.values(self.redis_url)
         topic, commits = group_topic.read(self.servers, self.topic), self.commits()
         repeated = ledger.repeated(hints, topic.records)

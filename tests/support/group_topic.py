@@ -1,8 +1,8 @@
-"""What a topic and its group's history hold, read by a consumer of the test's own when all is over.
+"""The records of a topic and the history of its group, read by a consumer of the test's own after a run.
 
-Commits are read from `__consumer_offsets`, the topic in which the broker itself keeps them: it has each of them with the broker's time, so no
-watcher has to poll while the updaters work, and nothing can slip through between two polls. There too lies each generation of the group, which tells
-of every rebalance. (What is compacted away is older than a segment of 100 MB.)
+Commits are read from `__consumer_offsets`, the topic in which the broker keeps them. It has every commit with the broker's
+time, so no watcher must poll while the updaters work, and no commit is missed between two polls. It also has each generation
+of the group, and so every rebalance. (Only records older than a segment of 100 MB are compacted away.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HISTORY = "__consumer_offsets"
 
 
 class Generation(NamedTuple):
-    """One round of the group."""
+    """One generation of the group."""
 
     number: int
     at: float  # seconds of Unix time
@@ -36,7 +36,7 @@ class Read(NamedTuple):
 
     records: Records
     packs: int
-    skipped: int  # records that are no packs
+    skipped: int  # records that are not packs
 
 
 def read(servers, topic):
@@ -52,7 +52,7 @@ def generations(servers, group):
 
 
 def behind(servers, topic, group):
-    """How many records the group has not committed."""
+    """The number of records that the group has not committed."""
     return done(_behind(servers, topic, group))
 
 
@@ -181,7 +181,7 @@ class _Reader:
         return self._take(">q", 8)
 
     def count(self):
-        """Of what follows."""
+        """The number of items that follow."""
         return self._short() - 1 if self.version >= 4 else self.int32()
 
     def text(self):

@@ -1,4 +1,4 @@
-"""A sender of hints that a test holds in its hand: it may say anything, also what no client would say."""
+"""A sender of hints under a test's control: it can send anything, also what no client would send."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ class HintPeer:
         self.pack(encode_pack(kind, 0, keys))
 
     def pack(self, payload, partition=0):
-        """One frame with whatever payload."""
+        """One frame with any payload."""
         self.raw(encode_frame(partition, payload))
         self.sent += 1
 
     def raw(self, data):
-        """Whatever bytes."""
+        """Any bytes."""
         self._socket.sendall(data)
 
     def wait(self):
-        """Until every frame is accepted."""
+        """Waits until every frame is accepted."""
         while self.accepted < self.sent:
             self._read()
 
     def closed(self):
-        """Whether the updater ends this connection, within the timeout."""
+        """Whether the updater ends this connection within the timeout."""
         with contextlib.suppress(TimeoutError):
             try:
                 while True:

@@ -1,6 +1,6 @@
-"""An updater's ear for tests of the client: greets, records every pack, acknowledges. It may be rude on request.
+"""An updater's ear for tests of the client: greets, records every pack, acknowledges. On request it misbehaves.
 
-Threads and blocking sockets, so that it shares nothing with the code under test but the wire format.
+Threads and blocking sockets, so that it shares only the wire format with the code under test.
 """
 
 from __future__ import annotations

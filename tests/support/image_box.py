@@ -1,8 +1,8 @@
-"""Runs the image that `make image` has built as a container engine would: its user, its environment, a root that is read-only.
+"""Runs the image that `make image` has built as a container engine would: with its user, its environment, a read-only root.
 
-No engine is needed: a mount namespace of its own, a chroot, and what the OCI configuration says. Volumes are as the chart
-has them: /tmp, /run/cacheupdater and /var/lib/cacheupdater in memory, the configuration and loaders read-only. The network
-is the machine's. What an engine would add beside that (seccomp, control groups) is not here.
+It needs no engine: it uses a mount namespace of its own, a chroot, and the OCI configuration. Volumes are as in the chart:
+/tmp, /run/cacheupdater and /var/lib/cacheupdater in memory, the configuration and loaders read-only. The network is the
+machine's. An engine's seccomp and control groups are missing.
 
     python box.py ROOT CONFIG COMMAND      is what runs within the namespaces; tests use `Box`
 """
@@ -24,7 +24,7 @@ KILLED_S = 30.0
 
 
 class Box:
-    """The image, as `build/image/built.json` tells of it."""
+    """The image, as `build/image/built.json` describes it."""
 
     def __init__(self, built: Path) -> None:
         about = json.loads(built.read_text())
@@ -34,7 +34,7 @@ class Box:
         self.sbom = json.loads(built.with_name("sbom.cdx.json").read_text())
 
     def start(self, *arguments, volumes=None, entrypoint=None, **options):
-        """A container; `arguments` instead of the image's own, `volumes` by their path within, read-only."""
+        """Starts a container. `arguments` replace the image's own; `volumes` are by their path within, read-only."""
         command = [*(entrypoint or self.config["Entrypoint"]), *(arguments or self.config["Cmd"])]
         said = json.dumps({**self.config, "volumes": {k: str(v) for k, v in (volumes or {}).items()}})
         spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--ipc", "--uts"]
@@ -44,7 +44,7 @@ class Box:
         )
 
     def run(self, *arguments, timeout=KILLED_S, **options):
-        """A container from its start to its end."""
+        """Runs a container from its start to its end."""
         process = self.start(*arguments, **options)
         try:
             out, err = process.communicate(timeout=timeout)
@@ -55,7 +55,7 @@ class Box:
 
 
 def first_process(container):
-    """The container's process 1, as the machine numbers it: whom an engine would send its signal."""
+    """The machine's number of the container's process 1, to which an engine would send its signal."""
     children = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
     assert len(children) == 1
     return int(children[0])
@@ -66,7 +66,7 @@ def _mount(*arguments):
 
 
 def _enter(root, config):
-    """Mounts as an engine would make them, then the root, then the user."""
+    """Makes the mounts as an engine would, then changes the root, then the user."""
     _mount("--make-rprivate", "/")
     _mount("--bind", root, root)
     for each in WRITABLE:

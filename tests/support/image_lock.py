@@ -1,4 +1,4 @@
-"""Reads a lock of `image/`: what is installed, in which version, by which hashes, where."""
+"""Reads a lock of `image/`: packages, versions, hashes, and the systems that install them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
 
 def entries(path):
-    """All of them, in their order; a name comes twice where versions differ by Python."""
+    """All entries in their order. A name comes twice if versions differ by Python."""
     found = []
     for block in re.split(r"\n(?=[\w])", path.read_text()):
         if re.match(r"[\w.-]+==", block):
@@ -41,7 +41,7 @@ def entries(path):
 
 
 def wanted(found, root):
-    """Those that the image with this interpreter installs, by name."""
+    """The entries that the image with this interpreter installs, by name."""
     (lib,) = root.glob("opt/cacheupdater/lib/python3.*")
     version = lib.name.removeprefix("python")
     here = {**default_environment(), "python_version": version, "python_full_version": f"{version}.0"}

@@ -26,7 +26,7 @@ def integral(f: Callable[[np.ndarray], np.ndarray], high: float, *, scale: float
 def moments(log_density: Callable[[np.ndarray], np.ndarray], *, scale: float) -> tuple[float, float]:
     """Mean and variance of a positive quantity near `scale`, given the logarithm of its unnormalised density.
 
-    On a logarithmic grid the trapezoid rule is exact to rounding for what vanishes at both ends.
+    On a logarithmic grid the trapezoid rule is exact to rounding for a function that vanishes at both ends.
     """
     logs = np.linspace(-110.0, 8.0, 60_001)
     points = np.exp(logs)

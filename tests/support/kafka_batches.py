@@ -1,6 +1,6 @@
-"""Batches of records as nobody's producer sends them: sent raw, so that the broker takes what a client never would make.
+"""Batches of records that no producer would send: they are sent raw, so the broker takes what no client would make.
 
-`batch` lays one out (format v2), `compressed` puts a body into a codec, `produce` sends it. Used by the tests of what a topic may hold.
+`batch` lays a batch out (format v2), `compressed` compresses a body, `produce` sends batches. For tests of hostile topics.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def varint(number):
-    """Zigzag, as records count."""
+    """A zigzag number, as in records."""
     number = (number << 1) ^ (number >> 63)
     out = bytearray()
     while number > 0x7F:
@@ -34,7 +34,7 @@ def sized(value):
 
 
 def record(delta, value, *, key=None, headers=(), header_count=None):
-    """`header_count` is for a count that lies."""
+    """One record. `header_count` is for a false count."""
     count = len(headers) if header_count is None else header_count
     body = b"\0" + varint(0) + varint(delta) + sized(key) + sized(value) + varint(count)
     body += b"".join(sized(name) + sized(said) for name, said in headers)
@@ -42,7 +42,7 @@ def record(delta, value, *, key=None, headers=(), header_count=None):
 
 
 def compressed(body, codec):
-    """As the usual producers do it."""
+    """The body as the usual producers compress it."""
     if codec == "gzip":
         packer = zlib.compressobj(9, zlib.DEFLATED, 31)
         return packer.compress(body) + packer.flush()
@@ -62,7 +62,7 @@ def xerial(body, block=32 * 1024):
 
 
 def batch(body, *, count=1, codec=0, base=0, last=None, attributes=0):
-    """`body` as it is stored; `last` is the last record's place in the batch, `codec` a name or a number."""
+    """A batch. `body` is as stored, `last` the last record's place in the batch, `codec` a name or a number."""
     last = count - 1 if last is None else last
     attributes |= CODECS.get(codec, codec)
     said = struct.pack(">hiqqqhii", attributes, last, NOW_MS, NOW_MS, -1, -1, -1, count) + bytes(body)
@@ -75,7 +75,7 @@ def of(records, codec="none", **named):
 
 
 async def produce(servers, topic, batches, partition=0):
-    """Each in a request of its own; the error code of each, 0 where the broker has taken it."""
+    """Sends each batch in a request of its own. Returns the error code of each; 0 means that the broker took it."""
     client = AIOKafkaClient(bootstrap_servers=servers)
     await client.bootstrap()
     try:

@@ -1,8 +1,8 @@
 """Kafka for tests: real brokers that the run starts itself, and a line at its end that says which.
 
-`kafka` is one broker for the whole run, all of xdist's workers included (KAFKA_BOOTSTRAP names another to use instead);
-`kafka_topic` and `new_topic` make topics on it that go with the test; `own_kafka` may be stopped and killed. Where
-Java or Maven is missing, tansu stands in for Apache Kafka: tests that need the real one ask for `needs_apache`.
+`kafka` is one broker for the whole run, for all of xdist's workers too (KAFKA_BOOTSTRAP names another one to use instead).
+`kafka_topic` and `new_topic` make topics on it that are deleted with the test. `own_kafka` may be stopped and killed. If Java
+or Maven is missing, tansu replaces Apache Kafka; tests that need the real one ask for `needs_apache`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _numbers = count(1)
 
 
 class Kafka(NamedTuple):
-    """The run's broker. It has no security, so one address serves everybody."""
+    """The run's broker. It has no security, so one address serves all clients."""
 
     bootstrap: str
     pid: int | None  # None: not ours
@@ -37,7 +37,7 @@ class Kafka(NamedTuple):
 
 
 def folder_of_run(config):
-    """What all processes of this run share: a worker's temporary folder lies in that of the run."""
+    """The folder that all processes of this run share: a worker's temporary folder lies in that of the run."""
     base = config._tmp_path_factory.getbasetemp()
     folder = (base.parent if hasattr(config, "workerinput") else base) / "kafka-of-the-run"
     folder.mkdir(exist_ok=True)
@@ -55,7 +55,7 @@ def found():
 
 
 def pytest_collection_finish(session):
-    """Makes Kafka ready before any test's time is measured, and on the screen: the first time it can take a minute."""
+    """Makes Kafka ready before any test's time is measured, and shows the progress: the first time can take a minute."""
     from cacheupdater.local.kafka_server import quicken
 
     config = session.config
@@ -79,7 +79,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @contextlib.contextmanager
 def shared(folder):
-    """The broker that all who name this folder share, from the first one in to the last one out."""
+    """The broker that all users of this folder share, from the first to the last."""
     from cacheupdater.local.kafka_jars import locked
 
     with (folder / "users").open("a") as users:
@@ -123,13 +123,13 @@ def _kafka_of_run(request):
 
 @pytest.fixture
 def kafka(_kafka_of_run):
-    """For reading and writing, not for stopping."""
+    """The run's broker, for reading and writing, not for stopping."""
     return _kafka_of_run
 
 
 @pytest.fixture
 def new_topic(kafka):
-    """Makes topics of this test's own and says their names: new_topic(partitions=1, config={"cleanup.policy": "compact"})."""
+    """Makes topics of this test's own. Returns a name: new_topic(partitions=1, config={"cleanup.policy": "compact"})."""
     from cacheupdater.local import kafka_topics
 
     made = []
@@ -154,7 +154,7 @@ def kafka_topic(new_topic):
 
 @pytest.fixture
 def own_kafka():
-    """A broker of this test's own, to stop, kill and freeze. What tansu keeps is gone when it stops."""
+    """A broker of this test's own, to stop, kill and freeze. tansu loses its data when it stops."""
     from cacheupdater.local import kafka_topics
     from cacheupdater.local.kafka_server import KafkaServer
 
@@ -167,6 +167,6 @@ def own_kafka():
 
 @pytest.fixture(scope="session")
 def needs_apache():
-    """For what tansu has not: several brokers, logins, rights, data that outlives a restart. Ask for it first."""
+    """For features that tansu lacks: several brokers, logins, rights, data that outlives a restart. Ask for it first."""
     if not found().apache:
         pytest.skip(f"needs Apache Kafka: {found().why}")

@@ -1,8 +1,8 @@
 """The process that owns the run's one Kafka: `python kafka_keeper.py FOLDER`, started by the first test that asks.
 
-Test processes come and go in any order, so none of them may own what all of them use. Each user holds the folder's
-file `users` locked, shared; the keeper waits for that lock alone and gets it when the last user is gone, be it in order
-or by SIGKILL: the kernel keeps the count. Then the broker ends. Whoever comes later waits for that, and starts anew.
+Test processes come and go in any order, so none of them may own what all of them use. Each user holds a shared lock on the
+folder's file `users`. The keeper waits for an exclusive lock, and gets it when the last user is gone, in order or by SIGKILL:
+the kernel keeps the count. Then the broker ends. A later user waits for that end, and starts a new keeper.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A queue on a real broker, and another member of its group that makes partitions move.
 
-That other member wants a topic of its own: whenever it joins or leaves, the group takes all partitions from us and gives all of them
-back, exactly once. A test of shares starts a second queue instead.
+The other member reads a topic of its own. Whenever it joins or leaves, the group takes all partitions from us and gives all of
+them back, exactly once. A test of shares starts a second queue instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol import broker
 
-SESSION = 6.0  # s; heartbeats every 0.4 s tell of a rebalance
+SESSION = 6.0  # s; heartbeats every 0.4 s show a rebalance
 
 
 class KafkaWorld:

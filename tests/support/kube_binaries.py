@@ -1,8 +1,8 @@
 """A real kube-apiserver and a real etcd for `make chart-cluster`: from PATH where both are there, else built here, once.
 
-They are built from the Go modules that `kubernetes_server/` names (its go.sum pins every byte) into the user's cache
-folder, in one of their own for each state of those files. That takes minutes, so `make chart-cluster` runs this file
-first, which says how far it is; a test that finds nothing built builds without a word.
+They are built from the Go modules that `kubernetes_server/` names (its go.sum pins every byte), into a folder of the user's
+cache for each state of those files. That takes minutes, so `make chart-cluster` runs this file first, which prints its
+progress. A test that finds nothing built builds silently.
 
     python tests/support/kube_binaries.py
 """
@@ -26,7 +26,7 @@ import pytest
 from chart_tools import CACHE, ran, told
 
 SOURCE = Path(__file__).with_name("kubernetes_server")
-EVERY_S = 15.0  # how often a build says how far it is
+EVERY_S = 15.0  # between two lines about the progress of a build
 SAID = 20  # lines of a build that failed
 
 
@@ -40,7 +40,7 @@ class Binaries:
 
 @cache
 def binaries(*, say=lambda text: None) -> Binaries:
-    """Both; the test is skipped where they can neither be found nor built."""
+    """Both programs. The test is skipped if they can neither be found nor built."""
     found = Binaries(*(shutil.which(each) or "" for each in ("etcd", "kube-apiserver")))
     if not (found.etcd and found.apiserver):
         folder = CACHE / f"kubernetes-{_state()}"
@@ -58,7 +58,7 @@ def binaries(*, say=lambda text: None) -> Binaries:
 
 
 def version() -> str:
-    """Of Kubernetes, as go.mod has it: 1.34.2."""
+    """The version of Kubernetes in go.mod, such as 1.34.2."""
     (found,) = re.findall(
         r"^require k8s\.io/kubernetes v(\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE
     )
@@ -71,7 +71,7 @@ def _state() -> str:
 
 
 def _build(folder: Path, say) -> None:
-    """Whole or not at all, whoever else builds beside."""
+    """Builds both completely or not at all, even if other processes build at the same time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as place:
         fresh = Path(place) / "built"
@@ -111,7 +111,7 @@ def _compile(program: Path, say) -> None:
 
 
 def _watched(lines, say):
-    """What Go says, counted on the screen."""
+    """Go's lines of output, counted on the screen."""
     began = told_at = time.monotonic()
     fetched = compiled = 0
     for line in lines:
@@ -126,7 +126,7 @@ def _watched(lines, say):
 
 
 def main() -> int:
-    """All that `make chart-cluster` needs beside Python, before its tests."""
+    """Prepares all that `make chart-cluster` needs beside Python, before its tests."""
 
     def say(text):
         print(text, flush=True)

@@ -1,8 +1,8 @@
 """A Kubernetes API server of a test's own: etcd and kube-apiserver on 127.0.0.1, for as long as a `with` lasts.
 
-What it judges is judged for real: schemas, defaults, admission with Pod Security, custom resources. There is no controller
-and no kubelet, so nothing comes of an object. The accounts that a controller would make are made here, and `pods` says
-which pods the controllers would ask for.
+Its judgement is real: schemas, defaults, admission with Pod Security, custom resources. There is no controller and no kubelet,
+so an object has no effect. This module makes the accounts that a controller would make, and `pods` returns the pods that the
+controllers would create.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cacheupdater.local.children import Child
 if TYPE_CHECKING:
     from kube_binaries import Binaries
 
-START_S = 300.0  # five seconds on two idle cores; a minute and a half has been seen beside other work
+START_S = 300.0  # five seconds on two idle cores; 90 s were seen beside other work
 ANSWER_S = 30.0
 TRIES = 3  # another process may take a free port between our look and the server's start
 OK, CREATED, FORBIDDEN = 200, 201, 403
@@ -45,7 +45,7 @@ current-context: test
 
 @dataclass(frozen=True)
 class Answer:
-    """Of the API server; `warnings` is what kubectl would print."""
+    """An answer of the API server. `warnings` are those that kubectl would print."""
 
     status: int
     body: dict
@@ -71,7 +71,7 @@ class _Server(Child):
 
 
 class Cluster:
-    """`ask` speaks to it; `kubeconfig` is for helm."""
+    """One API server. `ask` sends it requests; `kubeconfig` is for helm."""
 
     def __init__(self, binaries: Binaries):
         self._binaries = binaries
@@ -122,7 +122,7 @@ class Cluster:
             self._servers.pop().stop()  # the API server before its etcd
 
     def _start(self, certificate, key):
-        """Its port."""
+        """Starts both programs and returns the API server's port."""
         store, peers, port = free_port(), free_port(), free_port()
         etcd = {
             "data-dir": self.folder / f"etcd-{store}",
@@ -147,7 +147,7 @@ class Cluster:
             "token-auth-file": self.folder / "tokens.csv",
             "anonymous-auth": "false",
             "authorization-mode": "RBAC",
-            "allow-privileged": "true",  # as kubeadm has it: Pod Security is who refuses
+            "allow-privileged": "true",  # as with kubeadm: refusing is left to Pod Security
             "endpoint-reconciler-type": "none",
         }
         for program, options in ((self._binaries.etcd, etcd), (self._binaries.apiserver, apiserver)):
@@ -189,13 +189,13 @@ class Cluster:
         assert answer.status == CREATED, answer.message
 
     def namespace(self, name):
-        """A new one that enforces, audits and warns by `restricted`, with the account that pods have by default."""
+        """A new namespace that enforces, audits and warns by `restricted`, with the default account of pods."""
         self.must(_named("Namespace", name, labels=RESTRICTED))
         self.must(_named("ServiceAccount", "default"), name)
         return name
 
     def define(self, definitions):
-        """Custom resources, until they can be used and are described."""
+        """Defines custom resources. Returns when they can be used and are described."""
         for each in definitions:
             self.must(each)
         for each in definitions:
@@ -207,7 +207,7 @@ class Cluster:
         self._kinds = []
 
     def objects(self, namespace):
-        """Everything in it that can be listed, by kind and name, but what the API server remarks by itself."""
+        """Everything in it that can be listed, by kind and name, except the API server's own events."""
         found = {}
         for base, plural, kind in self._namespaced():
             answer = self.ask("GET", f"{base}/namespaces/{namespace}/{plural}")
@@ -243,7 +243,7 @@ def _named(kind, name, *, labels=None):
 
 
 def pods(objects):
-    """What the controllers would create for these objects: a pod for each workload, and a StatefulSet's claims."""
+    """The objects that controllers would create for these: a pod for each workload, and a StatefulSet's claims."""
     for each in objects:
         if each["kind"] not in WORKLOADS:
             continue

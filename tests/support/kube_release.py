@@ -1,7 +1,7 @@
-"""One release of a chart in a namespace of a `Cluster`, moved by the real helm; every line that sounds like a warning is kept.
+"""One release of a chart in a namespace of a `Cluster`, handled by the real helm. Every warning is kept.
 
-helm gets an environment of its own: whatever of the user's names a cluster (KUBECONFIG, HELM_KUBEAPISERVER and the like)
-is not handed on, so that no test ever reaches it.
+helm gets an environment of its own, without variables that name a cluster of the user (KUBECONFIG, HELM_KUBEAPISERVER and the
+like), so that no test ever reaches it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from chart_tools import helm, objects
 
 NAME = "shop"
 HELM_S = 60.0
-CALLS: list[str] = []  # of all releases; a run that says "no warnings" says of how many calls
+CALLS: list[str] = []  # of all releases: a run that reports "no warnings" also reports the number of calls
 
 
 class Release:
-    """`warnings` is all that helm or the API server had to remark so far."""
+    """One release. `warnings` are all those of helm and the API server so far."""
 
     def __init__(self, cluster, namespace):
         self._cluster = cluster
@@ -26,7 +26,7 @@ class Release:
         self.warnings = []
 
     def helm(self, *arguments):
-        """What it prints. What it says on stderr is a warning, where it has not failed."""
+        """The output of helm. If it succeeds, its lines on stderr count as warnings."""
         done = subprocess.run(
             [helm(), *map(str, arguments), "--namespace", self.namespace],
             env={
@@ -64,12 +64,12 @@ class Release:
         return objects(self.helm("get", "hooks", NAME))
 
     def objects(self):
-        """All that stands in the namespace, by kind and name, but what helm keeps for itself."""
+        """All objects in the namespace, by kind and name, except helm's own."""
         found = self._cluster.objects(self.namespace)
         return {name: each for name, each in found.items() if each.get("type") != "helm.sh/release.v1"}
 
     def asked(self, each):
-        """The API server's answer to an object that is not made; what it warns of is kept."""
+        """The API server's answer to a dry run of this object. Its warnings are kept."""
         answer = self._cluster.make(each, self.namespace, dry_run=True)
         self.warnings += answer.warnings
         return answer

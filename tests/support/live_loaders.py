@@ -24,27 +24,27 @@ async def banners(slots):
 
 
 def prices(pairs):
-    """Ordinary; keys of two captures come as tuples."""
+    """An ordinary function; keys of two captures come as tuples."""
     _note(pairs)
     return {(number, country): {"price": number * len(country)} for number, country in pairs}
 
 
 def raising(keys):
-    """Fails by itself where key 13 is asked for."""
+    """Raises if key 13 is asked for."""
     if 13 in keys:
         raise ValueError("secret of key 13")
     return dict.fromkeys(keys, "fine")
 
 
 async def hanging(keys):
-    """Never answers where key 13 is asked for."""
+    """Never answers if key 13 is asked for."""
     if 13 in keys:
         await asyncio.sleep(3600)
     return dict.fromkeys(keys, "fine")
 
 
 def stuck(keys):
-    """As `hanging`, in a thread that nobody can stop."""
+    """As `hanging`, in a thread that cannot be stopped."""
     if 13 in keys:
         time.sleep(3600)
     return dict.fromkeys(keys, "fine")
@@ -58,7 +58,7 @@ def leaving(keys):
 
 
 def nonsense(keys):
-    """What is no answer to the question, by key."""
+    """Answers of wrong forms, by key."""
     if 13 in keys:
         return ["no", "mapping"]
     if 14 in keys:
@@ -71,5 +71,5 @@ def nonsense(keys):
 
 
 async def plain(keys):
-    """A short value for each; for what is not the loader's affair."""
+    """A short value for each key, for tests that are not about loaders."""
     return dict.fromkeys(keys, "fine")

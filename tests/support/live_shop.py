@@ -1,8 +1,8 @@
-"""The shop that the service's stories are told in: tables, namespaces of every kind, short times."""
+"""The shop of the service's stories: tables, namespaces of every kind, short times."""
 
 from __future__ import annotations
 
-FRESH_S = 1.0  # what a person is promised after an invalidate; usually it takes 30 ms
+FRESH_S = 1.0  # the promise after an invalidate; usually it takes 30 ms
 HOLD_S = 0.3  # `every` of the namespaces
 
 TABLES = (

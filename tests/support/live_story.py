@@ -1,15 +1,17 @@
-"""The story of a cache that has more than one node: an application and a real updater live on it while Redis is reshaped and killed.
+"""The story of a cache with more than one node: an application and a real updater use it while Redis is reshaped and killed.
 
-Loud keys are read and changed all the time. Quiet ones are read once, before anything happens, later changed once, and not read
-again: nothing but that change can bring their new value. The application's threads write down what they saw and announced,
-PostgreSQL when rows were loaded (`group_rows`), and `Verdict` holds these against each other and against Redis at rest.
+Loud keys are read and changed all the time. Quiet keys are read once before the harm, changed once later, and not read again:
+only that change can bring their new value. The application's threads record what they read and announced, and PostgreSQL
+records when rows were loaded (`group_rows`). `Verdict` compares these records with each other and with Redis at rest.
 
-The promise, at rest: each hint was followed by a load that began late enough (L1), and what Redis holds is of such a load, so
-no value is older than its row (S2). While all goes on: nobody reads what an acknowledged invalidation has removed (S1). One
-exception, and it is Redis' own: what a primary has acknowledged and not passed on when another takes its place is gone with
-it, writes and invalidations alike. So a test tells each `Strike`. A key that it struck, and whose last load was of that time,
-may hold what was there before, until its next refresh: after one more read of each key all must be true without exception.
-Who reads such a key, or any that was struck a few seconds ago, may see what had been removed.
+Two promises hold at rest: each hint was followed by a load that began late enough (L1), and the value in Redis is of such a
+load, so no value is older than its row (S2). One promise holds all the time: no reader gets a value that an acknowledged
+invalidation has removed (S1).
+
+There is one exception, which is Redis' own: writes and invalidations that a primary acknowledged are lost if another node
+replaces it before it has replicated them. So a test declares each `Strike`. A struck key whose last load was at that time may
+hold an earlier value until its next refresh. A reader of such a key, or of any key that was struck a few seconds ago, may see a
+removed value. After one more read of each key, all promises must hold without exception.
 """
 
 from __future__ import annotations
@@ -37,13 +39,15 @@ from cacheupdater.core.limits import Limits
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 HOLD_S = 0.3
-LOAD_S = 0.1  # between the reading of rows and the answer: time for them to change
-HEALED_S = HOLD_S + 5.0  # after a strike a key that is read is fresh again; a second is usual
-LATE_S = 1.5  # from the beginning of a load to its value in the copies of Redis; a tenth of it is usual
+LOAD_S = 0.1  # between reading the rows and the answer: time for the rows to change
+HEALED_S = (
+    HOLD_S + 5.0
+)  # within this time after a strike, a key that is read is fresh again; a second is usual
+LATE_S = 1.5  # from the beginning of a load to its value in Redis' replicas; a tenth of this is usual
 REST_S = 40.0
 CALM_S = 1.5  # after the last harm: loud keys are read and changed once more
 CHANGE_EVERY_S = 0.03  # one loud key and one quiet one
-QUIET_A_SECOND = 30  # keys; all of them would be changed in the end, if nothing held the writer up
+QUIET_A_SECOND = 30  # keys: enough to change all of them in the end, if nothing delays the writer
 TAGS = 8
 LOUDEST = 8  # keys that are drawn every other time
 READ_EVERY_S = 0.001
@@ -70,7 +74,7 @@ UPDATE = "UPDATE items SET version = version + 1 WHERE id = $1 RETURNING version
 _LIMITS = Limits()
 # see `group_story`
 SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _LIMITS.head_timeout) * SECOND))
-# what an updater may say of a Redis in trouble; anything else is a fault
+# the updater's allowed log lines on a Redis in trouble; any other line is a fault
 _WARNINGS = re.compile(
     r"redis_down: (Redis does not answer|\d+ keys? of item must wait|the removal of \d+ changed keys? must wait): "
     r"|write_delayed item: \d+ of \d+ values cannot be written now: "
@@ -83,12 +87,12 @@ def now():
 
 
 def rounds_of(seconds, each):
-    """How many rounds of so many seconds each: for a fifth of the story's, and one at least."""
+    """The number of rounds of `each` seconds in a fifth of the story's seconds, at least one."""
     return max(1, int(seconds / 5 / each))
 
 
 def name_of(number):
-    """With a hash tag, so that some slots of a cluster have many keys."""
+    """The name of a key. Its hash tag gives some slots of a cluster many keys."""
     return f"item:{{{number % TAGS}}}:{number}"
 
 
@@ -97,22 +101,22 @@ class Strike(NamedTuple):
 
     keys: frozenset
     began: int
-    forgets_until: int  # what is loaded later goes to the successor
-    over: int  # everybody has found the successor
+    forgets_until: int  # values that are loaded later go to the successor
+    over: int  # from here on all clients know the successor
 
 
 class Read(NamedTuple):
-    """What a reader saw; zeros where there was nothing."""
+    """One read; zeros if there was no value."""
 
     at: int
     key: int
     version: int
     loaded: int
-    promised: int  # the version that had been announced, and acknowledged by Redis, when it asked
+    promised: int  # the last announced version that Redis had acknowledged before the read
 
 
 class Application(threading.Thread):
-    """One thread of it, with a client of its own."""
+    """One thread of the application, with a client of its own."""
 
     def __init__(self, story):
         super().__init__(daemon=True)
@@ -127,7 +131,7 @@ class Application(threading.Thread):
 
 
 class Reader(Application):
-    """Reads loud keys, or those that it is told to."""
+    """Reads loud keys all the time, and others on request."""
 
     def __init__(self, story):
         super().__init__(story)
@@ -151,7 +155,7 @@ class Reader(Application):
 
 
 class Writer(Application):
-    """Changes rows, commits, invalidates; where Redis refuses, only the hint tells of it."""
+    """Changes rows, commits, invalidates. If Redis refuses, only the hint announces the change."""
 
     def __init__(self, story):
         super().__init__(story)
@@ -177,14 +181,14 @@ class Writer(Application):
 
 
 class Verdict(NamedTuple):
-    """What went wrong, and of how much. `forgotten` is Redis' own, see above."""
+    """The faults, and the numbers checked. `forgotten` and `reread` are Redis' own, see above."""
 
     lost: int  # hints that no load has followed
-    unserved: int  # hints whose key holds nothing that was loaded since
+    unserved: int  # hints whose key has no value that was loaded since
     stale: int  # values
-    broken: int  # reads of what had been removed
-    forgotten: int  # values that are stale, or not there, or too old, because Redis lost newer ones
-    reread: int  # reads of what had been removed and came back so
+    broken: int  # reads of removed values
+    forgotten: int  # values that are stale, absent or too old, because Redis lost newer ones
+    reread: int  # reads of removed values that came back in this way
     hints: int
     values: int
 
@@ -244,19 +248,19 @@ class Story:
         self.kept.close()
 
     def until_well_under_way(self):
-        """So much has been read and changed that harm meets something."""
+        """Waits until enough has been read and changed for harm to matter."""
         eventually(
             lambda: len(self.reader.seen) > UNDER_WAY_READS and len(self.writer.changes) > UNDER_WAY_CHANGES
         )
 
     def read_again(self):
-        """Every key once."""
+        """Reads every key once."""
         with self.client() as client:
             for number in self.promised:
                 self.again.read(client, number)
 
     def rest(self):
-        """Until the updater has every hint, and nothing under way."""
+        """Waits until the updater has every hint, and nothing under way."""
         cacheupdater_client.close(60)
         sent = self.sent
         assert sent["dropped"] == {}
@@ -271,7 +275,7 @@ class Story:
 
     @property
     def sent(self):
-        """What the client says of its hints."""
+        """The client's counts of its hints."""
         return cacheupdater_client.stats()["targets"][self.updater.emit]
 
     # --- judgement ----------------------------------------------------------------------------------------
@@ -320,7 +324,7 @@ class Story:
         ]
 
     def _is_reread(self, read, loads):
-        """Nobody had refreshed the key since it was struck, or there was no time yet."""
+        """Whether the key had not been refreshed since it was struck, or there was no time for that yet."""
         return any(
             read.at <= each.over + HEALED_S * SECOND
             or (
@@ -333,12 +337,12 @@ class Story:
 
     @staticmethod
     def _may_lose(strike, key, loads):
-        """Whether a load of this key may have been written to where it was lost."""
+        """Whether a load of this key may have been written to a node that lost it."""
         since = strike.began - round(LATE_S * SECOND)
         return key in strike.keys and _next(loads, key, since) <= strike.forgets_until
 
     def silences(self):
-        """Of each strike, the seconds until a struck key was read with a value that was loaded after it."""
+        """For each strike, the seconds until a struck key was read with a value that was loaded after the strike."""
         return [
             (self._first_fresh(each.keys, since=each.forgets_until) - each.began) / SECOND
             for each in self.strikes
@@ -358,7 +362,7 @@ class Story:
         )
 
     def assert_the_updater_is_well(self):
-        """It never ended, gave nothing up, and said nothing but that Redis was in trouble."""
+        """The updater never ended, gave nothing up, and logged only that Redis was in trouble."""
         assert self.updater.running
         assert self.updater.metric("quarantined") == 0
         assert self.updater.metric("dropped_total") == 0

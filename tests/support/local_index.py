@@ -1,4 +1,4 @@
-"""A package index of one folder, on this machine alone: what is not in the folder cannot be installed from it."""
+"""A package index of one folder, on this machine alone: only packages in the folder can be installed from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _digest(file):
 
 
 class _Index(SimpleHTTPRequestHandler):
-    """`/simple/NAME/` as PEP 503 has it; files lie at the top."""
+    """`/simple/NAME/` as in PEP 503; files lie at the top."""
 
     def do_GET(self):
         parts = self.path.strip("/").split("/")
@@ -45,7 +45,7 @@ class _Index(SimpleHTTPRequestHandler):
 
 @contextmanager
 def serving(folder):
-    """Its URL."""
+    """Serves the folder; yields its URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Index, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

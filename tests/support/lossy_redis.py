@@ -1,4 +1,4 @@
-"""A way to a Redis that loses the answer to one command: Redis has done it, the connection is gone."""
+"""A proxy to Redis that loses the answer to one command: Redis has run the command, but the connection is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PIECE = 65_536
 
 
 class LossyRedis:
-    """Passes everything on, as long as the block lasts. The answer to a piece with the word `loses` in it is lost."""
+    """Passes everything on, as long as the block lasts. The answer to a piece with the word `loses` in it is dropped."""
 
     def __init__(self, url, loses):
         parts = urlsplit(url)
@@ -34,7 +34,7 @@ class LossyRedis:
                 threading.Thread(target=self._pass_on, args=[client], daemon=True).start()
 
     def _pass_on(self, client):
-        """A client waits for its answers, so question and answer take turns."""
+        """Passes on commands and answers in turn, for a client waits for its answers."""
         with client, socket.create_connection(self._to) as server, contextlib.suppress(OSError):
             while asked := client.recv(PIECE):
                 server.sendall(asked)

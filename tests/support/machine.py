@@ -1,11 +1,11 @@
 """A pytest plugin: how one run shares the machine, so that tests that take time do not disturb tests that measure it.
 
-- Live tests (whoever starts updaters, and what is marked so) come first in the list, and run one at a time: xdist gives each
-  worker a piece of the list and lets idle workers steal from another's, so each takes the run's one `stage` for its time.
-- Campaigns come last, and the long ones compute in a process of their own that yields to everybody (`apart`). So one
-  worker begins with them early and fills what the others leave idle.
-- What collecting has made is never collected again: a full collection of it stops a worker for half a second, in which
-  the 0.5 s that a call to Redis may take pass unseen.
+- Live tests (those that start updaters, and those that are marked) come first in the list, and run one at a time. xdist gives
+  each worker a piece of the list and lets idle workers steal from others, so each live test holds the run's one `stage`.
+- Campaigns come last, and the long ones compute in a process of their own with the lowest priority (`apart`). So one worker
+  begins with them early and uses the CPU time that the others leave.
+- Objects from pytest's collection are exempt from garbage collection: a full collection of them stops a worker for half a
+  second, which is all the time that a call to Redis may take.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _turn(item):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    """First of all wrappers, so that waiting for the stage is not counted as the test's time."""
+    """Comes before all other wrappers, so that waiting for the stage does not count as the test's time."""
     if _turn(item):
         return (yield)
     base = item.config._tmp_path_factory.getbasetemp()
@@ -49,7 +49,7 @@ def pytest_collection_finish():
 
 
 def apart(work, *args):
-    """What `work(*args)` returns or raises, computed when nobody else needs the machine."""
+    """The result or error of `work(*args)`, computed when no other process needs the machine."""
     fresh = get_context("spawn")  # a fork would copy threads' locks
     with ProcessPoolExecutor(1, mp_context=fresh, initializer=os.nice, initargs=(PATIENCE,)) as pool:
         return pool.submit(work, *args).result()

@@ -1,7 +1,7 @@
-"""Times that tests are about, on a machine whose pace nobody knows.
+"""Measured times in tests, on a machine of unknown pace.
 
-Whatever else runs only ever adds to a time. So a bound is kept if one of several tries keeps it, and a fault, which adds to
-every try, keeps none: `soonest`. What is merely waited for has `PATIENCE_S`, which costs time only where a test fails.
+Other processes only ever add to a time. So a bound is kept if one of several tries keeps it; a fault adds to every try, so no
+try keeps the bound: `soonest`. For mere waiting there is `PATIENCE_S`, which costs time only if a test fails.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ TRIES = 8
 
 
 def soonest(attempt, within, *, tries=TRIES):
-    """Calls `attempt()` until it has once taken no longer than `within` seconds; what it returned then.
+    """Calls `attempt()` until it takes no longer than `within` seconds. Returns its result.
 
-    An attempt that does more than what is timed returns its seconds itself, as a float.
+    An attempt that does more than the timed work returns the seconds itself, as a float.
     """
     took = []
     while len(took) < tries:
@@ -45,13 +45,13 @@ def _never(took, within):
 
 
 class Metronome(threading.Thread):
-    """Shows by how much the machine held somebody up who did nothing but sleep: a control for stories that cannot be repeated."""
+    """Measures how late the machine wakes a thread that only sleeps: a control for stories that cannot be repeated."""
 
     BEAT_S = 0.02
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.latest = 0.0  # seconds after its time, at the most
+        self.latest = 0.0  # the most seconds that a wake-up was late
         self._ended = threading.Event()
 
     def run(self):

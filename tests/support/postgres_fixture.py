@@ -1,7 +1,7 @@
 """A real PostgreSQL for every test that asks for one: a server per test process, a fresh database per test.
 
-PG_URL (`postgresql+asyncpg://user@host/database`) names a server to use instead; it must let us create databases.
-Tests that stop the server get one of their own. Without any PostgreSQL such tests are skipped, and say why.
+PG_URL (`postgresql+asyncpg://user@host/database`) names a server to use instead; it must let us create databases. Tests that
+stop the server get one of their own. Without any PostgreSQL these tests are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pg_url(_pg_base):
 
 @pytest.fixture(scope="module")
 def module_pg_url(_pg_base):
-    """The address of a database for all tests of a module, for those whose set-up is dear and whose rows are their own."""
+    """The address of a database for all tests of a module, if their set-up is slow and each has rows of its own."""
     with _empty_database(_pg_base) as url:
         yield url
 
@@ -61,7 +61,7 @@ def postgres_server():
 
 
 def started_postgres():
-    """A server that runs; its caller ends it with `remove`."""
+    """A running server. The caller ends it with `remove`."""
     try:
         from cacheupdater.local.postgres_server import PostgresServer
 

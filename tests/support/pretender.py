@@ -1,4 +1,4 @@
-"""Who pretends to be a server: it keeps all that it hears, and answers what a test would have it answer."""
+"""A pretender: it acts as a server, records all that it receives, and gives the answers that a test chooses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing, suppress
 
 @asynccontextmanager
 async def pretending(answer, tls=None):
-    """Its port, and what it has heard so far. It hangs up where `answer` has none."""
+    """Yields its port, and the bytes received so far. It hangs up if `answer` gives no answer."""
     heard, hearing = [], []
 
     async def hear(reader, writer):

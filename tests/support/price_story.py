@@ -1,4 +1,4 @@
-"""A desk for stories about the policy `price`, and a small world of readers, writers and a database to play it in."""
+"""Helpers for stories about the policy `price`, and a small world of readers, writers and a database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def source(rate: float = 100.0, *, burst: float | None = None, timed: bool = False) -> Source:
-    """With a full bucket at time zero."""
+    """A source with a full bucket at time zero."""
     full = rate if burst is None else burst
     return Source("db", Bucket(rate, full, now=-full / rate), concurrency=100, timed=timed)
 
@@ -35,7 +35,7 @@ def priced(name: str = "p", *, at: Source, quota: Bucket | None = None, **terms:
 
 
 class Desk:
-    """One policy, told what happens; what it asks for is paid and loaded when the story says so."""
+    """One policy, and verbs for events. Its requests are paid and loaded when the story says so."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Desk:
         kind: Kind = Kind.TOUCH,
         stamps: Sequence[float | None] = (),
     ) -> None:
-        """Paid and ended at once."""
+        """A load that is paid and ended at once."""
         self.source.bucket.level(at)
         self.source.bucket.take(float(len(keys)))
         said = [changed] * len(keys) if isinstance(changed, bool) else list(changed)
         self.policy.on_loaded(Loaded(kind, list(keys), said, at, stamps), at)
 
     def healthy(self) -> bool:
-        """No number anywhere that is none."""
+        """Whether no number is NaN or infinite."""
         table = self.policy.table
         arrays = [table.state, table.times, *([] if table.silent is None else [table.silent])]
         used = slice(0, table.high)
@@ -99,7 +99,7 @@ class Desk:
 
 
 class World:
-    """Keys that are read and change at random; every load is paid from the bucket, oldest request first."""
+    """Keys that are read and changed at random. Every load is paid from the bucket, the oldest request first."""
 
     def __init__(
         self, desk: Desk, names: Sequence[bytes], mu: np.ndarray, rate: np.ndarray, *, seed: int = 0
@@ -118,7 +118,7 @@ class World:
         self._queue: deque[bytes] = deque()
 
     def play(self, seconds: float, *, step: float = 0.05) -> World:
-        """Counts of reads and loads begin anew."""
+        """Plays so many seconds. The counts of reads and loads begin anew."""
         self.reads = self.stale = self.oldest = 0.0
         self.loads[:] = 0.0
         for _ in range(round(seconds / step)):
@@ -138,7 +138,7 @@ class World:
         return self
 
     def announce(self, *names: bytes) -> None:
-        """The application says that it changed these; loaded at once, as far as they cannot wait."""
+        """The application announces changes of these keys. Those that cannot wait are loaded at once."""
         patient = self.desk.policy.on_changes(list(names), self.now)
         due = [name for name in names if name not in patient]
         if due:

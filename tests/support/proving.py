@@ -1,10 +1,10 @@
-"""A pytest plugin: the two forms of the suite, and the one place that says which form runs and how large it is.
+"""A pytest plugin: the two forms of the suite. It decides which form runs and how large it is.
 
-`make test` runs the short form: all tests but those marked `prove`. `make prove` is `--prove`: those alone, and the full form of
-whatever has two forms; `--times 10` makes the full form ten times as large.
+`make test` runs the short form: all tests except those marked `prove`. `make prove` is `--prove`: it runs only those, and the
+full form of tests with two forms. `--times 10` makes the full form ten times as large.
 
-A test has two forms if it takes `seeds`, whose numbers stand in its mark `campaign(short=500, full=200_000, block=5_000)`, or if
-it asks the fixture `amount` for its seconds or rounds: `amount(8, 60)`.
+A test has two forms if it takes `seeds`, with the numbers of its mark `campaign(short=500, full=200_000, block=5_000)`, or if
+it gets its seconds or rounds from the fixture `amount`: `amount(8, 60)`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import pytest
 
 TWO_FORMS = {"seeds", "full_form"}
-TIMEOUT_S = 900.0  # of a test in the full form that names none: a block of schedules beside other work
+TIMEOUT_S = (
+    900.0  # of a test in the full form without a timeout of its own: a block of schedules beside other work
+)
 CAMPAIGN_S = 400.0  # a short campaign takes half a minute of one core, and may get a tenth of one
 
 
@@ -24,7 +26,7 @@ def pytest_addoption(parser):
 
 
 def times(config):
-    """How large the full form is, or 0: it is the short one."""
+    """The size of the full form; 0 for the short form."""
     return config.option.times if config.option.prove else 0
 
 
@@ -85,7 +87,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def _name_what_was_skipped(terminalreporter):
-    """By reason, each test by its name: a line that counts them does not say what was not proved."""
+    """Lists the skipped tests by reason and name: a mere count would not say what was not proved."""
     by_reason = {}
     for report in terminalreporter.stats.get("skipped", ()):
         if isinstance(report.longrepr, tuple):

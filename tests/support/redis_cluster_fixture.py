@@ -1,7 +1,7 @@
 """Redis beyond one node for tests: clusters and sentinels that the run starts itself, at the first test that asks.
 
-`redis_cluster` and `redis_sentinels` are shared by all tests of a process and healed before each: a test may kill,
-freeze, move and promote what it likes. `own_redis_cluster` is one test's alone.
+All tests of a process share `redis_cluster` and `redis_sentinels`, which are healed before each test: a test may kill, freeze,
+move and promote nodes freely. `own_redis_cluster` is for one test alone.
 """
 
 from __future__ import annotations

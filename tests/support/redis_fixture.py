@@ -1,7 +1,7 @@
 """Redis for tests: real servers that the run starts itself.
 
-`redis_url` is the everyday one (REDIS_URL overrides it; it is flushed before each test), `redis_server` a handle that
-one test may stop and freeze, `every_redis_url` runs a test once for each version of Redis on this machine.
+`redis_url` is the usual one (REDIS_URL overrides it; it is flushed before each test). `redis_server` is a server that one test
+may stop and freeze. `every_redis_url` runs a test once for each version of Redis on this machine.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def session_redis_url():
         yield server.url
 
 
-BUSY_S = 5.0  # so long a machine that runs all tests at once may hold a call up
+BUSY_S = 5.0  # the longest that a machine which runs all tests at once delays a call
 
 
 @pytest.fixture
 def patient(monkeypatch):
-    """Our calls to Redis may take longer than the service lets them: for tests of what is answered, not of when."""
+    """Lets calls to Redis take longer than the service would: for tests of answers, not of times."""
     from cacheupdater.adapters import fleet_redis
     from cacheupdater.adapters.writer_redis import sessions, slots
 
@@ -59,7 +59,7 @@ def redis_server():
 
 @pytest.fixture(scope="session", params=executables(), ids=version)
 def every_redis_server(request):
-    """A session's server of each version: for reading and writing, not for stopping."""
+    """One server of each version for the session: for reading and writing, not for stopping."""
     with RedisServer(request.param) as server:
         yield server
 

@@ -1,9 +1,9 @@
-"""Runs a command as a restricted pod would, without a container: what of it this machine allows, and what it does not.
+"""Runs a command as a restricted pod would, without a container, as far as this machine allows it.
 
     python restricted.py SETTINGS COMMAND      is what runs inside; tests call `command`
 
-User 65534, no group, no capability, no way to gain one, a tree of which only the named folders can be written, a process of
-number 1 in a space of its own, and a filter of system calls that answers EPERM to what no updater has any use for.
+User 65534, no group, no capability, no way to gain one, a tree in which only the named folders can be written, process 1 of a
+namespace of its own, and a filter that answers EPERM to system calls that no updater needs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UID = 65534
 DIE_WITH_PARENT, NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER_MODE = 1, 38, 22, 2  # of prctl
 BOUNDING_DROP, CAPABILITIES = 24, 64
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# by number, on x86_64 and on aarch64: what the runtime's own profile refuses to a process without capabilities, and more
+# numbers on x86_64 and on aarch64: the calls that the runtime's own profile refuses to a process without capabilities, and more
 REFUSED = {
     "ptrace": (101, 117),
     "mount": (165, 40),
@@ -46,7 +46,7 @@ REFUSED = {
 
 
 def missing():
-    """What keeps this machine from it; empty where all of it can be had."""
+    """What this machine lacks for it; empty if nothing."""
     lacking = []
     if sys.platform != "linux":
         return ["Linux"]
@@ -63,7 +63,7 @@ def missing():
 
 
 def command(*program, writable=()):
-    """The command line for it. The process of number 1 is the program itself."""
+    """The command line for it. The program itself is process 1."""
     settings = json.dumps({"writable": [str(each) for each in writable]})
     spaces = [shutil.which("unshare"), "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
     return [*spaces, sys.executable, "-I", __file__, settings, *map(str, program)]
@@ -74,7 +74,7 @@ def _mount(*arguments):
 
 
 def _show(folder):
-    """To everybody, though it lies below a folder that is root's alone, as interpreters of root's own do."""
+    """Makes a folder visible to all users, even below a folder of root's alone, as with interpreters of root's own."""
     closed = next((each for each in reversed(folder.parents) if not each.stat().st_mode & 0o001), None)
     if closed is None:
         return
@@ -98,7 +98,7 @@ def _close_the_tree(writable):
 
 
 def _filter():
-    """Whether the machine takes it."""
+    """Installs the filter. Whether the machine accepts it."""
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         return False
@@ -130,9 +130,9 @@ def main():
     os.setgroups([])
     os.setresgid(UID, UID, UID)
     os.setresuid(UID, UID, UID)
-    libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)  # again: a new user has forgotten it
+    libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)  # again: the change of user has reset it
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    os.environ["RESTRICTED_SECCOMP"] = str(int(_filter()))  # noqa: TID251  what the program can be asked
+    os.environ["RESTRICTED_SECCOMP"] = str(int(_filter()))  # noqa: TID251  the program can report it
     os.execvp(program[0], program)
 
 

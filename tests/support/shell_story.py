@@ -1,7 +1,7 @@
-"""A desk for stories about the asyncio shell: real partitions over a memory queue, dicts for databases and Redis in memory.
+"""Helpers for stories about the asyncio shell: real partitions over a memory queue, dicts for databases and Redis in memory.
 
-Time is virtual: a test marked `in_virtual_time` may wait for minutes. What the stories need to see of the ports is
-remembered by small fakes that keep the ports' contracts: what was committed, and which loads were begun.
+Time is virtual: a test marked `in_virtual_time` may wait for minutes. Small fakes that keep the ports' contracts record what
+the stories need to see: the commits, and the loads that began.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_RIGHT = Answer(Result.FAILED, why="NOPERM No permissions to access a key")
 
 
 def in_virtual_time(test):
-    """Run this async test in a virtual-time loop."""
+    """Runs an async test in a virtual-time loop."""
 
     @wraps(test)
     def run(*args, **named):
@@ -50,7 +50,7 @@ def now():
 
 
 class Turns:
-    """How often the loop has turned, to tell waiting from spinning."""
+    """Counts the turns of the loop, to tell waiting from spinning."""
 
     def __init__(self):
         loop = asyncio.get_running_loop()
@@ -64,7 +64,7 @@ class Turns:
 
 
 class Rows(DictLoader):
-    """A table that takes its time, and on some keys of which a statement breaks."""
+    """A slow table. Statements with some of its keys fail."""
 
     def __init__(self, rows=None, *, took=0.0, faults=None):
         super().__init__(rows)
@@ -81,7 +81,7 @@ class Rows(DictLoader):
 
 
 class Writer(MemoryWriter):
-    """Redis that does not answer while `errors` last; `tokens` counts the refreshes that have begun."""
+    """A Redis that does not answer while `errors` last. `tokens` counts the refreshes that have begun."""
 
     def __init__(self, server):
         super().__init__(server)
@@ -108,7 +108,7 @@ class Writer(MemoryWriter):
 
 
 class Ledger(MemoryQueue):
-    """The memory queue; remembers what was committed, fails when told to, and takes partitions away."""
+    """The memory queue. It records commits, fails on request, and takes partitions away."""
 
     def __init__(self, partitions=1):
         super().__init__(partitions)
@@ -142,16 +142,16 @@ class Ledger(MemoryQueue):
         await super().commit(partition, epoch=epoch, done=done, finished=finished)
 
     def lose(self, *partitions, settled):
-        """Somebody else shall own these."""
+        """Takes these partitions away, for another owner."""
         self._changes.put_nowait(Assignment((), partitions, settled))
 
     def gain(self, *partitions):
-        """These are ours again."""
+        """Gives these partitions back."""
         self._changes.put_nowait(self._gain(partitions))
 
 
 class Shell:
-    """Everything around the partitions. Each namespace has a table in `tables`, by its name."""
+    """The surroundings of the partitions. Each namespace has a table in `tables`, by its name."""
 
     def __init__(self, *namespaces, partitions=1, judged=False, policy=None, **changed):
         self.judged = judged
@@ -169,7 +169,7 @@ class Shell:
         self.changed = changed
 
     def make(self, gained, stir_all):
-        """As the service makes a partition."""
+        """Makes a partition as the service does."""
         keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         recipes = {
             each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=300.0, form="json")
@@ -201,7 +201,7 @@ class Shell:
 
 @asynccontextmanager
 async def executing(work):
-    """Do this meanwhile; what it raises is raised at the end."""
+    """Runs `work` for the time of the block. Its error is raised at the end."""
     task = asyncio.get_running_loop().create_task(work)
     await asyncio.sleep(0)
     try:

@@ -1,7 +1,7 @@
 """The consumer chart of tests/sidecar, rendered by the real helm as an operator's chart would be.
 
-`make chart` renders it (`chart_tools` brings helm); `make test` reads the plain manifest alone, which `make chart` holds
-equal to what the chart renders. `python tests/support/sidecar_chart.py` writes the golden files anew.
+`make chart` renders it (`chart_tools` provides helm). `make test` reads the plain manifest alone; `make chart` checks that it
+equals the rendered one. `python tests/support/sidecar_chart.py` writes the golden files anew.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "cacheupdater-sidecar"
 HOME = ROOT / "tests" / "sidecar"
-PLAIN = ROOT / "examples" / "02-sidecar" / "kubernetes.yaml"  # what it renders, for those without it
+PLAIN = (
+    ROOT / "examples" / "02-sidecar" / "kubernetes.yaml"
+)  # the rendered manifest, for users without the chart
 CASES = sorted((HOME / "consumer" / "ci").glob("*-values.yaml"))
 
 
 def packed(folder):
-    """The consumer with the library in its charts/, as `helm dependency update` leaves it."""
+    """The consumer chart with the library in its charts/, as `helm dependency update` leaves it."""
     chart = Path(folder) / "shop"
     shutil.copytree(HOME / "consumer", chart)
     shutil.copytree(CHART, chart / "charts" / CHART.name)
@@ -34,14 +36,14 @@ def run(*args):
 
 
 def render(chart, *options):
-    """The manifest; the whole of helm's complaint where there is none."""
+    """The manifest, or all of helm's error text."""
     done = run("template", "shop", chart, "--namespace", "web", *options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def objects(manifest):
-    """By kind."""
+    """The objects by kind."""
     return {each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(manifest) if each}
 
 

@@ -1,4 +1,4 @@
-"""What was spent when, held against a budget in all windows at once."""
+"""Compares spending over time with a budget, in all windows at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import inf
 
 
 def worst(spent, rate):
-    """The burst that the fullest window has needed: the most rows above `rate` times its length, over windows of all lengths."""
+    """The burst that the fullest window needed: the most rows above `rate` times a window's length, over all windows."""
     above, lowest, most, last = 0.0, inf, 0.0, None
     for at, rows in sorted(spent):
         if last is not None:

@@ -1,7 +1,7 @@
-"""A product service as many are written: FastAPI, SQLAlchemy, a cache beside the database. Of cacheupdater it knows nothing.
+"""A typical product service: FastAPI, SQLAlchemy, a cache beside the database. It knows nothing of cacheupdater.
 
-Three routes cache the same rows in the three usual ways: `json.dumps`, pydantic, and FastAPI's own encoder. Whoever makes
-the application hands in the client.
+Three routes cache the same rows in the three usual ways: `json.dumps`, pydantic, and FastAPI's own encoder. The caller of
+`make_app` passes the client in.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def make_app(make_cache, database_url):
 
 @contextmanager
 def serving(make_cache, database_url):
-    """A function that asks the application over HTTP, in this process; what the application raises, it raises."""
+    """A function that sends the application HTTP requests, in this process, and raises the application's errors."""
     app = make_app(make_cache, database_url)
     with asyncio.Runner() as runner:
         client = AsyncClient(transport=ASGITransport(app), base_url="http://shop")

@@ -1,7 +1,7 @@
-"""A shop that caches hashes, as many do: `hset(mapping=...)` where `hgetall` found nothing. Of cacheupdater it knows nothing.
+"""A typical shop that caches hashes: `hset(mapping=...)` if `hgetall` finds nothing. It knows nothing of cacheupdater.
 
-Redis takes texts and numbers alone, so each field was spelled by somebody: `str()` of everything, or field by field.
-Readers depend on the spelling: `== "True"`, `int(...)`, `strptime(...)`.
+Redis takes only texts and numbers, so the shop spells each field: `str()` of everything, or field by field. Readers depend on
+the spelling: `== "True"`, `int(...)`, `strptime(...)`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A real updater in a process of its own, as an operator would start it: `python -m cacheupdater run -c FILE`.
 
-Tests describe the configuration as a dict (JSON is YAML), start, kill, freeze and stop the process, and read its pages and
-its log. It never outlives the test process. `config` gives a small configuration with short times for stories.
+Tests describe the configuration as a dict (JSON is YAML). They start, kill, freeze and stop the process, and read its pages and
+its log. It never outlives the test process. `config` makes a small configuration with short times for stories.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def free_port():
 
 
 def eventually(condition, within=PATIENCE_S, every=0.02):
-    """The first true answer of `condition`; fails with its last answer when there is none in time."""
+    """The first true answer of `condition`. Fails with its last answer if there is none in time."""
     deadline = time.monotonic() + within
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"not within {within:g} s; last answer: {answer!r}"
@@ -50,7 +50,7 @@ def eventually(condition, within=PATIENCE_S, every=0.02):
 
 
 def config(redis_url, sources, namespaces, *, every="300ms", missing="1s", partitions=2):
-    """A configuration without `listen` and `admin`, which each Updater adds for itself."""
+    """A configuration without `listen` and `admin`, which each Updater adds itself."""
     return {
         "version": 1,
         "queue": {"url": "memory://", "partitions": partitions},
@@ -65,7 +65,7 @@ class Updater:
     """One updater, however often it is started; its socket, port and log stay the same."""
 
     def __init__(self, folder, settings, *, program=("-m", "cacheupdater"), environment=None, arguments=()):
-        """`program` is what Python runs, `arguments` follow its `run -c FILE`; `environment` is added to ours.
+        """`program` is what Python runs; `arguments` follow its `run -c FILE`; `environment` is added to ours.
 
         A setting that is None is left out.
         """
@@ -95,13 +95,13 @@ class Updater:
         return self._process is not None and self._process.poll() is None
 
     def start(self):
-        """Returns when it accepts hints."""
+        """Starts it and returns when it accepts hints."""
         self.launch()
         self.wait_ready()
         return self
 
     def launch(self):
-        """Returns at once."""
+        """Starts it and returns at once."""
         command = [sys.executable, *self._program, "run", "-c", str(self.file), *self._arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -113,7 +113,7 @@ class Updater:
             )
 
     def wait_ready(self):
-        """The ready line, or the reason why there is none."""
+        """Waits for the ready line. Fails with the log if there is none."""
         out = self._process.stdout
         readable, _, _ = select.select([out], [], [], READY_S)
         line = out.readline() if readable else b""
@@ -123,14 +123,14 @@ class Updater:
         return line.decode().split()[1:]
 
     def pause(self):
-        """As a frozen machine: connections stay, nothing answers."""
+        """Freezes it, as a machine may freeze: connections stay, nothing answers."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self):
         self._process.send_signal(signal.SIGCONT)
 
     def terminate(self):
-        """Asks it to drain; `wait` says how it ended."""
+        """Sends SIGTERM, so that it drains; `wait` returns how it ended."""
         self._process.send_signal(signal.SIGTERM)
 
     def wait(self, within=DRAINED_S):
@@ -147,7 +147,7 @@ class Updater:
 
     @property
     def log(self):
-        """All that it has said on stderr, over all its lives."""
+        """All of its stderr, over all its runs."""
         return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
     @property
@@ -160,7 +160,7 @@ class Updater:
 
     @property
     def troubles(self):
-        """What `/readyz` says of the troubles that stand, each as the log would say it: a second cause has no line of its own."""
+        """The present troubles by `/readyz`, in the words of the log. A second cause has no line of its own."""
         said = json.loads(self.page("/readyz")[1])["warnings"]
         return [f"{each['event']} {each['subject']}: {each['text']}" for each in said]
 
@@ -183,7 +183,7 @@ class Updater:
 
 
 class Updaters:
-    """Those of one test: it starts them, the fixture ends them and shows what they said."""
+    """The updaters of one test. The test starts them; the fixture ends them and shows their logs."""
 
     def __init__(self, folder):
         self._folder = folder

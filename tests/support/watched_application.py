@@ -1,7 +1,7 @@
 """An application of a pod as tests watch it: `beside_application.py` as a contained process that reads one key all the time.
 
-It prints what it saw in every 20 reads, and how long the longest of them took. Tests of both charts ask whether it has
-noticed anything of the updater.
+For every 20 reads it prints the last value and the longest time of a read. Tests of both charts check whether it has noticed
+anything of the updater.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from updater_process import ROOT
 
 PROGRAM = ROOT / "tests" / "support" / "beside_application.py"
 KEY = "product:7"
-SLOW_S = 0.25  # a read that waited for anything of ours would wait longer: the client's shortest patience is a second
+SLOW_S = 0.25  # a read that waited for our code would take longer: the client's shortest timeout is a second
 
 
 class Application:
     """One container without an updater in it."""
 
     def __init__(self, pod, container, *, redis_url, emit):
-        """`emit` is said by a variable, as an operator would."""
+        """`emit` goes into the environment, as an operator would set it."""
         program = [sys.executable, str(PROGRAM), redis_url, KEY]
         self.contained = pod.contain(container, program, environment={"CACHEUPDATER_EMIT": emit})
 
@@ -32,7 +32,7 @@ class Application:
         self.contained.kill()
 
     def heard(self):
-        """What it saw in its last 20 reads."""
+        """The report of its last 20 reads."""
         line = self.contained.process.stdout.readline()
         assert line, self.contained.log
         return json.loads(line)
@@ -42,7 +42,7 @@ class Application:
         return value and json.loads(value)["price"]
 
     def reads_for(self, seconds):
-        """All that it saw in this time."""
+        """The reports of this time."""
         end, seen = time.monotonic() + seconds, []
         while time.monotonic() < end:
             seen.append(self.heard())
@@ -54,5 +54,5 @@ class Application:
 
 
 def none_waited(seen):
-    """Whether of these reads half and more took no longer than a read takes; the other half is this machine's."""
+    """Whether at least half of these reports have no slow read; the machine may be to blame for the others."""
     return sorted(each["longest"] for each in seen)[len(seen) // 2] < SLOW_S

@@ -1,7 +1,7 @@
-"""What our workflows promise to whoever installs a release, as rules that say what is missing.
+"""The promises of our workflows to users of a release, as rules that report what is missing.
 
-Each rule reads the parsed files of `.github/workflows` and yields sentences; none is what is wanted. Tests call them with
-the real files and with files from which one step was taken.
+Each rule reads the parsed files of `.github/workflows` and yields a sentence for each fault. Tests call the rules with the
+real files and with files that lack one step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read(text):
 
 
 def workflows():
-    """By the name of the file."""
+    """The parsed workflows, by the name of the file."""
     return {each.name: read(each.read_text()) for each in sorted(FOLDER.glob("*.yml"))}
 
 
@@ -48,7 +48,7 @@ def unpinned_actions(workflow, pins):
 
 
 def unpinned_images(workflow):
-    """Jobs in containers, and services beside them."""
+    """Unpinned images of jobs in containers, and of their services."""
     for name, job in workflow["jobs"].items():
         found = [job.get("container"), *job.get("services", {}).values()]
         for each in filter(None, found):
@@ -80,7 +80,7 @@ def _runs(job, pattern):
 
 
 def _attested(job, name, **said):
-    """Rules of an attestation with these inputs."""
+    """The rules for an attestation with these inputs."""
     found = [each.get("with", {}) for each in _steps(job, "actions/attest")]
     if not any(all(value in str(each.get(key, "")) for key, value in said.items()) for each in found):
         yield f"{name} is not attested ({', '.join(said) or 'at all'})"
@@ -103,7 +103,7 @@ def _signed(job, name, subject):
 
 
 def release_lacks(workflow):
-    """What a release does not promise any more."""
+    """The promises that a release does not keep."""
     jobs = workflow["jobs"]
     package, chart = jobs["package"], jobs["chart"]
     yield from _attested(package, "the package", **{"subject-path": "dist/*"})
@@ -130,7 +130,7 @@ def release_lacks(workflow):
 
 
 def careless(workflow):
-    """Rights and secrets that no job of ours needs."""
+    """Rights and secrets that a job does not need."""
     if workflow.get("permissions") != {"contents": "read"}:
         yield "rights are given to all jobs at once"
     if re.search(r"secrets\.", json.dumps(workflow, default=str)):

@@ -1,7 +1,7 @@
-"""No user and no password of any address is printed, whatever signs it is made of, well formed or not.
+"""No user and no password of any address is printed, whatever its characters, well formed or not.
 
-Each example is a secret that carries a canary, in an address of each kind, and goes to everything that speaks: reprs, a
-refused file, `check`, errors of adapters, logs, the client. Hypothesis prints how to play a failing example again.
+Each example is a secret with a canary, in an address of each kind. It goes through every place that prints: reprs, a refused
+file, `check`, errors of adapters, logs, the client. Hypothesis prints how to replay a failing example.
 """
 
 from __future__ import annotations

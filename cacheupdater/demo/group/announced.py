@@ -1,8 +1,8 @@
-"""What became of each announced change: whether an updater's load that began after the commit has arrived in Redis.
+"""Checks for each announced change whether a load that began after the commit has arrived in Redis.
 
-The conductor looks every few milliseconds, with a client that leaves no hints, so that looking changes nothing. A value that
-an updater has written and that has the change's version, or a later one, was read from the database after the commit: nothing
-an updater says of itself is believed.
+The conductor looks every few milliseconds, with a client that leaves no hints, so that looking changes nothing. It looks for
+a value that an updater has written, with the change's version or a later one: such a value was read from the database after
+the commit. The check relies on nothing that an updater says of itself.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 class Announced:
-    """`offer` changes; `look` finds out which of them have been served."""
+    """`offer` takes changes; `look` finds those that have been served."""
 
     def __init__(self, redis_url: str, database: Path) -> None:
         self.total = 0
         self.delays: list[float] = []
-        """Seconds from the commit to the refreshed value, of those that were served; an hour makes 54,000."""
+        """Seconds from the commit to the refreshed value, for each served change; an hour makes 54,000."""
         self._cache = Redis.from_url(redis_url)
         self._database = Database(database)
         self._offered: SimpleQueue[Change] = SimpleQueue()  # emptied at each look
         self._open: defaultdict[int, list[Change]] = defaultdict(list)
 
     def offer(self, change: Change) -> None:
-        """Called by the back office's thread, when it has announced it."""
+        """The back office's thread calls this when it has announced the change."""
         self._offered.put(change)
 
     @property
@@ -48,7 +48,7 @@ class Announced:
         return sum(map(len, self._open.values()))
 
     def look(self, now: float) -> None:
-        """At the values of products with changes that wait."""
+        """Looks at the values of products with unserved changes."""
         while not self._offered.empty():
             change = self._offered.get()
             self._open[change.product].append(change)
@@ -67,7 +67,7 @@ class Announced:
             del self._open[product]
 
     def _loaded(self, page: Lane, products: Iterable[int]) -> dict[int, int]:
-        """Versions of the values that an updater has written."""
+        """The versions of values that an updater has written."""
         values = self._values(page, products)
         return {product: value["version"] for product, value in values.items() if value.get("by")}
 
@@ -78,7 +78,7 @@ class Announced:
         return {product: json.loads(body) for product, body in zip(asked, bodies, strict=True) if body}
 
     def stale(self) -> int:
-        """Values of both pages, by whomever, that are not what the database says now."""
+        """The number of values, of both pages and whatever wrote them, that differ from the database now."""
         products = range(1, plan.PRODUCTS + 1)
         truth = {product: self._database.product(product)["version"] for product in products}
         found = [self._values(page, products) for page in PAGES]

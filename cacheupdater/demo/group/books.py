@@ -1,6 +1,6 @@
-"""The books: what the shoppers of both pages read, second by second and in each part of the run.
+"""The books: the reads of both pages' shoppers, second by second and in each part of the run.
 
-The conductor keeps them. What it counts before the first part begins, the warm-up, goes nowhere. Times are arguments.
+The conductor keeps them. Counts before the first part, the warm-up, are dropped. Times are arguments.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from cacheupdater.demo.ledger import Read, Verdict
 
-QUIET = Lane("quiet", "told nothing", "nobody announces changes; what is read is refreshed every second")
+QUIET = Lane("quiet", "told nothing", "changes are not announced; read keys are refreshed every second")
 TOLD = Lane("told", "told of changes", "the same, and the back office invalidates after each commit")
 PAGES = (QUIET, TOLD)
 SECONDS_KEPT = 3600  # the longest run that `cli.demo` accepts
 
 
 class Second(NamedTuple):
-    """What the end of the report draws."""
+    """One second, as the end of the report draws it."""
 
     part: int  # its number
     stale: dict[Lane, float]  # share of reads
@@ -47,7 +47,7 @@ class Part:
         self.took.append(read.took)
 
     def merge(self, other: Part) -> None:
-        """The time of both."""
+        """Adds the reads, refreshes and seconds of another part."""
         for page in PAGES:
             self.accounts[page].merge(other.accounts[page])
         self.took.extend(other.took)
@@ -67,16 +67,16 @@ class Books:
         self.parts: list[Part] = []
         self.seconds: deque[Second] = deque(maxlen=SECONDS_KEPT)
         self.present = Part()
-        """Where reads and refreshes are counted now."""
+        """The part in which reads and refreshes are counted now."""
         self._since = now
         self._recent: deque[Part] = deque(maxlen=round(plan.WINDOW_S / plan.REFRESH_S))
 
     def begin(self, title: str) -> None:
-        """Another part begins; it is filled from now on."""
+        """Begins the next part, which is filled from now on."""
         self.parts.append(Part(title))
 
     def turn_over(self, now: float) -> None:
-        """The present second has ended."""
+        """Ends the present second."""
         ended, self.present = self.present, Part()
         ended.seconds, self._since = now - self._since, now
         self._recent.append(ended)

@@ -1,6 +1,6 @@
-"""The course of this demonstration once everything runs: two updaters share the work, one is killed, another one comes.
+"""Runs this demonstration once all processes are up: two updaters share the work, one is killed, another one comes.
 
-`main` sets the stage and calls `Conductor.run` once. Everything happens in its one loop, in the main thread.
+`main` starts the processes and calls `Conductor.run` once. Everything happens in its one loop, in the main thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TURN_S = 0.05  # between two looks at what has come in
 
 
 class Conductor:
-    """One performance."""
+    """One run of the demonstration."""
 
     def __init__(self, stage: Stage, screen: Screen) -> None:
         self._stage = stage
@@ -37,7 +37,7 @@ class Conductor:
         self._ownerless = 0.0  # seconds in which some partition had no owner
 
     def run(self, duration: float) -> Outcome:
-        """The warm-up, `duration` seconds that count, or some more where a busy machine needs them, and the rest."""
+        """The warm-up, then `duration` seconds that count (more on a busy machine), then a phase without changes."""
         self._wait(plan.WARM_UP_S, "warm-up")
         opened = time.monotonic()
         self._begin("as usual, two updaters")
@@ -64,7 +64,7 @@ class Conductor:
         self._outcome.orphans = len(orphans)
         self._begin(f"{len(orphans)} partitions, no owner")
         self._screen.say(f"kill -9 {pid}: {victim.name} is dead, and {len(orphans)} partitions have no owner")
-        self._screen.say(f"{other.name} hears of it when the session of {plan.SESSION_S} s has ended")
+        self._screen.say(f"{other.name} notices when the session of {plan.SESSION_S} s has ended")
 
         def phase(now: float) -> str:
             without = plan.PARTITIONS - self._owned
@@ -78,7 +78,7 @@ class Conductor:
         self._begin("one has all the work")
 
     def _enter(self) -> None:
-        """A new updater; its part begins when it has its share."""
+        """Starts a new updater. The next part begins when it has its share of the partitions."""
         new, before = self._stage.members[-1], self._ownerless
         new.start()
         self._screen.say(f"a new updater, {new.name}, is started: pid {new.pid}")
@@ -90,11 +90,11 @@ class Conductor:
         self._begin("two again")
 
     def _come_to_rest(self) -> None:
-        """No more changes. Shoppers go on, so that whatever they read is refreshed once more."""
+        """Stops the changes. Shoppers read on, so that all that they read is refreshed once more."""
         self._stage.office.stop()
         self._begin("at rest")
         began, announced = time.monotonic(), self._stage.announced
-        self._screen.say("the back office goes home: no more changes")
+        self._screen.say("the back office stops: no more changes")
 
         def rested(_: float) -> bool:
             return announced.lost == 0 and announced.stale() == 0
@@ -123,7 +123,7 @@ class Conductor:
     def _play(
         self, phase: Callable[[float], str], *, over: Callable[[float], bool], most: float = float("inf")
     ) -> bool:
-        """Until it is over; False when `most` seconds were not enough."""
+        """Runs until `over`; False if `most` seconds were not enough."""
         until = time.monotonic() + most
         while not over(now := time.monotonic()):
             if now >= until:
@@ -137,7 +137,7 @@ class Conductor:
         return True
 
     def _collect(self) -> None:
-        """What the applications have read, and who owns what, since the last look."""
+        """Counts what the applications have read since the last look, and notes which updater owns which partitions."""
         if self._stage.office.failure is not None:
             raise CacheUpdaterError("the back office has failed") from self._stage.office.failure
         for application in self._stage.applications:

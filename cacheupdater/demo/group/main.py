@@ -1,6 +1,6 @@
-"""Sets the stage (Kafka, Redis, a database, two updaters, two applications), has the conductor play, and says how it went.
+"""Starts Kafka, Redis, a database, two updaters and two applications, runs the conductor, and prints the results.
 
-Called by `cli.demo` once per process. Everything lives in temporary directories and is stopped by its process, also on
+`cli.demo` calls it once per process. Everything lives in temporary directories and is stopped by this process, also on
 Ctrl-C and SIGTERM.
 """
 
@@ -44,7 +44,7 @@ two updaters of one group share them. One will be killed.
 
 
 def run(*, duration: float, seed: int, plain: bool) -> int:
-    """0 if everything came out as promised, else 1."""
+    """0 if every check passed, otherwise 1."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C: in order
     print(_INTRODUCTION + "\n".join(f"- {page.title}: {page.words}" for page in PAGES), flush=True)
     with ExitStack() as stack:
@@ -60,7 +60,7 @@ def run(*, duration: float, seed: int, plain: bool) -> int:
 
 
 def _set(stack: ExitStack, seed: int) -> Stage:
-    """Starts everybody, at once, and returns when the shop is open and the group has shared the work."""
+    """Starts all processes at once. Returns when the shop is open and the group has shared the partitions."""
     kafka = _kafka(stack)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheupdater-demo-")))
     places = Places(folder, stack.enter_context(redis_server()).url, folder / "shop.db", kafka)
@@ -106,7 +106,7 @@ def _kafka(stack: ExitStack) -> str:
 
 
 def _wait_shared(members: Sequence[Member]) -> None:
-    """Both are in the group, and each has partitions."""
+    """Returns when both updaters are in the group and have partitions."""
     for member in members:
         member.wait_ready()
     until = time.monotonic() + plan.OWNED_TIMEOUT_S

@@ -1,7 +1,7 @@
-"""One updater of the group: a process of its own, whose log tells which partitions are its, and its metrics what it does.
+"""One updater of the group: a process of its own. Its log says which partitions it owns; its metrics count its refreshes.
 
-The conductor starts two, kills one with SIGKILL in the middle and starts a third. All have the same configuration but for
-the port of their pages.
+The conductor starts two, kills one with SIGKILL in the middle and starts a third. All have the same configuration except for
+the port of their admin pages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ sources:
   shop: {{url: "sqlite+aiosqlite:///{database}", budget: {budget}/s, pool_size: 2}}
 namespaces:
 """
-# `by` tells an updater's value from one that a reader who found nothing has put there
+# `by` marks a value of an updater: a reader that finds nothing writes a value without it
 _NAMESPACE = """\
   {name}:
     key: "{name}:product:{{id:int}}"
@@ -45,7 +45,7 @@ _NAMESPACE = """\
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where everything is."""
+    """Paths and addresses."""
 
     folder: Path
     redis_url: str
@@ -54,15 +54,15 @@ class Places:
 
 
 class Member(UpdaterProcess):
-    """One updater; when it is dead it stays so."""
+    """One updater. Once killed, it is not started again."""
 
     def __init__(self, name: str, places: Places) -> None:
         super().__init__(places.folder / f"{name}.yaml", places.folder / f"{name}.log")
         self.name = name
         self.owned: set[int] = set()
-        """Partitions, as of the last look at its log."""
+        """Its partitions, as of the last look at its log."""
         self.refreshes = 0
-        """Since its start, as of the last look at its metrics."""
+        """Refreshes since its start, as of the last look at its metrics."""
         self.rate = 0.0
         self.last_pid = 0
         self.dead = False
@@ -75,7 +75,7 @@ class Member(UpdaterProcess):
         self.last_pid = self.pid or 0
 
     def listen(self) -> None:
-        """To what its log says of partitions since the last call. Raises if the process has ended by itself."""
+        """Reads from its log which partitions it won or lost since the last call. Raises if it has ended by itself."""
         if self.dead:
             return
         self.check()
@@ -91,16 +91,16 @@ class Member(UpdaterProcess):
                 self.owned.discard(int(number))
 
     def measure(self, seconds: float) -> int:
-        """How many keys it has refreshed in so many seconds, since the last call."""
+        """The number of keys refreshed since the last call, which was `seconds` ago."""
         before = self.refreshes
         if not self.dead:
-            with suppress(OSError):  # it starts, or is too busy: the next look counts it
+            with suppress(OSError):  # it is starting, or too busy: the next look counts these
                 self.refreshes = sum(round(float(each)) for each in _REFRESHES.findall(self._page()))
         self.rate = (self.refreshes - before) / max(seconds, 1e-9)
         return self.refreshes - before
 
     def kill(self) -> set[int]:
-        """kill -9: nothing is drained, nothing handed over. The partitions that have no owner now."""
+        """kill -9: nothing is drained, nothing handed over. Returns the partitions that have no owner now."""
         self.listen()
         self._end(signal.SIGKILL)
         orphans, self.owned, self.dead = self.owned, set(), True
@@ -108,13 +108,13 @@ class Member(UpdaterProcess):
 
 
 def owned(members: Iterable[Member]) -> int:
-    """How many partitions have an owner, one each: while hands change, one log may be heard earlier than the other."""
+    """The number of partitions with exactly one owner; 0 while one log says more than another during a hand-over."""
     everyone = [number for member in members for number in member.owned]
     return len(set(everyone)) if len(everyone) <= plan.PARTITIONS else 0
 
 
 def shared(members: Sequence[Member]) -> bool:
-    """Each member has partitions, and none is without an owner."""
+    """Whether each member has partitions, and each partition has an owner."""
     return owned(members) == plan.PARTITIONS and all(member.owned for member in members)
 
 

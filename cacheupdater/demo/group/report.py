@@ -1,6 +1,6 @@
-"""The end of this demonstration: what was measured, what it must come to, and how freshness went, second by second.
+"""The report of this demonstration: the figures, the checks on them, and freshness second by second.
 
-Pure: `main` hands in what the conductor brings home and prints what comes back.
+Pure: `main` passes the conductor's outcome in and prints the result.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ READS = ("what is read", "stale", "age p50", "age p99", "waited", "reads/s")
 PARTS = ("", "seconds", "refreshes/s", "stale", "age p99", "told", "read p99")
 PARTS_LEGEND = "told: stale reads where changes are announced; read: how long one took"
 LEGEND = (
-    ("stale", "of all reads, those of a price that had been replaced before"),
-    ("age", "how long it had been replaced: at most, for 50 % and 99 % of those"),
+    ("stale", "of all reads, those that got a price which had been replaced"),
+    ("age", "the time since its replacement: at most, for 50 % and 99 % of stale reads"),
     ("waited", "of all reads, those that found nothing and asked the database"),
 )
 _SIGNS = "▁▂▃▄▅▆▇█"
@@ -88,7 +88,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 
 
 def curve(values: Sequence[float]) -> str:
-    """A sign for each second; the highest value is the highest sign."""
+    """One sign for each second. The highest value gets the highest sign."""
     most = max(values, default=0.0)
     scale = (len(_SIGNS) - 1) / most if most else 0.0
     return "".join(_SIGNS[round(value * scale)] for value in values)
@@ -113,7 +113,7 @@ def marks(seconds: Sequence[Second]) -> str:
 
 
 def checks(outcome: Outcome) -> Sequence[Check]:
-    """Whether all that was promised came true."""
+    """All promises of the demonstration, each checked."""
     wrong = sum(account.wrong for part in outcome.parts for account in part.accounts.values())
     rest = outcome.rest
     return [
@@ -137,7 +137,7 @@ def checks(outcome: Outcome) -> Sequence[Check]:
 
 
 def _nothing_lost(outcome: Outcome) -> Check:
-    """An updater's value of that version or later was in Redis: its load began after the commit."""
+    """For each change, an updater's value of its version or a later one was in Redis: that load began after the commit."""
     delays = sorted(outcome.delays)
     median = _seconds(delays[len(delays) // 2]) if delays else "never"
     slowest = _seconds(delays[-1]) if delays else "never"

@@ -1,4 +1,4 @@
-"""What the audience sees: updaters and pages in a picture that lives, or a line per second where there is no terminal.
+"""The screen: a live picture of updaters and pages, or a line per second where there is no terminal.
 
 The conductor calls it: `say` for something that happened, `show` for the present figures. It measures nothing.
 """
@@ -26,17 +26,17 @@ _CURVES_SHOWN = 2  # the third is flat
 
 
 class Screen(Protocol):
-    """Either of the two."""
+    """A live screen or plain lines."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
 
     def say(self, text: str) -> None:
-        """Something has happened."""
+        """Shows an event."""
         ...
 
     def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
-        """The figures of the last seconds."""
+        """Shows the figures of the last seconds."""
         ...
 
 
@@ -48,7 +48,7 @@ class Plain(Lines):
         return self
 
     def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
-        """One line."""
+        """Prints one line."""
         recent = books.recent()
         rows = [updater_row(member) for member in members]
         said = [f"{name} {owned} {rate}/s" for name, _, owned, _, rate in rows if owned != "-"]
@@ -65,7 +65,7 @@ class Live(Picture):
         super().__init__(console, [(page.title, page.words) for page in PAGES] + list(LEGEND))
 
     def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
-        """A new picture."""
+        """Draws a new picture."""
         from rich.console import Group
         from rich.text import Text
 

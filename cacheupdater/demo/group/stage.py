@@ -1,4 +1,4 @@
-"""Who takes part in the demonstration, and what the conductor brings home. Nothing here acts."""
+"""The parts of the demonstration, and the conductor's outcome. Plain values: nothing here acts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Everybody on it. The last of the members waits for its entrance."""
+    """All parts. The last of the members is started later."""
 
     ledger: Ledger
     office: BackOffice
@@ -28,23 +28,27 @@ class Stage:
 
 
 class Rest(NamedTuple):
-    """What there is when nothing changes any more."""
+    """The state after the last change."""
 
-    stale: int  # values that are not what the database says
+    stale: int  # values that differ from the database
     lost: int  # announced changes that no load has served
     seconds: float  # that the last refreshes took
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the conductor brings home."""
+    """The figures of a whole run."""
 
     parts: Sequence[Part] = ()
     seconds: Sequence[Second] = ()
     orphans: int = 0  # partitions of the one that was killed
     owned_after: float | None = None  # seconds from the kill until all partitions had an owner again
-    joined_in: float | None = None  # seconds in which some had no owner, while the new one took its share
-    shares: dict[str, int] = field(default_factory=dict)  # partitions of those that are alive at the end
+    joined_in: float | None = (
+        None  # seconds in which some partition had no owner, while the new one took its share
+    )
+    shares: dict[str, int] = field(
+        default_factory=dict
+    )  # partitions of the updaters that are alive at the end
     announced: int = 0
     delays: Sequence[float] = ()
     rest: Rest = field(default_factory=lambda: Rest(0, 0, 0.0))

@@ -1,4 +1,4 @@
-"""The drop-in clients for asyncio: `Redis`, `RedisCluster` and `Sentinel`, as redis-py's of these names."""
+"""The drop-in clients for asyncio: `Redis`, `RedisCluster` and `Sentinel`, named as in redis-py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The drop-in `redis.asyncio.cluster.RedisCluster`, built as `cacheupdater_client.cluster` is; only the waiting differs.
+"""The drop-in `redis.asyncio.cluster.RedisCluster`. Built like `cacheupdater_client.cluster`; only the waiting differs.
 
-Where a slot has moved, redis-py's asyncio pipeline repeats a command through its client, whose calls are observed: so
-the client is told to leave the hints of such a repetition to the pipeline.
+Where a slot has moved, redis-py's asyncio pipeline repeats a command through its client. The client's own calls leave hints
+too. So while a pipeline runs, the client leaves none (`_in_pipeline`), and the pipeline alone does.
 """
 # redis-py types its commands, but not the seams that are used here
 # mypy: disable-error-code="no-untyped-call"
@@ -24,7 +24,7 @@ _in_pipeline: ContextVar[bool] = ContextVar("in_pipeline", default=False)
 
 
 class ObservedPipeline(ObservedQueue, redis.asyncio.cluster.ClusterPipeline):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two
-    """`redis.asyncio.cluster.ClusterPipeline`. Two of its commands go past `execute_command`."""
+    """`redis.asyncio.cluster.ClusterPipeline`. Two of its commands bypass `execute_command`."""
 
     async def execute(self, *args: Any, **options: Any) -> Any:
         """As redis-py's."""
@@ -66,18 +66,18 @@ class Observed(ObservedCommands, redis.asyncio.cluster.RedisCluster):  # type: i
         return await super().execute_command(*args, **options)
 
     async def token(self, *keys: Any) -> int:
-        """As `cacheupdater_client.RedisCluster.token`, where it says why keys should be named."""
+        """As `cacheupdater_client.RedisCluster.token`, which says why keys should be named."""
         names = calls.names_of(self.get_encoder(), keys)
         if not names:
             return calls.earliest(calls.times_of(await self.time(target_nodes=self.PRIMARIES)))
         return calls.earliest([await self.execute_command("EVAL", calls.TIME, 1, name) for name in names])
 
     async def _invalidate(self, names: Sequence[bytes]) -> None:
-        """A node that fails does not keep the others from it; the first error is raised in the end."""
+        """Calls every node, even after one has failed. The first error is raised at the end."""
         failure: Exception | None = None
         refusals = calls.Refusals()
         for owner, share in calls.by_owner(names, self.get_node_from_key):
-            try:  # the owner is named: redis-py would ask the server where a script's keys stand
+            try:  # the owner is named, or redis-py would ask the server where a script's keys stand
                 await self._invalidate_apart(share, refusals, target_nodes=owner)
             except (RedisError, RedisClusterException) as e:
                 failure = failure or e

@@ -1,6 +1,6 @@
-"""The drop-in `redis.asyncio.Redis`, built as `cacheupdater_client.redis` is; only the waiting differs.
+"""The drop-in `redis.asyncio.Redis`. Built like `cacheupdater_client.redis`; only the waiting differs.
 
-No task and no loop belongs to it: hints go to the same buffers and leave through the same thread, so that several event
+The client owns no task and no loop. Its hints go to the same buffers and leave through the same thread, so several event
 loops, uvloop and threads may use one target.
 """
 # redis-py types its commands, but not the seams that are used here
@@ -38,7 +38,7 @@ _plain = redis.asyncio.Redis  # its methods are looked up at each call: see cach
 
 
 class ObservedQueue(EmittingPipeline):
-    """Stands before an asyncio pipeline: leaves hints when `execute()` has returned."""
+    """A mixin before redis-py's asyncio pipeline: leaves hints when `execute()` has returned."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's: the pipeline, or after WATCH an awaitable reply."""
@@ -85,7 +85,7 @@ class ObservedPipeline(ObservedQueue, Pipeline):  # type: ignore[misc]  # redis-
 
 
 class ObservedCommands(Emitting):
-    """Stands before an asyncio client."""
+    """A mixin before redis-py's asyncio client."""
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; hints follow the reply."""
@@ -105,7 +105,7 @@ class ObservedCommands(Emitting):
     async def invalidate(self, *keys: Any) -> None:
         """Removes values whose rows have changed, and keeps loads that began earlier from bringing them back.
 
-        Call it after the commit. If Redis fails, its error is raised; the updater is told in any case.
+        Call it after the commit. If Redis fails, its error is raised. The updater gets the changes in any case.
         """
         names = calls.names_of(self.get_encoder(), keys)
         try:
@@ -118,21 +118,21 @@ class ObservedCommands(Emitting):
         for share in key_chunks(names):
             try:
                 refusals.hear(share, await self._fenced(calls.invalidation(*share)))
-            except NoPermissionError:  # Redis refuses the whole call for one key's sake
+            except NoPermissionError:  # Redis refuses the whole call because of one key
                 await self._invalidate_apart(share, refusals)
         refusals.tell()
 
     async def _invalidate_apart(
         self, names: Sequence[bytes], refusals: calls.Refusals, **options: Any
     ) -> None:
-        """A call for each key, sent together: what is refused then is this key's alone."""
+        """One call for each key, all sent together, so that a refusal concerns one key alone."""
         pipe: Any = self.pipeline(transaction=False)
         for name in names:
             pipe.execute_command("EVALSHA", calls.SHA, *calls.invalidation(name), **options)
         replies = await pipe.execute(raise_on_error=False)
         for name, reply in zip(names, replies, strict=True):
             try:
-                again = isinstance(reply, Exception)  # Redis does not know the script, say
+                again = isinstance(reply, Exception)  # perhaps Redis does not know the script
                 refusals.hear([name], await self._fenced(calls.invalidation(name)) if again else reply)
             except ResponseError as e:
                 refusals.refused(name, e)
@@ -140,7 +140,7 @@ class ObservedCommands(Emitting):
     async def write_through(self, key: Any, value: Any, *, ttl: float | timedelta, since: int) -> bool:
         """Sets the value just written to the database, unless something newer has happened since the token was taken.
 
-        Then the key is removed and False returned. `ttl` in seconds. Call it after the commit.
+        In that case it removes the key and returns False. `ttl` is in seconds. Call it after the commit.
         """
         encoder = self.get_encoder()
         name = calls.names_of(encoder, [key])[0]
@@ -163,7 +163,7 @@ class Observed(ObservedCommands, redis.asyncio.Redis):  # type: ignore[misc]  # 
     _pipes = ObservedPipeline
 
     def client(self) -> Any:
-        """As redis-py's: a client of one connection; its hints go where these go."""
+        """As redis-py's: a client of one connection. Its hints go to the same target."""
         with calls.told_later(type(self)):
             single: Any = super().client()
         single.emit_to(self._hints)
@@ -203,9 +203,9 @@ class Redis(Traceable, Observed, metaclass=Patchable):  # type: ignore[misc]  # 
         give_way(cls, Redis)
 
     async def get(self, name: Any) -> Any:
-        """As redis-py's. Goes past our own `execute_command`, which would count it again.
+        """As redis-py's. Bypasses our own `execute_command`, which would count the read again.
 
-        `Buffer.touch` written out, for a read pays for each call: see there.
+        The lines of `Buffer.touch` are written out here: a call would cost every read.
         """
         if self._traced:
             return await self._long_way("get", name)
@@ -238,5 +238,5 @@ class Redis(Traceable, Observed, metaclass=Patchable):  # type: ignore[misc]  # 
         return value
 
     def _long_way(self, name: str, *args: Any) -> Any:
-        """redis-py's method, which calls `execute_command` as it finds it. Here and not in `get`, where `super` costs."""
+        """redis-py's method, which calls the present `execute_command`. In `get` itself, `super` would cost every read."""
         return getattr(super(), name)(*args)

@@ -1,12 +1,12 @@
-"""Where Kafka is and how one speaks to it: the grammar of kafka:// URLs, TLS and SASL from files.
+"""The address of a Kafka topic: the grammar of kafka:// URLs, and TLS and SASL from files.
 
     kafka://host:9092,host:9092/topic?option=value&...
 
 The client's transport and the service's queue read the same URL, so one page documents both; each names the options
-that it adds (`parse`). `connection` turns an address into what every client of aiokafka is given. Passwords and tokens
-are named by file only, and read when a connection is made: a URL stands in process lists and logs.
+that it adds (`parse`). `connection` turns an address into the arguments of every aiokafka client. A URL appears in process
+lists and logs, so it names passwords and tokens by file only. The files are read when a connection is made.
 
-aiokafka is imported by whoever uses `connection`, never by parsing.
+Parsing never imports aiokafka; the callers of `connection` do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SERVERS_MAX = 32  # any one of them suffices to find the others
 SECURITY = ("ca", "cert", "key", "tls", "sasl", "username", "password_file", "token_file")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SECRET_BYTES_MAX = 64 * 1024  # a token is a few kilobytes; a larger file was named by mistake
-# What a client without a name of its own tells the broker, for its logs and quotas.
+# The broker shows it in its logs and uses it for quotas. For clients without a name of their own.
 CLIENT_ID = "cacheupdater"
 
 # not urlsplit: newer Pythons, and patched older ones, take brackets for one host alone and refuse "a:1,[::1]:2"
@@ -53,7 +53,7 @@ class Address(NamedTuple):
 
 
 def parse(url: str, *, options: Collection[str] = ()) -> Address:
-    """ValueError tells what is wrong. `options` are those allowed beside the ones of TLS and SASL."""
+    """The address that a URL names; ValueError says what is wrong. `options` are allowed beside those of TLS and SASL."""
     parts = _URL.fullmatch(url)
     if parts is None:
         raise ValueError(f"write {FORM}")
@@ -86,7 +86,7 @@ def _options(query: str, known: Collection[str]) -> dict[str, str]:
             )
             raise ValueError(f"{said_so} there are {', '.join(sorted(known))}")
         if name in said or not value:
-            raise ValueError(f"says the option {name!r} {'twice' if name in said else 'without a value'}")
+            raise ValueError(f"has the option {name!r} {'twice' if name in said else 'without a value'}")
         said[name] = value
     return said
 
@@ -113,12 +113,12 @@ def _check_security(said: Mapping[str, str]) -> None:
 
 
 def uses_tls(options: Mapping[str, str]) -> bool:
-    """Said, or shown by a certificate."""
+    """Whether an option says so, or a certificate implies it."""
     return options.get("tls") == "true" or bool({"ca", "cert"} & options.keys())
 
 
 def connection(address: Address) -> dict[str, object]:
-    """What AIOKafkaProducer, AIOKafkaConsumer and AIOKafkaAdminClient are given. OSError or ValueError: a file is bad."""
+    """Arguments of AIOKafkaProducer, AIOKafkaConsumer and AIOKafkaAdminClient. OSError or ValueError if a file is bad."""
     said = address.options
     tls, mechanism = uses_tls(said), said.get("sasl", "").upper()
     wanted: dict[str, object] = {
@@ -157,7 +157,7 @@ def _secret(path: str) -> str:
 
 
 def _tokens(path: str) -> object:
-    """The token as the file holds it at each connection: whoever renews it writes the file again."""
+    """Reads the token from its file at each connection, so a token is renewed by writing the file."""
     from aiokafka.abc import AbstractTokenProvider  # noqa: PLC0415  the caller has aiokafka, a parser need not
 
     class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types

@@ -1,8 +1,9 @@
 -- commit: the write of a load, for each pair of KEYS (key, floor).
 -- ARGV: token, load_age us, clock_step us, least floor life ms, form (empty = nothing is foreign), kinds (one letter a key);
 --       then per key: s -> ttl ms, value | h -> ttl ms, 2 * fields, field, value, ... | a -> ttl ms
--- Answers per key: 1 written, 0 unchanged, 2 already written by this token, 3 written or unchanged beside a floor that is none,
---       -1 token too old or ahead, -2 foreign: left alone, digits = refused: the floor, "-text" = failed.
+-- Answers per key: 1 written, 0 unchanged, 2 already written by this token, 3 written or unchanged, and the floor has replaced
+--       something that was no floor, -1 token too old or ahead, -2 foreign: left alone, digits = refused: the floor,
+--       "-text" = failed.
 local token, load_age, clock_step, floor_life = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local form, kinds = ARGV[5] ~= '' and ARGV[5] or nil, ARGV[6]
 local DUPLICATE, UNSOUND, TOO_OLD = 2, 3, -1
@@ -15,7 +16,7 @@ local function commit(key, floor, kind, ttl, first, last)
   if newest then
     there = true
     if newest == token then return DUPLICATE end
-    if #newest ~= #token or newest > token then   -- what is no floor and no more than the token does no harm
+    if #newest ~= #token or newest > token then   -- a text that is no floor and not above the token does no harm
       newest = sound(newest)
       -- a floor far ahead means that the clock stepped back: it would refuse everything, so it no longer counts
       if newest and above(newest, token) and micros(newest) <= now + clock_step then return newest end

@@ -1,6 +1,6 @@
 -- What both scripts share. Values stay plain: the fence lives beside the key, in its floor.
 
--- A usual write meets these for each key. A local is found at once, a global by two look-ups.
+-- A usual write uses these for each key. Lua finds a local at once, a global by two look-ups.
 local byte, sub, call, attempt = string.byte, string.sub, redis.call, redis.pcall
 
 -- Decimal strings are compared as strings: Lua numbers lose digits beyond 2^53.
@@ -12,7 +12,7 @@ local function micros(token)
   return tonumber(sub(token, 1, -4))
 end
 
--- A floor as we write it. Whatever else stands in its place (another type, padding, megabytes) is taken for no floor.
+-- A floor as we write it. Anything else in its place (another type, padding, megabytes) does not count as a floor.
 local FLOOR_DIGITS = 20   -- microseconds since 1970, and three digits: enough until the year 5138
 
 local function sound(floor)
@@ -31,11 +31,11 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 
--- A value is foreign where it neither reads in the namespace's form nor is what we last wrote. Forms: j = JSON,
--- m = msgpack, s = any string, h = hash, t = any string or hash; nil = nothing is foreign. No tables and closures where
--- a usual write comes by: they would be made anew for each script.
+-- A value is foreign if it reads neither in the namespace's form nor in the form of our last write. Forms: j = JSON,
+-- m = msgpack, s = any string, h = hash, t = any string or hash; nil = nothing is foreign. The path of a usual write makes
+-- no tables and no closures: Lua would make them anew in each run of the script.
 
--- The form of the load whose floor this is: the number that its last digits are. Empty where there is no such load.
+-- The form of the load that wrote this floor, from the floor's last digits. Empty if no load wrote it.
 local function form_of(newest)
   local last = newest and sub(newest, -3)
   if last == '001' then return 'j' end
@@ -44,7 +44,7 @@ local function form_of(newest)
   return last == '004' and 'h' or ''
 end
 
--- Shapes look at a few bytes, whatever the length: for values beside a floor of ours.
+-- A shape check reads a few bytes, however long the value is. That is enough for values beside a floor of ours.
 local SCALAR_MAX = 1000   -- bytes; no number that anybody caches has so many digits
 
 local function json_shape(value)
@@ -59,7 +59,8 @@ local function json_shape(value)
   return word == 'true' or word == 'false' or word == 'null' or word == 'NaN' or word == 'Infinity'
 end
 
--- From the first byte 192 on: what a msgpack item takes, without what its length or count announces. 0 = there is none.
+-- For first bytes from 192 on: the bytes of a msgpack item, without the content that its length or count announces.
+-- 0 = no item begins with this byte.
 local HEADS = '\1\0\1\1\2\3\5\3\4\6\5\9\2\3\5\9\2\3\5\9\3\4\6\10\18\2\3\5\3\5\3\5'
 
 local function number_at(value, at, bytes)
@@ -68,7 +69,7 @@ local function number_at(value, at, bytes)
   return number
 end
 
--- What the item at this place takes, and how many items it holds; nil where no item begins so.
+-- The bytes that the item at this place takes, and the number of items in it. Nil if no item begins with this byte.
 local function item(value, at)
   local first = byte(value, at)
   if not first or first == 193 then return nil end
@@ -86,7 +87,7 @@ local function item(value, at)
   return head, 0
 end
 
--- What holds nothing must end where the value ends: so a pickle, which begins as an empty map, is none.
+-- An item that contains no others must end where the value ends. So a pickle, which begins like an empty map, is not msgpack.
 local function msgpack_shape(value)
   local size, holds = item(value, 1)
   if not size then return false end
@@ -117,7 +118,8 @@ end
 
 local function is_foreign_string(value, form, newest)
   if form == 's' or form == 't' then return false end
-  -- Nearly always: an object, or a map of up to 15, beside the floor of a load of the same form. No calls of ours here.
+  -- The usual case: an object, or a map of up to 15 entries, beside the floor of a load of the same form. It calls no
+  -- function of ours.
   local last, first = newest and sub(newest, -3), byte(value, 1)
   if form == 'j' then
     if last == '001' and first == 123 and byte(value, -1) == 125 then return false end
@@ -159,8 +161,8 @@ local function put_string(key, ttl, value, form, newest)
   return WRITTEN
 end
 
--- Fields and values stand in ARGV[first..last]. What is new goes in before what is old comes out: when memory
--- is short, Redis refuses the first write of a script, and then nothing of the old value is lost.
+-- Fields and values stand in ARGV[first..last]. New fields are set before old ones are deleted: when memory is short,
+-- Redis refuses the first write of a script, and the old value stays whole.
 local function put_hash(key, ttl, first, last, form, newest)
   local old = attempt('HGETALL', key)
   if old.err then
@@ -181,7 +183,7 @@ local function put_hash(key, ttl, first, last, form, newest)
     call('PEXPIRE', key, ttl)
     return UNCHANGED
   end
-  for i = first, last, 1000 do   -- unpack has room for some thousands
+  for i = first, last, 1000 do   -- unpack takes a few thousand values at most
     call('HSET', key, unpack(ARGV, i, math.min(i + 999, last)))
   end
   for field in pairs(was) do
@@ -197,7 +199,7 @@ local function put_absent(key, form, newest)
   return WRITTEN
 end
 
--- kind: s = string, h = hash, a = absent. A hash reads by its type alone, and so does a string where form is t.
+-- kind: s = string, h = hash, a = absent. A hash is judged by its type alone, and so is a string where form is t.
 local function put(key, kind, ttl, first, last, form, newest)
   if tonumber(ttl) < 1 then error('ERR the ttl must be at least 1 ms', 0) end
   if kind == 's' then return put_string(key, ttl, ARGV[first], form == 't' and 's' or form, newest) end

@@ -1,13 +1,13 @@
 """The fence: nothing older ever replaces something newer in Redis.
 
 Each key has a *floor* beside it, in its own slot: the highest token that has written it, or the time of its last
-invalidation. A *token* is Redis' own time, taken before the database is read. One script, COMMIT, writes what a load
-found if its token lies above the floor; another, INVALIDATE, is the application's side: it removes a value (or writes
-one through) and raises the floor, so that no load begun earlier can land.
+invalidation. A *token* is Redis' own time, taken before the database is read. The script COMMIT writes the values of a
+load if the load's token lies above the floor. The script INVALIDATE is the application's side: it removes a value (or
+writes one through) and raises the floor, so that no load that began earlier can land.
 
-This module knows how to call the two scripts and how to read their answers. The updater's writer calls `commit_args`,
-the client calls `invalidate_args` and `write_through_args`; both send `EVALSHA sha, *args` over whatever connection
-they have. Plain functions on bytes: no socket, no clock, no redis-py.
+This module makes the arguments of the two scripts and reads their answers. The updater's writer calls `commit_args`; the
+client calls `invalidate_args` and `write_through_args`. Both send `EVALSHA sha, *args` over their own connection. Plain
+functions on bytes: no socket, no clock, no redis-py.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ Entries: TypeAlias = Sequence[tuple[bytes, Value, int]]
 
 
 Form: TypeAlias = Literal["type", "json", "msgpack", "string", "hash"]
-"""How values of a namespace read, by which the scripts tell what is foreign; `type`: any string, or any hash.
+"""How the values of a namespace read. By it the scripts tell foreign values. `type` stands for any string, or any hash.
 
-A load's floor ends in the place of its form in `_FORMS`, so that after a change of form what we wrote is still ours.
+The last digits of a load's floor are the number of its form in `_FORMS`. So after a change of form the scripts still
+know the values that we wrote in the earlier one.
 """
 NO_FORMS: Mapping[bytes, Form] = {}
 _FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4}
@@ -68,12 +69,12 @@ def token_of(seconds: int, micros: int) -> int:
 
 
 def stamp_of(token: int, form: Form) -> int:
-    """What a load writes as its floor: its token, and in the last digits the form of what it writes."""
+    """The floor that a load writes: its token, with the form of its values in the last digits."""
     return token + _FORMS[form]
 
 
 def form_of(floor: int) -> Form | None:
-    """The form of what the load wrote whose floor this is; None where no load of a known form has written."""
+    """The form of the load that wrote this floor; None if no load of a known form wrote it."""
     return next((form for form, place in _FORMS.items() if place and place == floor % 1000), None)
 
 
@@ -81,7 +82,7 @@ FLOOR_DIGITS = 20  # as the scripts have it
 
 
 def floor_of(text: bytes) -> int | None:
-    """The floor that these bytes are; None where they are none, whoever put them there."""
+    """The bytes as a floor; None if they are not one, whatever program wrote them."""
     return int(text) if len(text) <= FLOOR_DIGITS and text.isdigit() and not text.startswith(b"0") else None
 
 
@@ -97,12 +98,12 @@ Every client in every language must name floors alike: these words are part of t
 
 @cache
 def _floor_prefixes() -> list[bytes]:
-    """For each CRC16 the beginning of its slot's floors' names. Built at first use, in some 5 ms."""
+    """How the name of a floor begins, for each CRC16 of a key. Built at first use, in some 5 ms."""
     prefixes = [b""] * _SLOTS
     for word in product(_LETTERS[:4], _LETTERS, _LETTERS, _LETTERS):
         tag = bytes(word)
         prefixes[crc_hqx(tag, 0) % _SLOTS] = _FLOOR + tag + b"}:"
-    return prefixes * (_CRCS // _SLOTS)  # a slot is a CRC16 modulo their number; so nobody divides
+    return prefixes * (_CRCS // _SLOTS)  # a slot is a CRC16 modulo their number: this saves the division
 
 
 _OPEN = ord("{")  # `int in bytes` looks for a byte; `bytes in bytes` costs ten times that
@@ -129,7 +130,7 @@ def _floor_names(keys: Sequence[bytes]) -> list[bytes]:
 
 
 def _tag(key: bytes) -> bytes:
-    """The part of a key with braces that decides about its slot."""
+    """The part of a key with braces that decides its slot."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
     return key[start + 1 : end] if end > start + 1 else key  # `{}` is no tag: the whole key counts
@@ -166,7 +167,7 @@ def fits(entry: tuple[bytes, Value, int]) -> bool:
 
 
 def chunks(entries: Entries) -> Iterator[Entries]:
-    """The entries in order, cut so that each cut is one call. What does not fit at all is a cut of its own."""
+    """The entries in order, in chunks of one call each. An entry that fits into no call is a chunk of its own."""
     sizes = _sizes(entries)
     if sum(sizes) <= SCRIPT_BYTES_MAX:  # nearly always
         yield from (entries[at : at + SCRIPT_KEYS_MAX] for at in range(0, len(entries), SCRIPT_KEYS_MAX))
@@ -181,7 +182,7 @@ def chunks(entries: Entries) -> Iterator[Entries]:
 
 
 def _sizes(entries: Entries) -> list[int]:
-    """The bytes of each value; more than any call may carry where the key is too long."""
+    """The bytes of each value. Where the key is too long, more than any call may carry."""
     if not entries:
         return []
     keys, values, _ = zip(*entries, strict=True)
@@ -205,7 +206,7 @@ def commit_args(
     replace: bool = False,
     form: Form = "type",
 ) -> list[_Arg]:
-    """What follows COMMIT's sha in EVALSHA. With `replace`, what is foreign to the form gives way; else it stays."""
+    """The arguments after COMMIT's sha in EVALSHA. With `replace` foreign values are overwritten; otherwise they stay."""
     keys, values, ttls = zip(*entries, strict=True)
     data: list[_Arg]
     if set(map(type, values)) == {bytes}:  # the usual batch: no loop in Python
@@ -221,7 +222,7 @@ def commit_args(
 
 
 def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
-    """Appends what the scripts expect for one value; answers its kind. Redis has no hash without fields."""
+    """Appends the scripts' arguments for one value and returns its kind. An empty hash is absent: Redis has none."""
     data.append(ttl_ms)
     if isinstance(value, bytes):
         data.append(value)
@@ -237,10 +238,10 @@ def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
 def invalidate_args(
     keys: Sequence[bytes], *, hold_off_ms: int = 0, forms: Mapping[bytes, Form] = NO_FORMS
 ) -> list[_Arg]:
-    """What follows INVALIDATE's sha in EVALSHA, for at most SCRIPT_KEYS_MAX keys.
+    """The arguments after INVALIDATE's sha in EVALSHA, for at most SCRIPT_KEYS_MAX keys.
 
-    `hold_off_ms` covers the lag of replicas that loads may read: no load begun within it can land. What is foreign
-    to its key's form in `forms` stays; of keys without a form whatever is there goes.
+    `hold_off_ms` covers the lag of replicas that loads may read: no load that began within this time can land. A value
+    that is foreign to its key's form in `forms` stays. Where a key has no form, any value is removed.
     """
     if not 0 <= hold_off_ms <= CLOCK_STEP_S * 1000:
         raise ValueError(
@@ -255,14 +256,15 @@ def invalidate_args(
 def write_through_args(
     key: bytes, value: Value, ttl_ms: int, since: int, *, hold_off_ms: int = 0
 ) -> list[_Arg]:
-    """What follows INVALIDATE's sha in EVALSHA: sets the value if nothing newer than `since` happened, else removes.
+    """The arguments after INVALIDATE's sha in EVALSHA, to set a value.
 
-    `since` is the token taken before the database was written.
+    The script sets it if nothing newer than `since` has happened; otherwise it removes the key. `since` is the token
+    taken before the database was written.
     """
     data: list[_Arg] = []
     kind = _append_value(data, value, ttl_ms)
     if kind == "h":
-        del data[1]  # the count: one key's fields go on to the end
+        del data[1]  # the count: a single key's fields are all that follows
     args = invalidate_args([key], hold_off_ms=hold_off_ms)
     return [*args, since, LOAD_AGE_S * 1_000_000, kind, *data] if kind != "a" else args
 
@@ -270,7 +272,7 @@ def write_through_args(
 # --- answers --------------------------------------------------------------------------------------------
 
 WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, FOREIGN = 1, 0, 2, -1, -2
-UNSOUND = 3  # written or unchanged; what stood where the floor belongs was none, and is one now
+UNSOUND = 3  # written or unchanged; the floor has replaced something that was no floor
 SET, REMOVED = 1, 0
 
 
@@ -280,7 +282,7 @@ class Refused(NamedTuple):
     floor: int
 
     def wait_after(self, token: int) -> float:
-        """Seconds after the token was taken at which a new token lies above the floor."""
+        """Seconds from the moment of this token until a new token lies above the floor."""
         return (self.floor // 1000 + 1 - token // 1000) / 1_000_000
 
 
@@ -309,6 +311,4 @@ def _read(answer: bytes | str, shown: Callable[[str], str]) -> Outcome:
     floor = floor_of(text.encode())
     if floor is not None:
         return Refused(floor)
-    return Failed(
-        shown(text.lstrip("-").rstrip()) if text.startswith("-") else "an answer that is none of ours"
-    )
+    return Failed(shown(text.lstrip("-").rstrip()) if text.startswith("-") else "an unexpected answer")

@@ -1,15 +1,15 @@
 -- invalidate and write_through: for each pair of KEYS (key, floor).
 -- ARGV: hold_off us, clock_step us, least floor life ms, forms;
 --       for write_through (one key) also: since, load_age us, kind, ttl ms, value or fields.
--- forms: empty = the application asks, whatever is there goes. Of an updater one letter a key: what is foreign to it
--- stays; - = whatever is there goes.
+-- forms: empty = an application's call, which removes any value. An updater sends one letter a key: a value that is
+-- foreign to this form stays; - = any value is removed.
 -- Answers per key: 1 value set, 0 removed, -2 foreign: left alone, "-text" = failed.
 local hold_off, clock_step, floor_life, forms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local since, load_age, kind, ttl = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local SET, REMOVED = 1, 0
 local stamp = string.format('%.0f', now + hold_off) .. '999'   -- above every load of the same microsecond
 
--- A token so old that a floor above it may have lived and died, or of another clock, proves nothing.
+-- A token proves nothing if it comes from another clock, or if it is so old that a floor above it may have expired.
 local function may_set(newest)
   if not since then return false end
   local age = now - micros(since)
@@ -19,7 +19,7 @@ end
 local function invalidate(key, floor, form)
   local newest = sound(attempt('GET', floor))
   local life, answer = floor_life, REMOVED
-  -- what cannot be set (no memory, say) is removed: the row has changed, so the old value must go
+  -- a value that cannot be set (no memory, say) is removed: the row has changed, so the old value must go
   if may_set(newest) and pcall(put, key, kind, ttl, 9, #ARGV) then
     life, answer = longer(ttl, floor_life), SET
   elseif is_foreign(key, form, newest) then
@@ -38,7 +38,7 @@ for i = 1, #KEYS, 2 do
   local form = sub(forms, nth, nth)
   if form == '' or form == '-' then form = nil end
   local answer = answer_of(invalidate, KEYS[i], KEYS[i + 1], form)
-  -- a replica by now, which has changed nothing: as an error of the call, it makes redis-py look for the primary
+  -- this server has become a replica and has changed nothing; an error of the whole call makes redis-py look for the primary
   if type(answer) == 'string' and string.find(answer, '-READONLY', 1, true) then
     return redis.error_reply('READONLY this server is a replica by now')
   end

@@ -1,9 +1,9 @@
 """Everything that both ends must agree on: packs, frames, the hello, and which partition a key belongs to.
 
-The client's sender writes packs; the updater's intake reads them, and so may any program in any language:
-`docs/reference/wire.md` is the same text for people, `tests/contract/golden/` holds records that must never change.
-Plain bytes in, plain bytes out: no socket, no clock. Readers ignore elements that they do not know, so a newer writer
-may append; what an older reader could misread gets a new version and is refused by number.
+The client's sender writes packs and the updater's intake reads them. A program in any language may do either:
+`docs/reference/wire.md` describes the format, and `tests/contract/golden/` holds records that must never change. Plain bytes
+in, plain bytes out: no socket, no clock. Readers ignore elements that they do not know, so a newer writer may append some. A
+change that an older reader could misread gets a new version number, which older readers refuse.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOUCH, MISS, CHANGE = 0, 1, 2
 
 
 class Malformed(ValueError):
-    """These bytes are no pack or frame that we can read; `reason` is a short word for a counter."""
+    """These bytes are not a pack or frame that we can read. `reason` is a short word for a counter."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -46,7 +46,7 @@ class Pack(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """What the updater says first on every connection. No prefixes means: every key."""
+    """The updater's first message on every connection. No prefixes means: every key."""
 
     partitions: int
     prefixes: list[bytes]
@@ -64,7 +64,7 @@ _decode_any = msgspec.msgpack.Decoder()
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
 _TIMED, _TIMED_BYTES = b"\xcf", 12  # version, kind and a time of eight bytes as every client encodes them
-# what msgspec answers to bytes of a stranger: besides its own errors, text that is no UTF-8 and keys that do not hash
+# errors of msgspec for arbitrary bytes: its own, and those for text that is not UTF-8 and for keys that do not hash
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 
 
@@ -74,7 +74,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def encode_pack(kind: int, emitted_ms: int, keys: Sequence[bytes], counts: Sequence[int] = ()) -> bytes:
-    """One pack. The caller keeps to the limits; `decode_pack` holds every reader to them."""
+    """One pack. The caller must keep the limits; `decode_pack` checks them."""
     return _encoder.encode((VERSION, kind, emitted_ms, keys, counts))
 
 
@@ -96,15 +96,15 @@ def decode_pack(payload: bytes) -> Pack:
 
 
 def is_change(payload: bytes) -> bool:
-    """Whether these are changes, told by two bytes: for who orders packs without a look at their keys."""
+    """Whether a pack holds changes, by two of its bytes. For code that orders packs without decoding them."""
     return payload[1:3] == _CHANGE_HEAD
 
 
 def _all_bin(payload: bytes) -> bool:
-    """Whether every key is: msgspec reads a msgpack str as base64, which is not the key that was meant.
+    """Whether every key is a msgpack bin. msgspec reads a msgpack str as base64, which is not the key that was meant.
 
-    A str that reads as base64 has one of ten headers. Where none of these bytes occurs behind the time of the pack, as in
-    most packs, there is no such key; else the keys are decoded once more, as what they are.
+    A str that reads as base64 has one of ten headers. Most packs contain none of these bytes after their time, and so no
+    such key. The keys of other packs are decoded once more, without a declared type.
     """
     start = _TIMED_BYTES if payload.startswith(_TIMED, 3) else 0
     if not any(payload.find(header, start) >= 0 for header in _BASE64_HEADERS):
@@ -141,7 +141,7 @@ _ACK = struct.Struct(">IQ")
 
 
 def encode_frame(partition: int, pack: bytes) -> bytes:
-    """A pack as it goes down a stream."""
+    """The frame of a pack, for a stream."""
     return _HEADER.pack(len(pack) + 4, partition) + pack
 
 
@@ -174,7 +174,7 @@ def encode_ack(accepted: int) -> bytes:
 
 
 class FrameReader:
-    """Cuts what arrives on the updater's side of a stream into (partition, pack) frames."""
+    """Cuts the bytes that arrive on the updater's side of a stream into (partition, pack) frames."""
 
     __slots__ = ("_data",)
 
@@ -182,7 +182,7 @@ class FrameReader:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The frames completed by `data`; Malformed ends the connection, for its boundaries are lost."""
+        """The frames completed by `data`. Malformed ends the connection, for the frames' boundaries are lost."""
         self._data += data
         at, size = 0, len(self._data)
         try:
@@ -200,7 +200,7 @@ class FrameReader:
 
 
 class ReplyReader:
-    """Cuts what arrives on the client's side of a stream: first the hello, then acknowledgements."""
+    """Cuts the bytes that arrive on the client's side of a stream: first the hello, then acknowledgements."""
 
     __slots__ = ("_data",)
 
@@ -226,13 +226,13 @@ class ReplyReader:
 
 # --- the same within one process (memory://name) --------------------------------------------------------
 
-MAILBOX_FRAMES = 1000  # what a sender may put before the updater takes
+MAILBOX_FRAMES = 1000  # that a sender may put before the updater takes any
 
 
 class Mailbox:
     """Where a client and an updater of the same process meet. Any thread may call anything at any time.
 
-    A frame that was put counts as accepted: it dies only with the process, as the updater's memory would.
+    A frame that was put counts as accepted: it is lost only with the process, as the updater's memory would be.
     """
 
     def __init__(self) -> None:
@@ -241,7 +241,7 @@ class Mailbox:
         self.accepted = 0
 
     def open(self, hello: Hello) -> None:
-        """The updater takes frames from now on. What an earlier one has left is cut for the new partitions."""
+        """The updater takes frames from now on. Frames that an earlier one has left are cut for the new partitions."""
         left, self._frames = self._frames, deque()
         self.hello = hello
         for _, payload in left:
@@ -252,7 +252,7 @@ class Mailbox:
         self.hello = None
 
     def reborn(self) -> None:
-        """In a forked child: whoever takes frames does so in the parent."""
+        """In a forked child: an updater that takes frames is the parent's."""
         self.hello, self._frames = None, deque()
 
     def put(self, partition: int, pack: bytes) -> bool:
@@ -290,6 +290,6 @@ def mailbox(name: str) -> Mailbox:
 
 
 def mailboxes_reborn() -> None:
-    """In a forked child: none has a reader."""
+    """In a forked child: no mailbox has a reader."""
     for box in _mailboxes.values():
         box.reborn()

@@ -1,12 +1,12 @@
 """kafka://host:9092,host:9092/topic: packs straight into the partitions of a topic, without an updater in between.
 
-aiokafka does the talking, in an event loop that runs only while the sender's thread takes a turn here (`pump`). The
-topic's metadata is the hello: so many partitions, every key. Acknowledgements come back in any order; the outbox is told
-of the longest prefix. Whatever goes wrong costs the connection, never a frame, except for one that the topic refuses for
-ever (too large): that one is dropped and counted, so that it does not keep the others.
+aiokafka speaks to the brokers, in an event loop that runs only while the sender's thread takes a turn here (`pump`). The
+topic's metadata is the hello: its number of partitions, and every key. Acknowledgements come back in any order; the outbox
+gets those before which no frame is missing. A fault costs the connection, never a frame. The exception is a frame that the
+topic refuses for ever (too large): it is dropped and counted, so that it does not block the others.
 
-Small records cost an updater and a broker several times as much per hint as those of a hundred. So touches linger until
-there are enough of them; misses and changes never do, nor does anything while the sender is being closed.
+A hint in a small record costs an updater and a broker several times as much as in a record of a hundred. So touches linger
+until there are enough of them. Misses and changes never linger, and no hint does while the sender is being closed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 SLICE_S = 0.005  # of a turn for the loop; less when all is acknowledged sooner
 LINGER_S = 0.5  # the longest that a touch waits for company
 PACE_S = 0.09  # between cuts of touches where there are enough: each of the sender's usual turns
-ENOUGH = 100  # touches per partition; records of 100 hints cost 1.2 times what records of 500 do, of 20 twice
+ENOUGH = 100  # touches per partition; a hint in records of 100 costs 1.2 times as much as in records of 500; of 20, twice
 BATCH_BYTES = (
     64 * 1024
 )  # compressed in one piece, which keeps the application's threads waiting for half a millisecond
 HOPE_S = 0.5  # without progress for so long: turns at the usual pace will do
-STALL_S = 30.0  # three requests' time without progress: whatever the library waits for does not come
+STALL_S = 30.0  # three requests' time without progress: the library waits in vain
 _ACKS = ("0", "1", "all")
 _COMPRESSIONS = ("zstd", "none")
 
@@ -56,7 +56,7 @@ class Delivering(Protocol):
 
 
 def kafka_to(url: str) -> Callable[[], KafkaLink]:
-    """What makes a link to this topic. ValueError tells what is wrong with the URL, or what is not installed."""
+    """A function that makes a link to this topic. ValueError says what is wrong with the URL, or what is not installed."""
     address = parse(url, options=("acks", "compression"))
     acks, compression = address.options.get("acks", "1"), address.options.get("compression", "zstd")
     if acks not in _ACKS:
@@ -101,7 +101,7 @@ class KafkaLink:
         self.trouble = ""
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
-        """Connect, send, hear: as far as it goes in one slice."""
+        """Connects, sends and hears acknowledgements, as far as one slice of time allows."""
         try:
             return self._turn(outbox, now, now_ms)
         except Exception as e:  # noqa: BLE001  asyncio, TLS, aiokafka, files: each of their faults costs the connection
@@ -140,7 +140,7 @@ class KafkaLink:
         self._pump.start(self._producer.start())
 
     def _greet(self, outbox: Outbox) -> None:
-        """What is under way by an older plan may arrive as well: the outbox cuts it anew, and twice is harmless."""
+        """Passes on the number of partitions. Frames cut for another number may still arrive too, which is harmless."""
         partitions = self._producer.partitions
         if not partitions:
             raise LookupError(f"topic {self._destination.address.topic} is gone")
@@ -151,7 +151,7 @@ class KafkaLink:
             outbox.greet(Hello(partitions, []))
 
     def _fill(self, outbox: Outbox, now: float, now_ms: int) -> None:
-        """Hands over what the window has room for."""
+        """Hands over as many frames as the window has room for."""
         assert self._pump is not None
         weakest = self._weakest(outbox, now)
         if not self._flights:
@@ -195,7 +195,7 @@ class KafkaLink:
             self.trouble = self._producer.said
 
     def close(self) -> None:
-        """Leaves the cluster within a bound; in a forked child, without a word."""
+        """Leaves the cluster within a bounded time; in a forked child, without sending a byte."""
         pump, self._pump = self._pump, None
         self._flights.clear()
         self._settled = self._partitions = 0
@@ -218,7 +218,7 @@ def _batches(flights: Iterable[_Flight]) -> Iterator[list[_Flight]]:
 
 
 async def _deliver(producer: Delivering, partition: int, flights: list[_Flight]) -> None:
-    """A batch that is refused goes again frame by frame: its neighbours are not to blame for one."""
+    """A refused batch is sent again frame by frame, so that one bad frame does not cost the others."""
     taken = await producer.deliver(partition, [flight.pack for flight in flights])
     if taken or len(flights) == 1:
         for flight in flights:

@@ -3,9 +3,9 @@
 A link makes one for each connection to a cluster and calls it within its pump. Importing this module imports nothing:
 aiokafka comes with the first `start`, in the sender's thread.
 
-What bounds it: one request's time bounds connecting, sending and how long aiokafka tries again by itself (no
-idempotence, whose batches never expire). Its accumulator holds what it was given and has not been acknowledged, so the
-outbox's window of frames under way bounds that too: 4 MiB, and once more as much while it is compressed.
+REQUEST_S bounds connecting, sending and aiokafka's own retries. (Idempotence is off: its batches never expire.) aiokafka's
+accumulator holds only what is not acknowledged, so the outbox's window of frames under way bounds it too: 4 MiB, and as much
+again while batches are compressed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 REQUEST_S = 10.0  # connecting, or one request; then the batch has failed
 RETRY_S = 0.2  # between aiokafka's own attempts, and between questions for a topic that is not there
-TOPIC_S = 2.0  # a cluster that answers knows its topics; when it does not, we start anew and say so
-METADATA_S = 30.0  # so soon more partitions are noticed
-IMPORT_S = 2.0  # a fork waits so long for the import to end: some 0.2 s, once in a process
+TOPIC_S = 2.0  # a cluster that answers knows its topics; after this time we start anew and say so
+METADATA_S = 30.0  # within this time new partitions are noticed
+IMPORT_S = 2.0  # the longest that a fork waits for the import, which takes some 0.2 s, once in a process
 SAID_MAX = 200  # characters of trouble
 _ROOM = 1024 * 1024  # of one batch; the link makes them smaller
 
@@ -79,11 +79,11 @@ class Producer:
 
     @property
     def partitions(self) -> int:
-        """How many the topic has; 0 if it is not there any more."""
+        """The number of partitions; 0 if the topic is gone."""
         return len(self._inner.client.cluster.partitions_for_topic(self._topic) or ())
 
     async def deliver(self, partition: int, packs: Sequence[bytes]) -> bool:
-        """True when the broker has taken them; False if it never will. Raises where a later attempt may succeed."""
+        """True when the broker has taken them, False if it never will. Raises if a later attempt may succeed."""
         _listening.set(self)
         batch = self._inner.create_batch()
         for pack in packs:
@@ -96,7 +96,7 @@ class Producer:
         return True
 
     async def stop(self) -> None:
-        """Waits for all that is under way: whoever calls it knows for how long."""
+        """Waits for all frames under way. The caller bounds the time."""
         _listening.set(self)
         inner = getattr(self, "_inner", None)
         if inner is not None:
@@ -104,7 +104,7 @@ class Producer:
 
 
 class _Ear(logging.Filter):
-    """Keeps aiokafka's words about our connections out of the application's logs: keys are among them."""
+    """Keeps aiokafka's lines about our connections out of the application's logs: they may hold keys."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         producer = _listening.get()
@@ -129,7 +129,7 @@ def _library() -> ModuleType:
 
 
 def _before_fork() -> None:
-    """A child that is forked amid an import of ours would wait for its end for ever, as soon as it imports the same."""
+    """A child that is forked during our import would wait for the import's end for ever, once it imports the same."""
     global _held  # noqa: PLW0603  one process, one fork at a time
     _held = _importing.acquire(timeout=IMPORT_S)
 

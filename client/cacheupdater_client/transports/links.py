@@ -1,7 +1,7 @@
 """How frames leave the process: one link for each kind of target.
 
-`link_to` picks by URL when a client is made, so that a bad target is told there and not in the background. The
-sender's thread then calls `turn` again and again; a link never waits, never raises, and reconnects by itself.
+`link_to` picks one by URL when a client is made, so that a bad target raises there and not in the background. The sender's
+thread then calls `turn` again and again. A link never waits, never raises, and reconnects by itself.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Link(Protocol):
     trouble: str  # why hints wait, in words; empty while all is well
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
-        """One exchange, without waiting. True if something is under way that is worth a look in 10 ms."""
+        """One exchange, without waiting. True if the next one is worth taking in 10 ms."""
 
     def close(self) -> None:
-        """Leave the connection; the next turn opens a new one."""
+        """Leaves the connection; the next turn opens a new one."""
 
 
 def link_to(url: str) -> Callable[[], Link]:
-    """What makes a link to this target; ValueError tells which targets there are."""
+    """A function that makes a link to this target. ValueError says which targets there are."""
     if url.lower().startswith("kafka:"):
         return _kafka_to(url)
     try:
         parts = urlsplit(url)
-    except ValueError:  # it quotes what it cannot read
+    except ValueError:  # its text quotes the URL
         parts = urlsplit("")
     if parts.scheme == "unix" and parts.path and not parts.netloc:
         return lambda: StreamLink(UnixAddress(parts.path))
@@ -52,7 +52,7 @@ def link_to(url: str) -> Callable[[], Link]:
 
 
 def _kafka_to(url: str) -> Callable[[], Link]:
-    from cacheupdater_client.transports.kafka import kafka_to  # noqa: PLC0415  only who names Kafka pays for it
+    from cacheupdater_client.transports.kafka import kafka_to  # noqa: PLC0415  only clients that name Kafka pay for it
 
     try:
         return kafka_to(url)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MemoryLink:
-    """Puts frames into a mailbox; a put frame is an accepted one."""
+    """Puts frames into a mailbox. A frame that is put counts as accepted."""
 
     def __init__(self, name: str) -> None:
         self._box = mailbox(name)
@@ -25,7 +25,7 @@ class MemoryLink:
         self.trouble = ""
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:  # noqa: ARG002  as every link: no time needed here
-        """Puts what there is room for."""
+        """Puts as many frames as there is room for."""
         hello = self._box.hello
         self.connected = hello is not None
         self.trouble = "" if self.connected else "no updater runs in this process"

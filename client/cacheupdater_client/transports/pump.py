@@ -1,12 +1,12 @@
-"""An event loop that runs only while somebody pumps it, a few milliseconds at a time.
+"""An event loop that runs only while a caller pumps it, a few milliseconds at a time.
 
 A library made for asyncio (aiokafka) works here without a thread or an event loop of the application: a link starts
-work, pumps in each of its turns, and what is unfinished goes on in the next. It lives as long as one connection to a
+work and pumps in each of its turns. Unfinished work continues in the next turn. A pump lives as long as one connection to a
 cluster. It knows nothing of Kafka.
 
-Three things that an ordinary loop does not bear are its reason to be. A turn must end, whatever hangs. `close` must end,
-and must leave nothing behind that prints a warning later. And after a fork the child's copy must be let go without
-running a single line of it, for the fork may have caught it in the middle of anything.
+An ordinary loop fails three requirements. A turn must end, whatever hangs. `close` must end, and must leave nothing behind
+that prints a warning later. After a fork, the child's copy must be let go without running a single line of it, for the fork
+may have come in the middle of anything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class Pump:
-    """A loop of its own, and what was started in it. Any thread may call it, one at a time."""
+    """An event loop of its own, and the work started in it. Any thread may call it, one at a time."""
 
     def __init__(self) -> None:
         # Not epoll: that is one kernel object for parent and child, and what a child removed from it would be gone for
@@ -54,7 +54,7 @@ class Pump:
         return bool(self._work)
 
     def start(self, work: Coroutine[object, object, None]) -> None:
-        """To be done while the pump runs."""
+        """Starts work, which proceeds while the pump runs."""
         task = self._loop.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._ended)
@@ -67,7 +67,7 @@ class Pump:
             self._loop.stop()
 
     def run(self, seconds: float) -> None:
-        """Until all work has ended, for so long at most; once around where there is none, for what is due."""
+        """Runs until all work has ended, for at most so long. Without work it runs once, for callbacks that are due."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -85,7 +85,7 @@ class Pump:
         timer.cancel()
 
     def close(self, farewell: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Ends it within some 0.1 s: in order with `farewell` where that is fast, else by force."""
+        """Ends the loop within some 0.1 s: by `farewell` if that is fast enough, otherwise by force."""
         if os.getpid() != self._pid:
             self._abandon()
             return
@@ -109,8 +109,8 @@ class Pump:
     def _abandon(self) -> None:
         """In a forked child. No line of the loop, of TLS or of a finalizer may run: the sockets are the parent's.
 
-        So our descriptors become a dead socket's, which leaves the parent's connections alone, and the objects get a
-        reference that nobody gives back. That costs a child some kilobytes, once.
+        So our descriptors are turned into those of a dead socket, which leaves the parent's connections alone. The objects
+        get a reference that is never given back. That costs a child some kilobytes, once.
         """
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         dead, peer = socket.socketpair()
@@ -122,12 +122,12 @@ class Pump:
 
 
 def _note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """What asyncio would print."""
+    """Logs what asyncio would print."""
     log.debug("in the loop of a link: %s", context.get("message"))
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Knows what it has opened, so that it can be cut."""
+    """Records the connections that it opens, so that they can be cut."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         super().__init__(selector)
@@ -140,7 +140,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Aside(ThreadPoolExecutor):
-    """Name look-ups, each in a daemon thread. asyncio's own threads are waited for at exit: as long as a resolver hangs."""
+    """Looks names up, each in a daemon thread. Python's exit waits for asyncio's own threads, so for a resolver that hangs."""
 
     def submit(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         future: Future[_T] = Future()
@@ -149,7 +149,7 @@ class _Aside(ThreadPoolExecutor):
         def call() -> None:
             try:
                 future.set_result(function(*args, **kwargs))
-            except BaseException as e:  # noqa: BLE001  it belongs to whoever waits for it
+            except BaseException as e:  # noqa: BLE001  it belongs to the code that waits
                 future.set_exception(e)
 
         threading.Thread(target=call, daemon=True).start()

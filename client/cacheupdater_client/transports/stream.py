@@ -1,8 +1,8 @@
 """unix:// and tcp://: frames down a socket, a hello and acknowledgements back.
 
-The socket is non-blocking and every turn ends at once: connecting, the wait for the hello and a peer that reads slowly
-are states that later turns look at again. Whatever goes wrong costs the connection, never a frame: the outbox keeps
-what was not acknowledged. A new attempt follows after 50 ms, then after twice as long each time, up to a second.
+The socket is non-blocking and every turn ends at once: connecting, the wait for the hello and a peer that reads slowly are
+states that later turns look at again. A fault costs the connection, never a frame: the outbox keeps frames that are not
+acknowledged. A new attempt follows after 50 ms, then after twice as long each time, up to a second.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cacheupdater_client.protocol.wire import Hello, Malformed, ReplyReader, enc
 if TYPE_CHECKING:
     from cacheupdater_client.outbox import Outbox
 
-CONNECT_S = 1.0  # an updater is near: what takes longer is down
-HELLO_S = 1.0  # it speaks first, at once
-SILENCE_S = 10.0  # frames under way and no acknowledgement for so long: the peer is gone without a word
+CONNECT_S = 1.0  # an updater is near; one that takes longer is down
+HELLO_S = 1.0  # the updater speaks first, at once
+SILENCE_S = 10.0  # frames under way and no acknowledgement for so long: the peer has vanished
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 0.8  # and a turn of 0.1 s: an updater that was restarted gets its hints within a second
 _READ_BYTES = 65536
@@ -52,7 +52,7 @@ class TcpAddress(NamedTuple):
     port: int
 
     def open(self) -> tuple[socket.socket, tuple[object, ...]]:
-        """As UnixAddress. A name is looked up here, in the sender's thread: the only thing that may take a while."""
+        """As UnixAddress. Looks the name up, in the sender's thread: nothing else here may take long."""
         found = original("socket", "getaddrinfo")(self.host, self.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = random.choice(found)  # noqa: S311  spreads load, guards nothing
         peer = _socket(family, kind, protocol)
@@ -73,11 +73,11 @@ class StreamLink:
         self._deadline = 0.0  # of the connect, then of the hello, then of the next acknowledgement
         self._retry_at = 0.0
         self._backoff = BACKOFF_FIRST_S
-        self.connected = False  # greeted, that is
+        self.connected = False  # the hello has come
         self.trouble = ""
 
     def turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
-        """Connect, read, write: as far as it goes without waiting."""
+        """Connects, reads and writes, as far as possible without waiting."""
         try:
             return self._turn(outbox, now, now_ms)
         except (OSError, Malformed) as e:
@@ -131,7 +131,7 @@ class StreamLink:
             raise TimeoutError("the updater does not answer")
 
     def _receive(self, outbox: Outbox, now: float) -> None:
-        """All that has come; an end of the stream is noticed before anything is written to a dead peer."""
+        """Reads all that has come. So the end of a stream is noticed before anything is written to a dead peer."""
         assert self._socket is not None
         for _ in range(_READS_PER_TURN):
             try:
@@ -141,7 +141,7 @@ class StreamLink:
             if not data:
                 raise ConnectionResetError("the updater closed the connection")
             for reply in self._replies.feed(data):
-                # also by a number said before: so an updater whose queue is full shows that it lives
+                # also for a repeated number: with it an updater whose queue is full shows that it is alive
                 self._deadline = now + SILENCE_S
                 if isinstance(reply, Hello):
                     outbox.greet(reply)
@@ -151,7 +151,7 @@ class StreamLink:
                     outbox.acknowledge(reply)
 
     def _send(self, outbox: Outbox, now: float, now_ms: int) -> bool:
-        """True if the peer took something; what it did not is left in `_unsent`. Ends after a window of frames."""
+        """True if the peer took something; the rest stays in `_unsent`. Ends after a window of frames."""
         assert self._socket is not None
         moved = False
         while True:

@@ -1,8 +1,8 @@
-"""The Kafka adapter as it is, as a member of the simulated group: fake is only its one door to aiokafka, `Member`.
+"""The real Kafka adapter as a member of the simulated group. Only its one door to aiokafka, `Member`, is fake.
 
-`AdapterConsumer` is one updater's `ports.Queue`: the real `KafkaQueue`, and the book that the checkers need about what
-it delivers, commits and hands over. `SimMember` does what aiokafka 0.14 does below it: it joins, hears of rebalances with
-its heartbeats, calls the listener before it joins again, and keeps a position for each partition.
+`AdapterConsumer` is one updater's `ports.Queue`: the real `KafkaQueue`, with the records that the checkers need of its
+deliveries, commits and hand-overs. `SimMember` does what aiokafka 0.14 does below it: it joins, hears of rebalances with its
+heartbeats, calls the listener before it joins again, and keeps a position for each partition.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from simulated.group import PATIENCE
 from simulated.history import OWNED, CommitCall, Expired, HandOver, Intake, Owner
 from simulated.topic import SESSION_S, SLOW_S
 
-WATCHED_S = 20.0  # a session for the adapter's watch alone: a slow rebalance of these schedules is no stall
+WATCHED_S = (
+    20.0  # a session for the adapter's watch alone: a slow rebalance of these schedules is not a stall
+)
 ADDRESS = broker.parse("kafka://simulated:9092/hints")
 
 
 @contextmanager
 def hurried(plan):
-    """The adapter waits for the service as long as its group can wait, which here may be far too short a time."""
+    """Makes the adapter wait for the service as long as its group can wait, which may be far too short here."""
     settle = settings.SETTLE
     if plan.group:
         settings.SETTLE = min(settle, PATIENCE * plan.group.rebalance)
@@ -57,7 +59,7 @@ class AdapterConsumer:
         self._begin, self.queue._owned._gain = self.queue._owned._gain, self._gain
 
     def hear(self):
-        """Its next heartbeat tells that it must join again."""
+        """Its next heartbeat says that it must join again."""
         self._member.heard.set()
 
     def wake(self):
@@ -75,12 +77,12 @@ class AdapterConsumer:
             yield replace(change, settled=partial(self._settle, change))
 
     def _gain(self, places):
-        """The adapter has learned where to begin: from here on it is the owner, whenever the service hears of it."""
+        """The adapter knows where to begin. From now on it is the owner, whenever the service hears of it."""
         self._begin(places)
         for partition in places:
             owner = self.owner(partition, self.queue._owned.lanes[partition].epoch)
             self._world.seen.note(owner, "begins")
-            if self._member.counts:  # else it has slept, and somebody else owns it already
+            if self._member.counts:  # otherwise it has slept, and another member owns the partition already
                 self._group.holders[partition] = owner
 
     def _settle(self, change):
@@ -89,7 +91,7 @@ class AdapterConsumer:
         change.settled()
 
     def _judge(self, partition):
-        """What was finished by now must have been said, while it counts."""
+        """Records a hand-over for the checkers, while commits still count: finished work must have been committed."""
         lane = self.queue._owned.lanes[partition]
         owner, seen = self.owner(partition, lane.epoch), self._world.seen
         if lane.open and owner in self._world.cursors:
@@ -126,10 +128,10 @@ class AdapterConsumer:
 
 
 def _queue_over(member):
-    """A `KafkaQueue` makes its own member."""
+    """A `KafkaQueue` that gets this member; it would make its own."""
     real, queue_kafka.Member = queue_kafka.Member, lambda *_, **__: member
     try:
-        # Without its instance id: who looks for impostors measures by the session.
+        # without its instance id: the search for impostors measures by the session
         return queue_kafka.KafkaQueue(
             ADDRESS, group="simulated", session=WATCHED_S, observer=member, notices=Notices(lambda: 0.0)
         )
@@ -138,14 +140,14 @@ def _queue_over(member):
 
 
 class SimMember:
-    """`queue_kafka.member.Member`; and the adapter's observer, for what it counts as lost."""
+    """`queue_kafka.member.Member`, and the adapter's observer, which sees what the adapter counts as lost."""
 
     def __init__(self, consumer, group, process, world):
         self.consumer = consumer
         self.heard = asyncio.Event()
         self.arrived = asyncio.Event()
         self.delivered = {}  # (partition, offset): its hint
-        self.wanted = {}  # (partition, done): who wanted to commit that
+        self.wanted = {}  # (partition, done): the owner that wanted to commit that
         self.known = group.partitions
         self._group = group
         self._process = process
@@ -163,7 +165,7 @@ class SimMember:
             self._gone = amount
 
     def level(self, metric, value, *, label=""):
-        """Nobody asks."""
+        """Not needed."""
 
     # --- the group --------------------------------------------------------------------------------------
 
@@ -173,11 +175,11 @@ class SimMember:
 
     @property
     def counts(self):
-        """Whether the group would take a commit of ours."""
+        """Whether the group would accept a commit of ours."""
         return self._group.accepts(self.consumer, self._generation)
 
     async def connect(self):
-        """Whenever it is asked for."""
+        """Always succeeds."""
 
     def join(self, *, revoked, assigned):
         self._belonging = self._process.start(self._belong(revoked, assigned))
@@ -325,7 +327,7 @@ class SimMember:
         return found
 
     async def commit(self, offsets):
-        """One request; its generation is that of the moment when it is sent."""
+        """Sends one request. Its generation is that of the moment of sending."""
         world, generation = self._world, self._generation
         self._process.check()
         if world.faults("queue_commit_error"):

@@ -1,7 +1,7 @@
-"""A user's program: reads through the client's logic, changes rows and says so; and may die anywhere in between.
+"""A user's program: it reads through the client's logic, changes rows and announces them. It may die at any point.
 
-`SimClient` is the client library without its thread and its socket: the real `Buffer` and `Outbox`, turned by the
-virtual clock, over a connection that gets lost. Hints of a dead application are gone, as they would be.
+`SimClient` is the client library without its thread and its socket: the real `Buffer` and `Outbox`, driven by the virtual
+clock, over a connection that may be lost. The hints of a dead application are gone, as in reality.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLOW_S = (0.05, 0.4)
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """What an application did about one commit of its own."""
+    """How an application announced one commit of its own."""
 
     key: bytes
     at: float
@@ -59,7 +59,7 @@ class SimClient:
         return True
 
     def look_again(self):
-        """How many partitions the topic has; another number is a new connection."""
+        """Looks at the topic's number of partitions. A new number means a new connection."""
         self._hello = wire.Hello(self._world.broker.partitions, [b"a:", b"b:"])
         self._connection = 0
 
@@ -89,7 +89,7 @@ class SimClient:
         self._connections += 1
         self._connection = self._connections
         self._accepted = 0
-        self._arrives = self._acks_arrive = 0.0  # what is late on an old connection may come after the new
+        self._arrives = self._acks_arrive = 0.0  # late frames of an old connection may arrive after the new
         self.outbox.greet(self._hello)
 
     def _turn(self):
@@ -109,7 +109,7 @@ class SimClient:
             self._connection = 0
 
     def _arrive(self, frame, connection):
-        """On the updater's side: put on the queue, then acknowledged."""
+        """The updater's side: puts a frame on the queue, then acknowledges it."""
         world, loop = self._world, asyncio.get_running_loop()
         [(partition, pack)] = wire.FrameReader().feed(frame)
         world.broker.accept(partition, pack)
@@ -166,7 +166,7 @@ class Application:
                 buffer.touch(key.decode())
 
     async def _write_own(self, key):
-        """A value of its own form, as programs did before they knew us."""
+        """Writes a value in a form of its own, as programs do without our client."""
         world = self._world
 
         def effect():
@@ -240,7 +240,7 @@ class Application:
         change.fenced = event.at
 
     async def _delete(self, key):
-        """Past the fence, as programs did before they knew us."""
+        """Deletes without the fence, as programs do without our client."""
         cache = self._world.cache
 
         def effect():

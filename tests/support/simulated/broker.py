@@ -1,7 +1,7 @@
-"""A queue that moves single partitions: a living owner is told and may settle first, a silent one loses them.
+"""A queue that moves single partitions: a living owner is notified and may settle first, a silent one loses them.
 
-The other kind is `group`. After the session timeout a silent owner is a zombie, whose commits are of an older epoch
-and ignored. A `Consumer` is one updater's `ports.Queue`.
+The other kind is `group`. After the session timeout a silent owner is a zombie: its commits have an older epoch and are
+ignored. A `Consumer` is one updater's `ports.Queue`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cacheupdater.ports import Assignment, Gained
 from simulated.history import Owner
 from simulated.topic import FORGOTTEN, Reader, Topic
 
-SETTLE_S = 6.0  # an owner that lives may take so long to hand over: longer than the supervisor wants
+SETTLE_S = 6.0  # a living owner may take so long to hand over: longer than the supervisor needs
 
 
 class Broker(Topic):
@@ -47,7 +47,7 @@ class Broker(Topic):
     rejoin = join
 
     def leave(self, consumer):
-        """A member has ended, or nobody hears of it any more."""
+        """A member has ended, or has been silent for too long."""
         if consumer in self._members:
             self._members.remove(consumer)
         for partition, owner in enumerate(self.owners):
@@ -57,18 +57,18 @@ class Broker(Topic):
         self.balance()
 
     def expel(self, consumer):
-        """Too silent for too long. It may come back and then learns what it has lost."""
+        """Expels a member that was silent for too long. If it comes back, it learns what it has lost."""
         lost = tuple(p for p, owner in enumerate(self.owners) if owner is consumer)
         self.leave(consumer)
         consumer.tell(Assignment((), lost, lambda: None))
 
     def move(self):
-        """Partitions change their owners."""
+        """Gives partitions to other owners."""
         self._shift += 1
         self.balance()
 
     def balance(self):
-        """Give every partition to the member that it is meant for."""
+        """Gives every partition to its assigned member."""
         if not self._members:
             return
         losses = {}
@@ -129,7 +129,7 @@ class Consumer(Reader):
         self._broker.join(self)
 
     def holds(self, partition, epoch):
-        """Whether the server says so."""
+        """Whether this ownership holds, by the server."""
         return self._broker.owners[partition] is self and self._broker.epochs[partition] == epoch
 
     async def ticket(self, partition, epoch):

@@ -1,8 +1,8 @@
-"""Redis between its users: calls that travel, fail, get cut, arrive late or never; what is stored is `MemoryRedis`.
+"""Redis and the way to it: calls that travel, fail, get cut, arrive late or never. The data is in `MemoryRedis`.
 
-A call has three moments: it is sent, it happens at the server, its answer comes back. Each can go wrong by itself, and
-what has been sent happens even if its sender has died or stopped since. Whoever waits gives up after `CALL_S`.
-Updaters call it by the real writer, over `connection`; applications and fleets call it as they come.
+A call has three moments: it is sent, it happens at the server, and its answer comes back. Each may fail alone. A call that was
+sent happens even if its sender has died or stopped since. A caller gives up after `CALL_S`. Updaters call it by the real
+writer, over `connection`; applications and fleets call it directly.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from simulated.connection import SimConnection
 from simulated.history import CacheEvent, ForeignGone, Removal
 from simulated.lost import Lost
 
-CALL_S = 0.2  # as the real writer's second, in the scale of these schedules
+CALL_S = 0.2  # the real writer's second, in the scale of these schedules
 LATE_S = (0.2, 1.5)
 SLOW_S = (0.03, 0.19)
-EPOCH = 1_000.0  # Redis' clock, when ours is at zero
+EPOCH = 1_000.0  # Redis' clock when ours is at zero
 SESSIONS = 3  # connections per writer
 ADDRESS = "redis://simulated:6379"
-FOREIGN = b"foreign "  # how what an application has written by itself begins: it reads as no JSON
+FOREIGN = b"foreign "  # begins the values that an application wrote itself: it is not JSON
 
 
 @contextmanager
 def hurried(plan):
-    """The writer's time per call, and what fits into one, in the scale of these schedules.
+    """Sets the writer's time per call, and the size of a call, in the scale of these schedules.
 
-    It need not read its URL with redis-py, which takes a millisecond: its connections are ours.
+    The writer also skips redis-py's parsing of its URL, which takes a millisecond: its connections are ours.
     """
     changes = (
         (sessions, "CALL_TIMEOUT_S", CALL_S),
@@ -68,10 +68,10 @@ class Cache:
         self._generation = 0
         self._queued = []  # arrived while the server was stopped
         self._foreign = 0
-        self.scripts = set()  # those that it has been sent
+        self.scripts = set()  # the scripts that were sent to it
 
     async def call(self, effect, *, kind="", patience=CALL_S):
-        """What `effect` answers at the server, or the Lost that it raises there; raises Lost."""
+        """Runs `effect` at the server and returns its answer. Raises Lost if the call fails on its way or there."""
         loop, world = asyncio.get_running_loop(), self._world
         reply = loop.create_future()
         cut = world.faults("redis_cut")
@@ -114,14 +114,14 @@ class Cache:
     # --- what happens to the server ---------------------------------------------------------------------
 
     def resume(self):
-        """After a pause, what has arrived meanwhile happens now."""
+        """Ends a pause: calls that arrived meanwhile happen now."""
         self.paused = False
         queued, self._queued = self._queued, []
         for arrive in queued:
             arrive()
 
     def restart(self):
-        """Without persistence: all is lost, and so is what was under way."""
+        """Restarts without persistence: all data is lost, and so are calls under way."""
         self._generation += 1
         self._queued.clear()
         for key in sorted(self._world.keys):
@@ -134,24 +134,24 @@ class Cache:
         self._ahead += seconds
 
     def evict_floor(self, key):
-        """maxmemory: the value stays."""
+        """Evicts a floor, as maxmemory may; the value stays."""
         self.log(CacheEvent(self._world.seen.clock(), key, "loss"))
         self.server.set_floor(key, 0, 0.0)
 
     def set_foreign(self, key):
-        """An application's SET; each such value is another."""
+        """An application's SET. Each such value is different."""
         self._foreign += 1
         self.server.set(key, FOREIGN + b"%d" % self._foreign, self._world.plan.ttl_ms)
         self.log(CacheEvent(self._world.seen.clock(), key, "foreign"))
 
     def look_after(self, key, before, process):
-        """W1: an updater has just done something to this key; what was there may have been an application's."""
+        """W1: an updater has just changed this key. The value before may have been an application's."""
         if isinstance(before, bytes) and before.startswith(FOREIGN) and self.server.get(key) != before:
             seen = self._world.seen
             seen.foreign_gone.append(ForeignGone(seen.clock(), key, process))
 
     def log(self, event):
-        """One more change."""
+        """Records one more change."""
         seen = self._world.seen
         seen.cache.append(event)
         seen.note("redis", event.what, event.key, event.version)
@@ -159,7 +159,7 @@ class Cache:
 
 
 class Task:
-    """What one task of an updater asks of Redis: a refresh with its flight, or a removal."""
+    """One task of an updater at Redis: a refresh with its flight, or a removal."""
 
     def __init__(self, flight=None, removal=None):
         self._flight = flight
@@ -176,14 +176,14 @@ class Task:
         self._flight.landed[key] = (now, result)
 
     def remove(self, events, now):
-        """Two attempts may both arrive; what was acknowledged stands."""
+        """Records a removal. Two attempts may both arrive; the acknowledged one counts."""
         if self._removal.acked == inf:
             self._removal.at = now
             self._removal.events += events
 
 
 class SimWriter:
-    """`ports.Writer` of one updater process: the real one, over connections of ours, and the checkers' book."""
+    """`ports.Writer` of one updater process: the real one, over connections of ours, with the checkers' records."""
 
     def __init__(self, cache, process, world):
         self._cache = cache
@@ -194,13 +194,13 @@ class SimWriter:
         self.redis._where._connect = lambda: SimConnection(cache, self, world)
 
     def task_of_now(self):
-        """Whose call this is."""
+        """The task that makes this call."""
         task = asyncio.current_task()
         removal = self._removals.get(task)
         return Task(self._world.seen.flight_if_any(), removal)
 
     def put(self, stamp, entry, life, *, form):
-        """One key, behind the fence, at the server."""
+        """Writes one key at the server, behind the fence."""
         return self._cache.server._commit(stamp, entry, life, form=form)
 
     async def token(self, keys=()):

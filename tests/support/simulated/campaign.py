@@ -1,4 +1,4 @@
-"""Many schedules: run a block of seeds, add up what was fired, and tell how to see one again."""
+"""Many schedules: runs a block of seeds, adds up the faults, and prints the command that replays a failure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ GARBAGE = 50_000  # objects: some ten megabytes, of ten schedules; a tenth of th
 
 @dataclass
 class Report:
-    """What a block of seeds has shown."""
+    """The results of a block of seeds."""
 
     schedules: int = 0
-    groups: int = 0  # of them, those whose queue was a consumer group
-    priced: int = 0  # of them, those in which the policy `price` takes part
-    fleets: int = 0  # of them, those whose updaters share the budget by a record
-    files: int = 0  # of them, those whose updaters keep what they have learned
+    groups: int = 0  # schedules whose queue was a consumer group
+    priced: int = 0  # schedules with the policy `price`
+    fleets: int = 0  # schedules whose updaters share the budget by a record
+    files: int = 0  # schedules whose updaters keep learned state
     seconds: float = 0.0
     virtual: float = 0.0
     fired: Counter = field(default_factory=Counter)
@@ -36,7 +36,7 @@ def run_seed(seed, plant="", trace=None):
 
 
 def run_block(seeds, plant="", *, most_failures=5):
-    """Schedules, until enough of them have failed."""
+    """Runs schedules until enough of them have failed."""
     report, began = Report(), perf_counter()
     gc.set_threshold(GARBAGE)
     for seed in seeds:
@@ -58,9 +58,9 @@ def run_block(seeds, plant="", *, most_failures=5):
 
 
 def first_failure(plant, breaks, *, within, begin=0):
-    """The first seed at which this plant breaks this promise, how, and in which of the schedules that were run.
+    """The first seed at which this plant breaks this promise, how it does, and the number of schedules run until then.
 
-    Only schedules that have what the plant is about are run and counted. AssertionError if so many show nothing.
+    Only schedules that the plant concerns are run and counted. AssertionError if `within` of them show nothing.
     """
     concerned = (seed for seed in count(begin) if PLANTS[plant]().concerns(draw(seed)))
     for number, seed in enumerate(islice(concerned, within), 1):
@@ -71,7 +71,7 @@ def first_failure(plant, breaks, *, within, begin=0):
 
 
 def explain(failures, plant=""):
-    """For people: what was broken, and the command that shows it again."""
+    """A text for people: the broken promises, and the command that replays them."""
     lines, planted = [], f" --plant '{plant}'" if plant else ""
     for seed, violations in failures:
         lines.append(f"seed {seed}: python tests/simulation/replay.py --seed {seed}{planted} --trace")
@@ -80,5 +80,5 @@ def explain(failures, plant=""):
 
 
 def table(fired):
-    """How often everything went wrong."""
+    """How often each fault happened."""
     return "\n".join(f"{kind:20s} {count:7d}" for kind, count in sorted(fired.items()))

@@ -1,8 +1,8 @@
-"""What redis-py's connection is to the real writer: commands as bytes go in, the scripts' raw replies come out.
+"""A stand-in for redis-py's connection below the real writer: commands go in as bytes, the scripts' raw replies come out.
 
-Everything above it is the writer as it is: its sessions, its cuts, what it makes of replies, of errors and of silence.
-Here the scripts' arguments are read again and carried out on `MemoryRedis`, one `_reply` per command; `writer` says what
-becomes of a single key, so that a planted fault may do something else.
+Everything above it is the real writer: its sessions, its cuts, its handling of replies, of errors and of silence. This module
+reads the scripts' arguments and carries them out on `MemoryRedis`, with one `_reply` per command. `writer` decides the result
+for a single key, so that a planted fault may change it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEY_REFUSED = "The user executing the script can't access at least one of the ke
 
 
 class SimConnection:
-    """One socket, as far as the writer uses it."""
+    """The part of a socket that the writer uses."""
 
     def __init__(self, cache, writer, world):
         self._cache = cache
@@ -54,10 +54,10 @@ class SimConnection:
             raise redis_errors.ConnectionError("connection refused")
 
     async def disconnect(self, *, nowait=False):
-        """Whatever is under way goes on."""
+        """Calls under way continue."""
 
     def pack_command(self, *args):
-        """As hiredis does it, where there is no hiredis."""
+        """As redis-py does without hiredis."""
         texts = [each if isinstance(each, bytes) else str(each).encode() for each in args]
         return [b"".join([b"*%d\r\n" % len(texts), *(b"$%d\r\n%s\r\n" % (len(t), t) for t in texts)])]
 
@@ -81,7 +81,7 @@ class SimConnection:
     # --- at the server ----------------------------------------------------------------------------------
 
     def _serve(self, commands, task):
-        """Raises Lost between two commands of one exchange."""
+        """Serves the commands. Raises Lost between two commands of one exchange."""
         replies = []
         for command in commands:
             if replies and self._world.faults("redis_partial"):
@@ -120,7 +120,9 @@ class SimConnection:
         if faults("redis_refuses"):
             return self._world.random.choice(REFUSALS)()
         commits = sha == fence.COMMIT.sha.encode()
-        if (commits or len(names) > 2) and faults("redis_part_refused"):  # a key alone goes in the end
+        if (commits or len(names) > 2) and faults(
+            "redis_part_refused"
+        ):  # a call with one key succeeds in the end
             return redis_errors.NoPermissionError(KEY_REFUSED)
         script = self._commit if commits else self._invalidate
         return script(names[::2], rest[len(names) :], task)
@@ -159,14 +161,14 @@ class SimConnection:
 
 
 def _raw(outcome):
-    """As the script says it."""
+    """The outcome as the script would return it."""
     if isinstance(outcome, Refused):
         return b"%d" % outcome.floor
     return b"-" + outcome.text.encode() if isinstance(outcome, Failed) else outcome
 
 
 def _result(outcome):
-    """What has become of the key at the server, whatever the writer makes of the reply."""
+    """The key's result at the server, however the writer reads the reply."""
     if isinstance(outcome, Refused):
         return Result.REFUSED
     return Result.FAILED if isinstance(outcome, Failed) else RESULTS[outcome]

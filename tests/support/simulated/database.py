@@ -1,8 +1,8 @@
-"""The database: rows with every version that they ever had, so that a read can be asked what it should have seen.
+"""The database: rows with every version that they ever had, so that checkers know what a read should have seen.
 
-A load sees the snapshot of one moment: when its statement begins, or `lag` earlier if it reads a replica. `SimLoader`
-is one updater's `ports.Loader` for one namespace: what a statement returns is ours, which row is whose says the real
-`Matching`. A row of the namespace a is one key's; of b a key has two, as with `rows: many`.
+A load sees the snapshot of one moment: when its statement begins, or `lag` earlier if it reads a replica. `SimLoader` is one
+updater's `ports.Loader` for one namespace. It makes the result of a statement; the real `Matching` assigns rows to keys. In the
+namespace a each key has one row; in b each key has two, as with `rows: many`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ TORN = 0  # a version that no row ever has
 
 
 class Database:
-    """Rows by the key that they are cached under; a version is a number that no other value has."""
+    """Rows by the key of their cached value. A version is a number that no other value has."""
 
     def __init__(self, world):
         self._world = world
         self._versions = 0
         self.down = False
         self.poison = None  # the key whose rows make a statement fail
-        self.turned = False  # whether the table's columns stand the other way round
+        self.turned = False  # whether the table's columns are in the other order
 
     def commit(self, key, *, absent=False):
-        """One more version of a row, or its end."""
+        """Commits one more version of a row, or its deletion."""
         self._versions += 1
         seen = self._world.seen
         row = RowCommit(seen.clock(), None if absent else self._versions)
@@ -42,7 +42,7 @@ class Database:
         return row
 
     def row_at(self, key, at):
-        """What a snapshot of this moment shows: the last commit before it, if there is a row."""
+        """The row in a snapshot of this moment: the last commit before it, if there is a row."""
         commits = self._world.seen.rows[key]
         number = bisect_right(commits, at, key=lambda commit: commit.at)
         return commits[number - 1] if number and commits[number - 1].version is not None else None
@@ -54,7 +54,7 @@ def is_of(commits, version):
 
 
 def superseded_at(commits, version):
-    """When this version was no longer the row's; inf if it still is."""
+    """When another version replaced this one; inf if none has."""
     for number, commit in enumerate(commits):
         if commit.version == version:
             return commits[number + 1].at if number + 1 < len(commits) else inf
@@ -62,7 +62,7 @@ def superseded_at(commits, version):
 
 
 def body_of(value):
-    """What is cached: the version, which all rows of a key share."""
+    """The cached value: the version, which all rows of a key share."""
     if isinstance(value, dict):
         return b"%d" % value["version"]
     versions = {row["version"] for row in value}
@@ -103,7 +103,7 @@ class SimLoader:
             raise
 
     def _result(self, keys, found):
-        """As the driver returns it: in any order, and with what goes wrong with results."""
+        """The result as a driver returns it: in any order, and with faults."""
         faults, random = self._world.faults, self._world.random
         rows = [(number, row) for (number,), row in zip(keys, found, strict=True) if row is not None]
         if self._many:

@@ -1,8 +1,8 @@
 """The file of learned state: one per place at which updaters run, one after the other.
 
-`SimState` is `ports.State` of one process. What the real file promises (all of a save or nothing) a disk may break here:
-a save is torn, the file is gone, holds bytes of somebody else, cannot be read or written. `threadless` lets the pipeline's
-threads take their time in the virtual loop.
+`SimState` is `ports.State` of one process. The real file promises all of a save or nothing. A disk may break that here: a save
+is torn, or the file is gone, holds foreign bytes, or cannot be read or written. `threadless` runs the pipeline's threads as
+tasks of the virtual loop.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cacheupdater.price import memory
 from cacheupdater.price.shell import remembering
 
 SAVE_EVERY = 0.15
-THREAD_S = 0.002  # before and after what a thread does
+THREAD_S = 0.002  # before and after the work of a thread
 ALIENS = (b"", b"#!/bin/sh\n", b"cacheupd\x02\x00" + b"\x00" * 60, b"cacheupd\x01\x00" + b"\xff" * 60)
 
 
 @contextmanager
 def hurried():
-    """Saves are frequent, and threads are tasks that wait."""
+    """Makes saves frequent, and threads tasks that wait."""
     every, to_thread = remembering.SAVE_EVERY, asyncio.to_thread
     remembering.SAVE_EVERY, asyncio.to_thread = SAVE_EVERY, _in_the_loop
     try:
@@ -44,15 +44,15 @@ class Disk:
     """One path."""
 
     content: bytes | None = None
-    saved: tuple = ()  # the pieces of the save that the content is; nothing if it is none, or not whole
+    saved: tuple = ()  # the pieces of the save in the content; empty if there is no whole save
 
     def put(self, content):
-        """By somebody else."""
+        """Another program writes the file."""
         self.content, self.saved = content, ()
 
 
 class SimState:
-    """One process' door to it."""
+    """One process' door to the disk."""
 
     def __init__(self, disk, process, world):
         self.found = ()  # the pieces of the save that was read
@@ -85,12 +85,12 @@ class SimState:
 
 
 def price_in(pieces):
-    """The source's price that a save holds, read from its header by hand; None if there is none."""
+    """The source's price in a save, read from its header without our code; None if there is none."""
     return json.loads(pieces[2])["prices"].get("main", (None,))[0] if pieces else None
 
 
 def keys_in(pieces, partitions, *, wall):
-    """The keys that a save holds, by partition."""
+    """The keys in a save, by partition."""
     if not pieces:
         return {}
     parts = memory.read(b"".join(pieces), wall=wall).learned.split(partitions)

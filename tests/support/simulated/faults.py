@@ -1,7 +1,7 @@
-"""What goes wrong: every kind by name, how likely it is in this schedule, and how often it has happened.
+"""The faults: every kind by name, its rate in this schedule, and how often it has happened.
 
-A schedule has only some of the kinds, each with a rate of its own ("swarm testing"): if everything fails all the
-time, nothing gets far enough to fail in an interesting way.
+A schedule has only some of the kinds, each with a rate of its own ("swarm testing"). If everything fails all the time, no call
+gets far enough to fail in an interesting way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 
 AT_PORTS = {  # per call
     "redis_delay": 0.15,  # the call or its answer takes a long time
-    "redis_error": 0.10,  # it fails and nothing has happened
+    "redis_error": 0.10,  # it fails, and has not happened
     "redis_cut": 0.10,  # it has happened, and the answer is an error
     "redis_late": 0.05,  # it happens after its caller has given up
     "redis_partial": 0.40,  # an exchange of two calls, of which the second never happens
@@ -21,14 +21,14 @@ AT_PORTS = {  # per call
     "db_error": 0.15,  # the connection is lost
     "db_timeout": 0.15,  # the statement's deadline passes
     "db_faulty": 0.15,  # the statement itself fails
-    "db_raises": 0.15,  # a loader raises what no port may raise
+    "db_raises": 0.15,  # a loader raises an error that no port may raise
     "db_slow": 0.10,  # the answer takes longer than a head may run
     "db_row_twice": 0.30,  # two rows where one is expected
-    "db_row_of_nobody": 0.10,  # a row that nobody asked for
+    "db_row_of_nobody": 0.10,  # a row of a key that was not asked for
     "db_column_lost": 0.10,  # the result has other columns than the loader knows
-    "db_columns_turned": 0.20,  # from now on columns stand in another order
-    "db_poison": 1.00,  # one key makes every statement fail that it is in
-    "db_slow_row": 1.00,  # or run into its deadline
+    "db_columns_turned": 0.20,  # from now on columns have another order
+    "db_poison": 1.00,  # one key makes each of its statements fail
+    "db_slow_row": 1.00,  # or run into the deadline
     "queue_fetch_delay": 0.10,
     "queue_fetch_error": 0.10,
     "queue_commit_delay": 0.30,
@@ -37,7 +37,7 @@ AT_PORTS = {  # per call
     "queue_duplicate": 0.10,  # a pack arrives twice
     "queue_garbage": 0.10,  # a message that is no pack
     "client_delay": 0.10,  # frames or acknowledgements take a long time
-    "client_cut": 0.10,  # the connection is lost, with what is under way
+    "client_cut": 0.10,  # the connection is lost, with all frames under way
     "app_crash_between": 0.25,  # after the commit in the database, before Redis and the updater hear of it
 }
 
@@ -47,7 +47,7 @@ AT_GROUPS = {  # likewise, where the queue is a group
 }
 
 AT_FILES = {  # likewise, where learned state is kept
-    "state_torn": 0.40,  # what is on the disk is a part of what was saved
+    "state_torn": 0.40,  # the disk has only a part of the save
     "state_full": 0.40,  # no room
     "state_unreadable": 1.00,
 }
@@ -71,24 +71,24 @@ TO_GROUPS = {  # likewise, where the queue is a group
     "group_restart": 1.5,  # killed, and started again at once: under its instance id, if it has one
     "group_storm": 1.0,  # several rebalances in a row
     "group_commits_lost": 2.0,  # the last acknowledged commits are forgotten
-    "group_retention": 1.0,  # records vanish that are not done
+    "group_retention": 1.0,  # records vanish before they are done
     "group_growth": 1.0,  # twice as many partitions
     "group_anew": 0.5,  # the topic is deleted and made again
 }
 
 TO_FILES = {
-    "state_gone": 1.5,  # somebody removes the file
-    "state_alien": 2.0,  # or puts bytes of his own into its place
+    "state_gone": 1.5,  # the file is removed
+    "state_alien": 2.0,  # or replaced by foreign bytes
 }
 
 TO_FLEETS = {
-    "fleet_lost": 2.0,  # Redis forgets who claims what
+    "fleet_lost": 2.0,  # Redis forgets all claims
     "fleet_cut_off": 1.5,  # one member's exchanges fail for a while, though it reaches everything else
 }
 
-IN_PASSING = (  # what comes of other faults, counted where the queue is a group
+IN_PASSING = (  # results of other faults, counted where the queue is a group
     "thrown_out",  # a member was silent for too long, or did not join in time
-    "static_return",  # a static member was back before its session had ended, and nobody noticed
+    "static_return",  # a static member was back before its session had ended, and no other member noticed
     "static_late",  # or later
 )
 
@@ -97,7 +97,7 @@ KINDS = (*AT_PORTS, *AT_GROUPS, *AT_FILES, *OUTSIDE, *IN_PASSING, "app_foreign")
 
 
 class Faults:
-    """The dice of one schedule."""
+    """The random faults of one schedule."""
 
     def __init__(self, rates, random):
         self.rates = rates
@@ -106,7 +106,7 @@ class Faults:
         self._random = random
 
     def __call__(self, kind):
-        """Whether this goes wrong now; counted if so."""
+        """Whether this fault happens now. If so, it is counted."""
         rate = self.rates.get(kind)
         if rate and self.on and self._random.random() < rate:
             self.fired[kind] += 1
@@ -115,22 +115,22 @@ class Faults:
 
 
 def draw_rates(random):
-    """Some of the kinds, rarely or often; now and then a schedule without any."""
+    """Rates for some of the kinds, low or high. Now and then a schedule has none."""
     return _draw(random, AT_PORTS, FROM_OUTSIDE)
 
 
 def draw_group_rates(random):
-    """Those of a group."""
+    """The rates of a group's faults."""
     return _draw(random, AT_GROUPS, TO_GROUPS)
 
 
 def draw_file_rates(random):
-    """Those of a file of learned state."""
+    """The rates of the faults of a file of learned state."""
     return _draw(random, AT_FILES, TO_FILES)
 
 
 def draw_fleet_rates(random):
-    """Those of a fleet."""
+    """The rates of a fleet's faults."""
     return {kind: most for kind, most in TO_FLEETS.items() if random.random() < 0.8}  # there are few fleets
 
 

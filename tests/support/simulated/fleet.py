@@ -1,7 +1,7 @@
 """A fleet's record in the simulated Redis, and one updater's door to it.
 
-What the record does is `MemoryRecords`, which the contract tests hold to the real script; what becomes of a call on its
-way is the cache's affair. The fleet's times are a twentieth of the real ones, as `hurried` sets them.
+The record is a `MemoryRecords`, which the contract tests compare with the real script. `cache` carries the calls, with their
+faults. The fleet's times are a twentieth of the real ones, as `hurried` sets them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIMES = (
 
 @contextmanager
 def hurried():
-    """Sharing and the record go by these."""
+    """Sets the times of sharing and of the record."""
     places = [(module, name) for module in (sharing, memory_fleet) for name in TIMES if hasattr(module, name)]
     try:
         for module, name in places:
@@ -75,4 +75,4 @@ class SimFleet:
         return answer
 
     async def close(self):
-        """Claims stay as they are."""
+        """Leaves claims as they are."""

@@ -1,13 +1,13 @@
 """A queue that is a Kafka consumer group, as an updater sees it through aiokafka.
 
-`Group` is the coordinator. Every join, leave and expiry starts a rebalance, and that is eager: each member gives up all
-that it has, joins again, and everything is assigned anew under a new generation. Who does not join in time is thrown
-out. A commit counts if it comes from a member and carries the present generation; which partition it is about, and
-which ownership of it, the coordinator does not ask. A static member that comes back under its instance id before its
-session ends gets its partitions back, and nobody else notices.
+`Group` is the coordinator. Every join, leave and expiry starts a rebalance. Rebalances are eager: each member gives up all its
+partitions and joins again, and all partitions are assigned anew under a new generation. A member that does not join in time is
+thrown out. A commit counts if it comes from a member and carries the present generation; the coordinator checks neither its
+partition nor the ownership of it. A static member that comes back under its instance id before its session ends gets its
+partitions back, and no other member notices.
 
-A `GroupConsumer` is one updater's `ports.Queue` and does what the adapter does: it turns generations into epochs, gives
-the service a bounded time to settle, keeps what an older epoch wants to commit from being sent, and ignores refusals.
+A `GroupConsumer` is one updater's `ports.Queue` and does what the adapter does: it turns generations into epochs, gives the
+service a bounded time to settle, does not send commits of an older epoch, and ignores refusals.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Group(Topic):
         self._rebalances = 0
         self._shift = 0
         self._ends = False  # the topic, with this generation
-        self._instances = set()  # all that there ever were
+        self._instances = set()  # all that there have ever been
         self._before = [0] * partitions  # what was stored before the last commit
-        self._said = [0] * partitions  # what this generation has been told is stored
+        self._said = [0] * partitions  # what is stored, as this generation knows it
 
     # --- commits ----------------------------------------------------------------------------------------
 
     def accepts(self, consumer, generation):
-        """Whether this is a member, and of the present generation."""
+        """Whether this is a member of the present generation."""
         return generation == self.generation and self.seat_of(consumer) is not None
 
     def store(self, partition, done):
@@ -62,13 +62,13 @@ class Group(Topic):
         return self._said[partition]
 
     def forget_commits(self):
-        """The last ones, although they were acknowledged: whoever starts from there works again."""
+        """Forgets the last commits, although they were acknowledged: the next owner repeats their work."""
         self.done = list(self._before)
 
     # --- records ----------------------------------------------------------------------------------------
 
     def retain(self):
-        """The oldest records of one partition vanish, done or not."""
+        """Removes the oldest records of one partition, done or not."""
         random = self._world.random
         partition = random.randrange(self.partitions)
         start, end = self.starts[partition], len(self.logs[partition])
@@ -78,7 +78,7 @@ class Group(Topic):
             self._wake()
 
     def grow(self):
-        """Twice as many partitions. What lies on the old ones stays there; members see it with their next look."""
+        """Doubles the partitions. Records on the old ones stay there; members see the new ones at their next look."""
         more = self.partitions
         self.logs.extend([] for _ in range(more))
         for column in (self.starts, self.skipped, self.done, self._before, self._said):
@@ -88,7 +88,7 @@ class Group(Topic):
         asyncio.get_running_loop().call_later(self._world.slow((0.0, 0.3)), self._rebalance)
 
     def begin_anew(self):
-        """It is deleted and made again, and its offsets begin at zero. Everybody joins again because of that."""
+        """Deletes the topic and makes it again: offsets begin at zero, and all members join again."""
         self._ends = True
         self._rebalance()
 
@@ -109,7 +109,7 @@ class Group(Topic):
         return next((seat for seat in self._seats if seat.consumer is consumer), None)
 
     def join(self, consumer):
-        """Answers, in time, with a generation and the partitions in it; with None to whom was thrown out meanwhile."""
+        """Answers, in time, with a generation and its partitions; with None to a member that was thrown out meanwhile."""
         seat = self.seat_of(consumer) or self._take_over(consumer)
         if seat is not None and self.stable:
             seat.joined = _resolved((self.generation, seat.partitions))
@@ -124,7 +124,7 @@ class Group(Topic):
         return joined
 
     def _take_over(self, consumer):
-        """The seat of whoever had this instance id before."""
+        """The seat of the member that had this instance id before."""
         if consumer.instance is None:
             return None
         seat = next((seat for seat in self._seats if seat.consumer.instance == consumer.instance), None)
@@ -139,7 +139,7 @@ class Group(Topic):
         return seat
 
     def rejoin(self, consumer):
-        """It does so by itself, as soon as it hears."""
+        """Does nothing: the member joins again by itself, as soon as it hears."""
 
     def leave(self, consumer):
         """A member has ended, or its session has."""
@@ -151,12 +151,12 @@ class Group(Topic):
         self._complete_if_all_joined()
 
     def expel(self, consumer):
-        """Too silent for too long. It may come back and then learns what it has lost."""
+        """Expels a member that was silent for too long. If it comes back, it learns what it has lost."""
         self._world.faults.fired["thrown_out"] += self.seat_of(consumer) is not None
         self.leave(consumer)
 
     def move(self):
-        """Partitions change their owners."""
+        """Gives partitions to other owners."""
         self._shift += 1
         self._rebalance()
 
@@ -186,7 +186,7 @@ class Group(Topic):
         loop.call_later(self._world.random.random() * HEARTBEAT_S, self._tell, consumer)
 
     def _tell(self, consumer):
-        """The answer to a heartbeat: join again, unless you just have."""
+        """The answer to a heartbeat: join again, unless the member just has."""
         seat = self.seat_of(consumer)
         if seat is None or seat.joined is None:
             consumer.hear()
@@ -196,7 +196,7 @@ class Group(Topic):
             self._complete(self._rebalances)
 
     def _complete(self, rebalance):
-        """A new generation. Late members are thrown out; static ones keep their seats until their session ends."""
+        """Begins a new generation. Late members are thrown out; static ones keep their seats until their session ends."""
         if self.stable or rebalance != self._rebalances:
             return
         for seat in [seat for seat in self._seats if seat.joined is None]:
@@ -215,7 +215,7 @@ class Group(Topic):
             mine = range((number + self._shift) % len(self._seats), self.partitions, len(self._seats))
             seat.partitions = tuple(mine)
             self._world.seen.note(seat.consumer.name, "generation", self.generation, "has", seat.partitions)
-            if seat.joined is not None and not seat.joined.done():  # else it has died meanwhile
+            if seat.joined is not None and not seat.joined.done():  # otherwise the member has died meanwhile
                 seat.joined.set_result((self.generation, seat.partitions))
 
 
@@ -237,7 +237,7 @@ class GroupConsumer(Reader):
         self._heard = asyncio.Event()
 
     def hear(self):
-        """It must join again."""
+        """The member must join again."""
         self._heard.set()
 
     def begin(self):
@@ -268,17 +268,19 @@ class GroupConsumer(Reader):
             self._held[partition] = epoch = self._epochs[partition]
             gained.append(Gained(partition, epoch, self.first_offset(partition)))
             self._world.seen.note(self.name, "gains", *gained[-1])
-            if group.accepts(self, generation):  # else it has slept, and somebody else owns it already
+            if group.accepts(
+                self, generation
+            ):  # otherwise it has slept, and another member owns the partition already
                 group.holders[partition] = self.owner(partition, epoch)
         if gained:
             self.tell(Assignment(tuple(gained), (), lambda: None))
 
     def first_offset(self, partition):
-        """What was committed; where nothing was, the earliest."""
+        """The committed offset, or the earliest if there is none."""
         return self._broker.done[partition]
 
     async def _revoke(self):
-        """Let the service hand over, but not for longer than the others wait for us."""
+        """Lets the service hand over, but not for longer than the others wait for us."""
         world, held = self._world, dict(self._held)
         rebalance = world.plan.group.rebalance
         if held and not self._closed:
@@ -300,11 +302,11 @@ class GroupConsumer(Reader):
         settled.set()
 
     def holds(self, partition, epoch):
-        """As far as this process knows."""
+        """Whether this ownership holds, as far as this process knows."""
         return self._held.get(partition) == epoch
 
     async def ticket(self, partition, epoch):
-        """Commits are gathered for a moment. What is sent then carries the generation of then."""
+        """Gathers commits for a moment. They then carry the generation of the moment of sending."""
         may_send = self.may_commit(partition, epoch)
         await asyncio.sleep(self._world.latency())
         may_send = may_send and self.may_commit(partition, epoch)
@@ -312,11 +314,11 @@ class GroupConsumer(Reader):
         return lambda: may_send and self._broker.accepts(self, generation)
 
     def may_commit(self, partition, epoch):
-        """Work of an older ownership must not count: the coordinator would take it."""
+        """Whether this ownership is the present one. The coordinator would accept commits of an older one too."""
         return self.holds(partition, epoch)
 
     async def close(self):
-        """A static member only falls silent."""
+        """Ends the member. A static one only falls silent."""
         for partition, epoch in self._held.items():
             self.judge_hand_over(partition, epoch)
         self._held.clear()

@@ -1,7 +1,7 @@
-"""What could be seen from outside during one schedule: at the ports, in the database, in Redis. Nothing of the engine.
+"""The events of one schedule as seen from outside: at the ports, in the database, in Redis. Nothing of the engine.
 
-The one exception are drops: the service counts them by reason, and the checkers need to know which keys they were.
-Times are virtual seconds. Lists are in the order in which things happened.
+Drops are the one exception: the service counts them by reason, and the checkers need their keys. Times are virtual seconds.
+Lists are in the order of events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OWNED = ContextVar("OWNED", default=None)  # the ownership that the present task
 
 
 class Owner(NamedTuple):
-    """One ownership: no two engines share one."""
+    """One ownership. No two engines share one."""
 
     process: str
     partition: int
@@ -46,18 +46,18 @@ class Intake(NamedTuple):
 
 
 class CommitCall(NamedTuple):
-    """An owner's `done`, at the time when it said so; `accepted` by the queue or out of date."""
+    """An owner's `done`, at the time of its commit call. The queue has `accepted` it, or it was out of date."""
 
     at: float
     owner: Owner
     done: int
     accepted: bool
-    holder: Owner | None = None  # whose the partition was when it arrived
+    holder: Owner | None = None  # the partition's owner when it arrived
     topic: int = 0  # as with hints
 
 
 class Expired(NamedTuple):
-    """Records that vanished before an owner had read them, which it has counted; or all, with their topic."""
+    """Records that vanished before an owner had read them, and that it has counted; or all records of a deleted topic."""
 
     at: float
     partition: int
@@ -66,18 +66,18 @@ class Expired(NamedTuple):
     topic: int = 0
 
     def covers(self, hint, by=inf):
-        """Whether this pack was among them, and counted by then."""
+        """Whether this pack is among them, and was counted by then."""
         here = self.partition == hint.partition and self.topic == hint.topic
         return here and self.first <= hint.offset < self.end and self.at <= by
 
 
 class HandOver(NamedTuple):
-    """An owner has said in time that it is ready to give a partition up."""
+    """An owner has said in time that it is ready to give up a partition."""
 
     at: float
     owner: Owner
     done: int  # what was finished by then
-    said: int  # the most that it had wanted to commit
+    said: int  # the highest `done` that it had wanted to commit
 
 
 @dataclass(slots=True, eq=False)
@@ -93,15 +93,15 @@ class Flight:
     landed: dict = field(default_factory=dict)  # key -> (time, result)
     ended: float = inf  # when its answers, or its failure, came back
     answers: dict = field(default_factory=dict)  # key -> result
-    lost: bool = False  # its partition had been granted to another process, and its own had not heard of it
+    lost: bool = False  # its partition had been granted to another process, unknown to its own
 
     def finished(self, key):
-        """When this key's value was there for good, or the brake had kept it; inf if never."""
+        """When this key's value was in Redis, or the brake had kept it; inf if never."""
         at, result = self.landed.get(key, (inf, None))
         return at if result in ENDING else inf
 
     def is_finished(self, key, by=inf):
-        """Whether it was, by then."""
+        """Whether `finished` had happened by then."""
         return self.finished(key) <= by and self.finished(key) < inf
 
 
@@ -119,9 +119,9 @@ class Removal:
     """Keys that an updater has asked Redis to invalidate."""
 
     keys: tuple
-    at: float = inf  # it happened
+    at: float = inf  # when it happened
     acked: float = inf
-    events: list = field(default_factory=list)  # what it did in Redis
+    events: list = field(default_factory=list)  # its changes in Redis
 
     def is_acked(self, by=inf):
         """Whether Redis' answer had come by then."""
@@ -142,12 +142,12 @@ class CacheEvent:
     what: str  # write, set_through, invalidate, delete, loss
     version: int | None = None
     begun: float = inf  # write: its token; set_through: its `since`
-    covers: float = inf  # invalidate, set_through: what it holds against older values
+    covers: float = inf  # invalidate, set_through: the time up to which older values are refused
     acked: bool = False
 
 
 class ForeignGone(NamedTuple):
-    """A value that an application had written by itself, and an updater has replaced or removed."""
+    """A foreign value that an updater has replaced or removed."""
 
     at: float
     key: bytes
@@ -155,7 +155,7 @@ class ForeignGone(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """What a process has learned from the file of one before it, held against what that one had saved."""
+    """The state that a process has read from the file of an earlier one, beside the state that the earlier one saved."""
 
     at: float
     process: str
@@ -177,7 +177,7 @@ class Seen:
         self.hand_overs = []
         self.flights = []
         self.drops = []
-        self.declined = []  # (at, key): touches that the policy did not find worth a load, which it counts
+        self.declined = []  # (at, key): touches that the policy declined and counted
         self.removals = []
         self.rows = defaultdict(list)  # key -> commits
         self.cache = []
@@ -189,7 +189,7 @@ class Seen:
         self._by_task = {}
 
     def note(self, *words):
-        """A line of the trace."""
+        """Adds a line to the trace."""
         if self.trace is not None:
             self.trace(f"{self.clock():9.4f}  " + " ".join(map(str, words)))
 
@@ -201,7 +201,7 @@ class Seen:
         return flight
 
     def flight_if_any(self):
-        """As `flight`; None for who carries out none."""
+        """As `flight`; None for a task without one."""
         return self._by_task.get(asyncio.current_task())
 
     def flight(self):

@@ -1,7 +1,7 @@
-"""What must hold after every schedule: section 6 of the design, one checker each, over the recorded history.
+"""The promises of section 6 of the design, with one checker each, over the recorded history of a schedule.
 
-A checker answers with one line per violation. L1 to Q1 know only what could be seen from outside; M1 and I1 look
-inside. The exceptions that the design allows are stated where they are made.
+A checker returns one line per violation. L1 to Q1 know only events that are visible from outside; M1 and I1 look inside. Each
+exception that the design allows is stated where it is made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DROPPED = "dropped"
 
 
 def check(world, *, idle):
-    """Everything."""
+    """All checkers."""
     served = Served(world.seen, world.plan)
     return [
         *died(world.seen),
@@ -66,7 +66,7 @@ def l1_no_hint_is_lost(seen, served):
 
 
 def l2_one_head_per_key_and_owner(seen, plan):
-    """No owner refreshes a key twice at a time; an evicted head may still be on its way."""
+    """No owner has two refreshes of a key at a time. An evicted head may still be on its way."""
     violations = []
     for (owner, key), flights in _starts(seen).items():
         for first, second in pairwise(flights):
@@ -79,7 +79,7 @@ def l2_one_head_per_key_and_owner(seen, plan):
 
 
 def _starts(seen):
-    """The refreshes of each key by each owner. One whose token failed has not told its keys."""
+    """The refreshes of each key by each owner. The keys of a refresh whose token failed are unknown."""
     starts = defaultdict(list)
     for flight in seen.flights:
         for key in flight.keys:
@@ -91,14 +91,14 @@ def _starts(seen):
 
 
 def _is_excepted(event, loss, lag):
-    """Redis data loss: what has read the database from before it, and comes after it, finds no floor."""
+    """After a data loss of Redis, a value that was read from the database before the loss finds no floor."""
     return event.begun - lag <= loss <= event.at
 
 
 def s1_nothing_older_than_an_invalidation(seen):
     """No value is written that had been replaced in the database before the last acknowledged invalidation.
 
-    Excepted are Redis data loss and writers without a fence (a plain DEL, which is no acknowledged invalidation).
+    Exceptions: data loss of Redis, and writers without a fence (a plain DEL is not an acknowledged invalidation).
     """
     violations = []
     bounds, losses = defaultdict(lambda: -inf), defaultdict(lambda: -inf)
@@ -119,12 +119,12 @@ def s1_nothing_older_than_an_invalidation(seen):
 
 
 def _is_known(seen, event):
-    """Whether a version was written that ever was the row's; what was none is V1's."""
+    """Whether the written version was ever the row's. If not, V1 reports it."""
     return event.version is not None and is_of(seen.rows[event.key], event.version)
 
 
 def s2_at_rest_empty_or_equal(world):
-    """The cache is empty or equals the database; a row whose change was not announced, from its next refresh on."""
+    """The cache is empty or equals the database. For an unannounced change this holds from the next refresh on."""
     seen, violations = world.seen, []
     losses, last = {}, {}
     for event in seen.cache:
@@ -150,9 +150,9 @@ def s2_at_rest_empty_or_equal(world):
 
 
 def is_announced(world, key, at):
-    """By an acknowledged invalidation or write_through, or by a hint that the queue has accepted.
+    """Whether an acknowledged invalidation or write_through, or an accepted hint, has announced a change.
 
-    A hint alone is not enough where loads read a replica: it has no hold-off. Nor one that vanished from the queue.
+    A hint alone is not enough if loads read a replica, for it has no hold-off. Nor is a hint that vanished from the queue.
     """
     if any(change.key == key and change.fenced >= at for change in world.changes if change.fenced < inf):
         return True
@@ -170,7 +170,7 @@ def _is_refreshed(seen, key, at):
 
 
 def s3_deletes_stay_deleted(world):
-    """From its announcement on (or, announced by a hint alone, from the refresh that saw it) no value comes back."""
+    """No value comes back after the announcement of a delete, or, with a hint alone, after the refresh that saw it."""
     seen, violations = world.seen, []
     for key in world.keys:
         for number, commit in enumerate(seen.rows[key]):
@@ -198,7 +198,7 @@ def _gone_for_good(world, key, at):
 
 
 def v1_every_value_is_its_rows(seen):
-    """What is written for a key was once in a row of this key."""
+    """Every value written for a key was once in a row of this key."""
     return [
         f"V1: {event.what} of {event.key!r} at {event.at:.4f} set version {event.version}, which its row never had"
         for event in seen.cache
@@ -207,7 +207,7 @@ def v1_every_value_is_its_rows(seen):
 
 
 def a1_a_reply_is_read_as_what_it_says(seen):
-    """What an updater was answered for a key is what Redis has done with it."""
+    """The answer that an updater gets for a key is what Redis has done with the key."""
     return [
         f"A1: {flight.owner} read {said} for {key!r} at {flight.ended:.4f}, Redis had said {flight.landed[key][1]}"
         for flight in seen.flights
@@ -217,8 +217,10 @@ def a1_a_reply_is_read_as_what_it_says(seen):
 
 
 def w1_foreign_values_stay(world):
-    """What an application has written in a form of its own is replaced or removed by applications only; unless the
-    configuration says so: then by each refresh that finishes."""
+    """Only applications replace or remove a foreign value.
+
+    With `replace` in the configuration, each refresh that finishes does so too.
+    """
     if not world.plan.replace:
         return [
             f"W1: {each.process} did away with the foreign value of {each.key!r} at {each.at:.4f}"
@@ -234,7 +236,7 @@ def w1_foreign_values_stay(world):
 
 
 def r1_what_was_learned_survives(seen):
-    """Who begins with a file knows the price and the keys that are in it."""
+    """A process that begins with a file knows the price and the keys in it."""
     return [
         f"R1: {each.process} knew {each.known} at {each.at:.4f}, its file held {each.saved}"
         for each in seen.restarts
@@ -246,9 +248,9 @@ def r1_what_was_learned_survives(seen):
 
 
 def k1_done_passes_only_what_is_finished(seen, served):
-    """At every commit, whatever lies before `done` was served by then; within an epoch it never moves back.
+    """At every commit, all hints before `done` were served by then. Within an epoch `done` never moves back.
 
-    And a commit of an ownership that has been granted to somebody else counts no more.
+    A commit of an ownership does not count after the partition has been granted to another owner.
     """
     violations, passed, last = [], defaultdict(int), {}
     packs = {(hint.topic, hint.partition, hint.offset): hint for hint in seen.hints}
@@ -273,7 +275,7 @@ def k1_done_passes_only_what_is_finished(seen, served):
 
 
 def h1_hand_over_says_what_is_finished(seen):
-    """Before an owner says that it is ready, it has asked the queue to commit all that was finished."""
+    """Before an owner says that it is ready to hand over, it has asked the queue to commit all that was finished."""
     return [
         f"H1: {each.owner} was ready at {each.at:.4f} and had finished {each.done}, but committed {each.said}"
         for each in seen.hand_overs
@@ -285,7 +287,7 @@ def h1_hand_over_says_what_is_finished(seen):
 
 
 def o1_each_pack_once_and_in_order(seen):
-    """What an owner fetches lies behind all that it has fetched: what was read for an older epoch is not for it."""
+    """An owner fetches only packs after those that it has fetched. Packs read for an older epoch are not for it."""
     violations, last = [], {}
     for intake in seen.intakes:
         place = intake.hint.topic, intake.hint.offset
@@ -301,7 +303,10 @@ def o1_each_pack_once_and_in_order(seen):
 
 
 def q1_budget_hold_and_gap(seen, plan):
-    """Rows within budget and quota, per process and for all together; per owner starts of a key a gap apart, of touches alone a hold apart."""
+    """Rows stay within budget and quota, per process and for all processes together.
+
+    Per owner, two starts of a key are at least a gap apart; for touches alone, a hold.
+    """
     return [*_within_rates(seen, plan), *_group_within_rates(seen, plan), *_spaced(seen, plan)]
 
 
@@ -317,13 +322,13 @@ def _within_rates(seen, plan):
 
 
 def _group_within_rates(seen, plan):
-    """All owners together: the parts of each rate that go with the partitions never come to more than the whole.
+    """For all owners together: the parts of each rate that go with the partitions never exceed the whole.
 
-    Excepted is who was thrown out of the group and has not heard of it: for so long there are two owners.
+    Exception: an owner that was thrown out of the group and has not heard of it. Until then there are two owners.
     """
     violations = []
     for name, rate, burst in _rates(plan):
-        shared = plan.fleet and name == "budget"  # by a record that knows of the lost ones too
+        shared = plan.fleet and name == "budget"  # by a record that includes lost owners too
         flights = [f for f in seen.flights if f.keys and (shared or not f.lost)]
         mine = [f for f in flights if name == "budget" or f.keys[0][:1] == b"b"]
         if rate and (at := overspent(mine, rate, burst, since=0.0)) is not None:
@@ -332,12 +337,12 @@ def _group_within_rates(seen, plan):
 
 
 def _rates(plan):
-    """Names, rows a second, and what may be saved up."""
+    """The rates: name, rows a second, and the burst."""
     return ("budget", plan.budget, plan.burst), ("quota", plan.quota, plan.quota)
 
 
 def overspent(flights, rate, burst, *, since):
-    """When a bucket that begins empty could not have paid; None if it always could."""
+    """When a bucket that begins empty could not have paid; None if it could always pay."""
     level, last = 0.0, since
     for flight in sorted(flights, key=lambda f: f.began):
         level = min(max(burst, 1.0), level + (flight.began - last) * rate) - len(flight.keys)
@@ -354,7 +359,7 @@ def _spaced(seen, plan):
         for before, (first, second) in zip(befores, pairwise(flights), strict=False):
             in_time = first.ended < first.began + plan.limits.head_timeout
             if not (in_time and first.answers.get(key) in ENDING):
-                continue  # failure and eviction are excepted
+                continue  # failure and eviction are exceptions
             least = _least(plan, key, heard[owner, key], (before, first.began, second.began))
             if second.began < first.began + least - BLINK:
                 violations.append(
@@ -365,7 +370,7 @@ def _spaced(seen, plan):
 
 
 def _heard(seen):
-    """When each owner heard of misses and of changes of each key, and when it gave hints of the key up."""
+    """When each owner heard of misses and of changes of each key, and when it gave up hints of the key."""
     heard = defaultdict(lambda: {MISS: [], CHANGE: [], DROPPED: []})
     for intake in seen.intakes:
         if intake.hint.kind != TOUCH:
@@ -417,12 +422,12 @@ def over_caps(world):
 
 
 def reads_on(pending, most):
-    """M1, when a partition fetches: what it then reads may overshoot the cap by one read."""
+    """M1, when a partition fetches: this one read may overshoot the cap."""
     return [f"M1: reads on with {pending} pending, the cap is {most}"] if pending >= most else []
 
 
 def i1_every_key_ends_idle(world, *, idle):
-    """Nothing is left of any key, and every permit has been given back."""
+    """No state is left of any key, and every permit has been given back."""
     violations = []
     if not idle:
         broker = world.broker

@@ -1,4 +1,4 @@
-"""What a call over a connection may end with, for everybody who calls the simulated Redis."""
+"""The error of calls to the simulated Redis."""
 
 
 class Lost(Exception):

@@ -1,4 +1,4 @@
-"""One schedule, drawn from its seed: how much of everything there is, which limits hold, what goes wrong how often.
+"""One schedule, drawn from its seed: its size, its limits, its faults and their rates.
 
 Times are a fifth or a tenth of the real ones and limits are small, so that a few virtual seconds and a handful of
 keys reach every corner.
@@ -12,9 +12,13 @@ from random import Random
 from cacheupdater.core.limits import Limits
 from simulated.faults import draw_file_rates, draw_fleet_rates, draw_group_rates, draw_rates
 
-BUDGETS = (30.0, 100.0, 1000.0)  # rows a second; the burst is a second's worth, at least
+BUDGETS = (30.0, 100.0, 1000.0)  # rows a second; the burst is at least a second's worth
 FLEET_BUDGET = 20.0  # of a fleet: so little that shares matter
-FLEET_BURSTS = (2.0, 3.0, 5.0)  # rows: much would hide what is spent twice; below one each, owners take turns
+FLEET_BURSTS = (
+    2.0,
+    3.0,
+    5.0,
+)  # rows: more would hide double spending; with less than one each, owners take turns
 KEEP_MS = 60_000
 
 
@@ -24,12 +28,12 @@ class GroupPlan:
 
     static: bool  # its members have instance ids
     rebalance: float  # seconds that a rebalance waits for its members
-    adapter: bool = False  # its members are the real adapter, not what we believe of it
+    adapter: bool = False  # its members are the real adapter, not our model of it
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that the world needs to know."""
+    """The parameters of a world."""
 
     seed: int
     rates: dict
@@ -37,12 +41,12 @@ class Plan:
     updaters: int
     applications: int
     keys: int  # per namespace
-    busy: float  # seconds in which applications work and things go wrong
-    pause: float  # mean seconds between two deeds of an application
+    busy: float  # seconds in which applications work and faults happen
+    pause: float  # mean seconds between two actions of an application
     share_of_changes: float
     share_of_deletes: float
     ways: dict  # how changes are announced, with weights
-    every: float  # hold of the namespace a where it is fixed; b has none
+    every: float  # hold of the namespace a if its policy is `fixed`; b has none
     missing_ttl: float
     ttl: float
     budget: float
@@ -60,13 +64,13 @@ class Plan:
     max_age: float | None
     group: GroupPlan | None
     fleet: bool  # whether updaters share the budget by a record in Redis
-    grown: bool  # whether that record is old when they come
-    state: bool  # whether they keep what they have learned in a file
-    stamp: str  # what a row of the namespace a tells of its last change
-    script_keys: int  # that one call of a script may carry
+    grown: bool  # whether that record is old when they begin
+    state: bool  # whether they keep their learned state in a file
+    stamp: str  # how a row of the namespace a tells its last change
+    script_keys: int  # the most that one call of a script may carry
     window: int  # calls of one exchange
-    foreign: float  # share of an application's deeds that write a value of its own
-    replace: bool  # whether such values give way
+    foreign: float  # share of an application's actions that write a foreign value
+    replace: bool  # whether refreshes replace such values
 
     def hold(self, key):
         """Seconds in which touches of this key are declined."""
@@ -94,7 +98,7 @@ def draw(seed):
     beyond = Random(f"beyond {seed}")
     fleet = beyond.random() < 0.04
     if lags or fleet:
-        # a hold-off is counted by Redis' clock, and so is a claim: a jump would end them early
+        # Redis' clock times a hold-off and a claim: a jump would end them early
         rates.pop("redis_clock_ahead", None)
     plan = Plan(
         seed=seed,
@@ -152,10 +156,10 @@ def draw(seed):
 
 
 def _with_fleet(plan, random):
-    """It needs several members, much to do, little to share, and time to find its shares.
+    """A fleet needs several members, much to do, little to share, and time to find its shares.
 
-    A share that is spent twice shows only where all of the budget is wanted. So fewer of the other kinds go wrong, which
-    leave a part of it unspent, and most fleets have not to wait for their record's youth first.
+    A share that is spent twice shows only if all of the budget is wanted. So there are fewer of the other faults, which leave
+    a part of it unspent, and most fleets begin with an old record, without the wait of a young one.
     """
     if not plan.fleet:
         return plan
@@ -178,14 +182,14 @@ def _with_fleet(plan, random):
 
 
 def _with_file(plan, random):
-    """Where something is learned, mostly."""
+    """Adds a file of learned state, mostly to schedules that learn."""
     if not plan.priced or random.random() < 0.3:
         return plan
     return replace(plan, rates=plan.rates | draw_file_rates(random), state=True)
 
 
 def _draw_group(random, rates):
-    """In all schedules but one of 25; adds what goes wrong with groups."""
+    """Draws a group for 24 of 25 schedules, and adds the faults of groups."""
     if random.random() < 0.04:
         return None
     rates |= draw_group_rates(random)

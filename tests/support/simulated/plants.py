@@ -1,4 +1,4 @@
-"""Faults put in on purpose: a campaign that finds none of them proves nothing."""
+"""Faults that are put into the service on purpose: a campaign that does not find them proves nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from simulated.world import Plant
 
 
 class NaiveWriter(SimWriter):
-    """SET and DEL, as everybody does it without a fence."""
+    """Plain SET and DEL, without a fence."""
 
     def put(self, stamp, entry, life, *, form):
         key, value, ttl_ms = entry
@@ -42,7 +42,7 @@ class LateTokenWriter(SimWriter):
 
 
 class ContentWriter(SimWriter):
-    """A refused write counts as finished: nobody refreshes again."""
+    """A refused write counts as finished, so no refresh follows."""
 
     async def write(self, token, entries, **options):
         said = await super().write(token, entries, **options)
@@ -82,7 +82,7 @@ class CommitScan(Plant):
 
 
 class _ScanCursor:
-    """Says that everything is done which has been read."""
+    """Reports everything as done that has been read."""
 
     def __init__(self, cursor, advance):
         self._cursor = cursor
@@ -103,7 +103,7 @@ class DeafMarks(Plant):
         return plan.ttl < MARKED_S  # a value that was there is missed again soon
 
     def plan(self, plan):
-        """Marks that are long and all kept: in most schedules they end of themselves before it matters."""
+        """Makes marks long, and keeps all: in most schedules they would end by themselves before the fault matters."""
         return replace(plan, missing_ttl=MARKED_S, limits=replace(plan.limits, absent=100))
 
     def engine(self, engine):
@@ -178,7 +178,7 @@ class Crossed(Plant):
 
 
 class Overwriter(SimWriter):
-    """Knows no foreign values."""
+    """Overwrites foreign values."""
 
     async def write(self, token, entries, *, form="type", replace=False):
         return await super().write(token, entries, form=form, replace=True)
@@ -235,7 +235,7 @@ class Credulous(_OfFleets):
 
 
 class Hopeful(_OfFleets):
-    """As we had it: who can reach Redis has told again by then, who is cut off has not."""
+    """An earlier rule of ours: owners that reach Redis have repeated their claims by then; one that is cut off has not."""
 
     name = "a new record is believed after two exchanges"
 
@@ -261,7 +261,7 @@ class Forgetful(Plant):
 
         def read_without_prices():
             data = read()
-            if state.found:  # whole, and ours: the same keys, and no price
+            if state.found:  # a whole file of ours: leaves its keys, and takes its price out
                 header = json.loads(state.found[2]) | {"prices": {}}
                 text = json.dumps(header).encode()
                 pieces = [struct.pack("<I", len(text)), text, *state.found[3:]]
@@ -395,12 +395,12 @@ class Leftovers(_OfAdapters):
 
 
 class _FullLane(Lane):
-    """Both guards are gone: what was read for an epoch goes with it, and nothing is given on twice."""
+    """Removes both guards: packs read for an epoch are dropped with it, and no pack is given on twice."""
 
     unpacked = property(lambda _: 0, lambda *_: None)
 
     def quiet(self):
-        """Keeps what it has."""
+        """Keeps its packs."""
 
 
 class Wordless(Plant):

@@ -1,8 +1,8 @@
 """Processes of the simulated world: all tasks of one stop together (SIGSTOP) and die together (kill -9).
 
-A task that belongs to a process runs through a gate. While the process is stopped, no step of any of its tasks runs,
-whatever timer or answer wakes it; what was thrown at it is thrown when it goes on, and by then its clock has moved.
-A dead process' tasks are cancelled, and every port refuses it, so that its last steps change nothing outside.
+A task of a process runs through a gate. While the process is stopped, no step of any of its tasks runs, whatever timer or
+answer wakes it. Exceptions thrown meanwhile are raised when it continues, and by then its clock has moved. The tasks of a dead
+process are cancelled, and every port refuses it, so that its last steps change nothing outside.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Process:
         self._tasks = []
 
     def start(self, coroutine):
-        """Run this as a task of the process."""
+        """Runs a coroutine as a task of the process."""
         context = contextvars.copy_context()
         context.run(CURRENT.set, self)
         task = context.run(asyncio.get_running_loop().create_task, coroutine)
@@ -49,12 +49,12 @@ class Process:
             task.cancel()
 
     def check(self):
-        """Nothing that a dead process does has an effect."""
+        """Raises in a dead process, so that it has no effect."""
         if self.dead:
             raise asyncio.CancelledError
 
     def until_resumed(self):
-        """What a gate yields to its task instead of going on."""
+        """The future that a gate yields to its task while the process is stopped."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         future._asyncio_future_blocking = True
@@ -96,6 +96,6 @@ class _Gate(Coroutine):
 
 
 def task_factory(loop, coroutine, **options):
-    """Tasks that a process' task makes are its own too."""
+    """Gives tasks that are made by a task of a process to the same process."""
     process = CURRENT.get()
     return asyncio.Task(coroutine if process is None else _Gate(coroutine, process), loop=loop, **options)

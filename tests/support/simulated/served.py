@@ -1,6 +1,6 @@
-"""Which hints of a schedule have got what they were promised, and by when: what L1 and K1 ask of its history.
+"""Which hints of a schedule were served, and by when. The checkers of L1 and K1 use it.
 
-`invariants` makes one for each schedule. A touch, a miss and a change are promised different things (design, section 6).
+`invariants` makes one for each schedule. A touch, a miss and a change have different promises (design, section 6).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BLINK = 1e-6  # seconds: times are floats, and Redis counts microseconds
 
 
 class Served:
-    """Which hints have got what they were promised, and by when."""
+    """The served hints of one schedule."""
 
     def __init__(self, seen, plan):
         self._gap = plan.limits.gap
@@ -27,7 +27,7 @@ class Served:
         self._removals = defaultdict(list)
         self._intakes = defaultdict(list)  # of a pack
         self._expired = seen.expired
-        self._voids = defaultdict(list)  # what ends an absent mark: touches and changes of a key, by owner
+        self._voids = defaultdict(list)  # touches and changes of a key, by owner: they end an absent mark
         for flight in seen.flights:
             for key in flight.landed:
                 self._flights[key].append(flight)
@@ -45,14 +45,14 @@ class Served:
                     self._voids[intake.owner, key].append(intake.at)
 
     def unserved(self, hint, by=inf):
-        """The keys of this pack that nothing was done about until then. What vanished from the queue is counted."""
+        """The keys of this pack that were not served by then. A pack that vanished from the queue counts as served."""
         if any(expired.covers(hint, by) for expired in self._expired):
             return []
         serves = (self._touch, self._miss, self._change)[hint.kind]
         return [key for key in hint.keys if not serves(hint, key, by)]
 
     def _change(self, hint, key, by):
-        """A finished refresh whose database read began at or after it; or, dropped, its value removed."""
+        """A finished refresh whose database read began at or after the hint, or a removal of the value since then."""
         return any(f.read_at >= hint.at and f.is_finished(key, by) for f in self._flights[key]) or any(
             r.at >= hint.at and r.is_acked(by) for r in self._removals[key]
         )
@@ -79,7 +79,10 @@ class Served:
         return any(hint.at <= drop.at <= by for drop in self._drops[key])
 
     def _is_marked(self, intake, key):
-        """Set by an accepted absent write of the same owner; ends with its ttl, at any touch, at any change."""
+        """Whether the key was marked absent.
+
+        An accepted absent write of the same owner sets the mark. It ends with its ttl, at any touch, at any change.
+        """
         for flight in self._flights[key]:
             found_none = key in flight.found and flight.found[key] is None
             if flight.owner != intake.owner or not found_none or flight.answers.get(key) not in FINISHING:

@@ -1,7 +1,7 @@
-"""What lies on the queue: logs with offsets, what was committed as done, and what the retention has taken away.
+"""The content of the queue: logs with offsets, committed `done` offsets, and records that the retention has removed.
 
-It outlives every process. `Broker` and `Group` add who owns what, each in its own way; here is what they share, on the
-server's side (`Topic`) and on that of one updater (`Lane`, `Reader`).
+It outlives every process. `Broker` and `Group` add ownership, each in its own way. They share this module: on the server's side
+`Topic`, on that of one updater `Lane` and `Reader`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from simulated.history import OWNED, CommitCall, Expired, HandOver, Hint, Intake
 SESSION_S = 0.4  # a silent member is given up after this
 SLOW_S = (0.05, 0.6)
 FORGOTTEN = None  # in the place of a record
-TICK = 1e-6  # what keeps two things in order that travel on one connection
+TICK = 1e-6  # keeps two messages on one connection in order
 
 
 class Topic:
     """The queue's server, without its members."""
 
     def __init__(self, partitions, world):
-        self.number = 0  # how often it has begun anew
+        self.number = 0  # how often the topic has begun anew
         self.logs = [[] for _ in range(partitions)]
-        self.starts = [0] * partitions  # what is older has been thrown away
-        self.skipped = [0] * partitions  # an owner has counted as lost what is older
+        self.starts = [0] * partitions  # older records are gone
+        self.skipped = [0] * partitions  # an owner has counted older records as lost
         self.done = [0] * partitions
         self.holders = [None] * partitions  # the last ownership that was granted
         self._members = []
@@ -37,7 +37,7 @@ class Topic:
         return len(self.logs)
 
     def accept(self, partition, payload):
-        """A pack, or something that claims to be one, is on the log from now on."""
+        """Appends a pack, or something that claims to be one, to the log."""
         log, seen = self.logs[partition], self._world.seen
         try:
             pack = wire.decode_pack(payload)
@@ -51,14 +51,14 @@ class Topic:
         self._wake()
 
     def forget(self, partition, offsets):
-        """An owner has finished these out of order. Who keeps one number for each partition cannot."""
+        """An owner has finished these out of order. A queue with one number per partition cannot forget them."""
 
     def _wake(self):
         for member in self._members:
             member.wake()
 
     def stored(self, partition):
-        """Up to where the living owner need not work again."""
+        """The offset up to which the living owner need not repeat work."""
         return self.done[partition]
 
     @property
@@ -81,7 +81,7 @@ class Lane:
 
 
 class Reader:
-    """`ports.Queue` of one updater process, up to who may read and commit: that is what its kind decides."""
+    """`ports.Queue` of one updater process. Its subclasses decide which reads and commits are allowed."""
 
     def __init__(self, broker, process, world):
         self.name = process.name
@@ -102,7 +102,7 @@ class Reader:
         self._arrived.set()
 
     async def assignments(self):
-        """Until `close`."""
+        """Changes of ownership, until `close`."""
         self.begin()
         while True:
             change = await self._changes.get()
@@ -120,7 +120,7 @@ class Reader:
     # --- reading ----------------------------------------------------------------------------------------
 
     async def fetch(self, partition, limit, held=()):
-        """As the port says. Whoever has lost the partition waits for ever."""
+        """As the port says. An owner that has lost the partition waits for ever."""
         world, broker = self._world, self._broker
         lane = self._lanes[partition]
         world.check_room(self, partition)
@@ -141,7 +141,7 @@ class Reader:
         return ()
 
     def count_lost(self, partition, first, end):
-        """Out of range: it goes on at the earliest, and counts what it will never see."""
+        """Out of range: the owner continues at the earliest record, and counts those that it will never see."""
         broker, seen = self._broker, self._world.seen
         seen.expired.append(Expired(seen.clock(), partition, first, end, broker.number))
         seen.note(self.name, "has lost", partition, "from", first, "to", end)
@@ -162,7 +162,7 @@ class Reader:
     # --- committing -------------------------------------------------------------------------------------
 
     async def commit(self, partition, *, epoch, done, finished=()):
-        """One connection: commits arrive in the order in which they were sent, the last one stays."""
+        """Commits over one connection: they arrive in the order of sending, and the last one stays."""
         world = self._world
         self._process.check()
         called, owner = world.seen.clock(), self.owner(partition, epoch)
@@ -194,19 +194,19 @@ class Reader:
             arrived.set_result(None)
 
     def judge_hand_over(self, partition, epoch):
-        """It says that it is ready: what was finished by now must have been said."""
+        """The owner is ready to hand over: all that is finished must have been committed."""
         owner, seen = self.owner(partition, epoch), self._world.seen
         cursor = self._world.cursors.get(owner)
-        if cursor is not None:  # else gained too late to begin
+        if cursor is not None:  # otherwise it was gained too late to begin
             seen.hand_overs.append(HandOver(seen.clock(), owner, cursor.advance(), self._said[owner]))
 
     def end(self):
-        """Of `assignments` and of every waiting `fetch`."""
+        """Ends `assignments` and every waiting `fetch`."""
         self._closed = True
         self._changes.put_nowait(None)
         self.wake()
 
 
 def own(gained, process):
-    """From here on, tasks that the present one starts work for this ownership."""
+    """From now on, tasks that the present task starts work for this ownership."""
     OWNED.set(Owner(process.name, gained.partition, gained.epoch))

@@ -1,7 +1,7 @@
-"""The updater as it is, in one process of the simulated world: supervisor, partitions and engines over fake ports.
+"""The real updater in one process of the simulated world: supervisor, partitions and engines over fake ports.
 
-A crash makes a new `Updater`; nothing in memory outlives one. The engine is watched in one respect: it counts what
-it gives up by reason, and the checkers need to know which keys those were.
+A crash makes a new `Updater`; nothing in memory outlives it. The engine is watched in one respect: it counts the keys that it
+gives up by reason, and the checkers need to know the keys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PATTERNS = {b"a:": Pattern.compile("a:{id:int}"), b"b:": Pattern.compile("b:{id:
 
 
 class SimEngine(Engine):
-    """The engine, with a look at the keys that it gives up: it counts them by reason only."""
+    """The engine, which also records the keys that it gives up: its own counts are by reason only."""
 
     seen = None
 
@@ -65,7 +65,7 @@ class SimEngine(Engine):
 
 
 class SimPrice(Price):
-    """The policy, with a look at the touches that it declines: they are counted without their keys."""
+    """The policy, which also records the touches that it declines: its own counts are without keys."""
 
     seen = None
 
@@ -92,7 +92,7 @@ class Updater:
         self._world = world
         self.fleet = SimFleet(world.cache, self.process)
         self._beside = []
-        self._learned = {}  # by partition: the keys that the file held
+        self._learned = {}  # by partition: the keys in the file
         self._build()
         self.leaving = False
         self.main = self.process.start(self._told(self._run()))
@@ -160,7 +160,7 @@ class Updater:
         return loader
 
     def _own(self, partitions):
-        """The part of every rate that goes with these."""
+        """Takes the part of every rate that goes with these partitions."""
         self.pricing.own(partitions, of=self._world.broker.partitions)
 
     def _make(self, gained, stir_all):
@@ -202,7 +202,7 @@ class Updater:
         await self.supervisor.run()
 
     async def _begin_beyond(self):
-        """As the service does it before its first partition is gained: the file, then the fleet."""
+        """Begins as the service does before it gains its first partition: reads the file, then joins the fleet."""
         world, pricing = self._world, self.pricing
         if world.plan.state:
             state = SimState(self.disk, self.process, world)
@@ -212,13 +212,13 @@ class Updater:
         if world.plan.fleet:
             pricing.share(self.fleet, self.supervisor.stir_all, quotas=False)
         world.plant.pricing(pricing)
-        works = [each.run() for each in pricing._sharings.values()]  # what says how it goes takes no part
+        works = [each.run() for each in pricing._sharings.values()]  # the tasks that only report take no part
         if world.plan.state:
             works.append(pricing._remembering.run(pricing.policies))
         self._beside = [self.process.start(self._told(each)) for each in works]
 
     def _compare(self, found):
-        """What was saved, with what is known now; the keys when their partitions come."""
+        """Compares the saved state with the known one; keys are compared when their partitions come."""
         seen, price = self._world.seen, price_in(found)
         if price is not None:
             known = self.pricing.markets[self.source].price
@@ -226,7 +226,7 @@ class Updater:
         self._learned = keys_in(found, self._world.broker.partitions, wall=self._world.wall())
 
     async def _told(self, work):
-        """Whatever ends it but the end of its process is a finding."""
+        """Records an end of `work` that is not the end of its process: that is a fault."""
         try:
             await work
         except asyncio.CancelledError:
@@ -236,7 +236,7 @@ class Updater:
                 self._world.seen.died.append((self._world.seen.clock(), self.process.name, _flat(e)))
 
     async def leave(self, within):
-        """As the service does at SIGTERM."""
+        """Leaves as the service does at SIGTERM."""
         self.leaving = True
         await self.supervisor.drain(within)
         for each in self._beside:
@@ -251,7 +251,9 @@ class Updater:
     @property
     def idle(self):
         engines = self.engines
-        permits = self.source.free == self._world.plan.concurrency  # else a late refresh is still under way
+        permits = (
+            self.source.free == self._world.plan.concurrency
+        )  # otherwise a late refresh is still under way
         return permits and not any(engine.pending or engine.tracked for engine in engines)
 
 

@@ -1,6 +1,6 @@
-"""One schedule from beginning to end: build, run, let things go wrong, heal, wait until all is idle, judge.
+"""One schedule from beginning to end: build, run, inject faults, heal, wait until all is idle, judge.
 
-Everything random comes from one generator of the seed, and nothing else orders what happens: the same seed makes the
+All random numbers come from one generator of the seed, and nothing else decides the order of events: the same seed makes the
 same history, in any interpreter.
 """
 
@@ -26,14 +26,14 @@ from simulated.process import Process, task_factory
 from simulated.topic import SESSION_S
 from simulated.updater import PATTERNS, Updater
 
-IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; the longest pause alone is shorter
+IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; longer than the longest pause
 LOOK_EVERY = 0.1
 CLOCK_JUMP_S = 35.0  # above load_age: tokens become too old
-SHOWN_WITHIN = 0.7  # of the busy time: what is wrong with shares needs the rest to be seen
+SHOWN_WITHIN = 0.7  # of the busy time: faults of shares need the rest to show
 
 
 class Plant:
-    """No fault planted. `plants` has those that do."""
+    """Plants no fault. The classes in `plants` do."""
 
     name = ""
 
@@ -41,7 +41,7 @@ class Plant:
         return SimWriter(cache, process, world)
 
     def loader(self, loader):
-        """Change it before it begins."""
+        """Changes a loader before it begins."""
 
     def engine(self, engine):
         """As above."""
@@ -50,10 +50,10 @@ class Plant:
         """As above."""
 
     def member(self, consumer):
-        """As above, where the queue is a group and its members are our own model of the adapter."""
+        """As above, if the queue is a group and its members are our model of the adapter."""
 
     def adapter(self, queue):
-        """As above, where they are the adapter."""
+        """As above, if the members are the real adapter."""
 
     def state(self, state):
         """As above: one process' door to the file."""
@@ -62,19 +62,19 @@ class Plant:
         """As above."""
 
     def pricing(self, pricing):
-        """As above: the parts of rates, the fleet and the file of what was learned."""
+        """As above: the parts of rates, the fleet and the file of learned state."""
 
     def plan(self, plan):
         return plan
 
     def concerns(self, plan):
-        """Whether such a schedule has what is changed here."""
+        """Whether a schedule has the parts that this plant changes."""
         return True
 
 
 @dataclass
 class Outcome:
-    """What a schedule has shown."""
+    """The results of a schedule."""
 
     seed: int
     violations: list
@@ -84,7 +84,7 @@ class Outcome:
 
 
 class World:
-    """Everything there is in one schedule."""
+    """All parts of one schedule."""
 
     def __init__(self, plan, plant, trace):
         self.plan = plan
@@ -105,7 +105,7 @@ class World:
         self._chaos = []
 
     def latency(self):
-        """Of a call that nothing is wrong with: mostly a fraction of a millisecond, sometimes some."""
+        """The latency of a call without faults: mostly a fraction of a millisecond, sometimes a few."""
         return self.random.random() ** 4 * 0.02 + 0.0002
 
     def slow(self, between):
@@ -138,13 +138,13 @@ class World:
         return EPOCH + self.seen.clock()
 
     def _updater(self, instance=None, disk=None):
-        """A static member without an instance id is a new one; so is a place without a file."""
+        """A new updater. Without an instance id it is a new static member; without a disk it has no file yet."""
         if self.plan.group and self.plan.group.static and instance is None:
             instance = self._name("instance")
         return Updater(self._name("updater"), self, instance, disk or Disk())
 
     def _successor(self, updater):
-        """At the same place, under the same name."""
+        """An updater at the same place, under the same name."""
         return self._updater(updater.consumer.instance, updater.disk)
 
     def _application(self):
@@ -297,7 +297,7 @@ class World:
         self.cache.jump_ahead(CLOCK_JUMP_S)
 
     async def _fleet_lost(self):
-        """Often it is one trouble: a server is replaced, and one member does not reach the new one."""
+        """Loses the record. Often one member is cut off too, as when it cannot reach a server that replaces the old."""
         self.cache.records.lose()
         if self.random.random() < 0.5:
             await self._fleet_cut_off()
@@ -329,7 +329,7 @@ class World:
     # --- the end ----------------------------------------------------------------------------------------
 
     async def _heal(self):
-        """Nothing goes wrong any more; what was stopped goes on, what has died is started again."""
+        """Ends all faults: stopped processes continue, and dead ones are started again."""
         self.busy = self.faults.on = False
         if self._chaos:
             await asyncio.wait(self._chaos)
@@ -357,7 +357,7 @@ class World:
         )
 
     async def _watch(self):
-        """M1 looks inside, again and again; and an application that has died is started again."""
+        """Checks M1 again and again, and starts dead applications again."""
         while True:
             self.seen.over_caps += invariants.over_caps(self)
             for number, each in enumerate(self.applications):
@@ -367,7 +367,7 @@ class World:
 
 
 def simulate(plan, plant=None, trace=None):
-    """Run one schedule and judge it."""
+    """Runs one schedule and judges it."""
     plant = plant or Plant()
     logging.disable(logging.CRITICAL)  # a schedule fails thousands of times on purpose
     loop = VirtualLoop()
@@ -381,7 +381,7 @@ def simulate(plan, plant=None, trace=None):
 
 @contextmanager
 def _hurried(plan):
-    """All that has times of its own, in the scale of the schedule."""
+    """Scales the times of all parts for the schedule."""
     with adapter.hurried(plan), cache.hurried(plan), fleet.hurried(), disk.hurried():
         yield
 

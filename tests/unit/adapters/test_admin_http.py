@@ -1,4 +1,4 @@
-"""What probes, scrapers, browsers and nuisances get from the admin address."""
+"""The answers of the admin address to probes, scrapers, browsers and bad clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's function may raise, hang or return nonsense: the load says so, and the next one works."""
+"""A user's function may raise, hang or return nonsense: the load reports it, and the next load works."""
 
 from __future__ import annotations
 

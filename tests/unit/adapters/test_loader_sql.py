@@ -1,4 +1,4 @@
-"""The statement as other databases get it: there is no server of theirs here, so its text and binds are looked at."""
+"""The statement for other databases. No such server runs here, so the tests check its text and binds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a column's value says of a row's last change, in whatever type a driver returns it."""
+"""The time of a row's last change from a column's value, in every type that a driver returns."""
 
 from __future__ import annotations
 

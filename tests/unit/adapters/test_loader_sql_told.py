@@ -1,4 +1,4 @@
-"""A canary goes through every error that the drivers can raise: only texts of kinds that hold no value are told."""
+"""A canary goes through every error that the drivers can raise: only error texts that can hold no value are shown."""
 
 from __future__ import annotations
 

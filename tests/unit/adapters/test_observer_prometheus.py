@@ -1,4 +1,4 @@
-"""What a scrape shows after the stages have reported."""
+"""A scrape after the stages have reported."""
 
 from __future__ import annotations
 

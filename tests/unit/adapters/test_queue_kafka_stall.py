@@ -1,4 +1,4 @@
-"""When a consumer counts as stuck, told with a clock of our own."""
+"""When a consumer counts as stuck, by a clock of the test's own."""
 
 from __future__ import annotations
 

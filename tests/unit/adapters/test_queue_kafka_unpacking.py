@@ -1,4 +1,4 @@
-"""What a topic may hold: read as it was meant, or passed over, in bounded memory and time, whoever wrote it."""
+"""All that a topic may hold is read as it was meant, or skipped, in bounded memory and time, whatever program wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to the memory queue: its caps, and how it makes listeners wait."""
+"""The features of the memory queue alone: its caps, and how it makes listeners wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file: whole or not at all, whatever goes wrong; and what can never work is said at the start."""
+"""One file: whole or not at all, whatever fails. A place that can never work is reported at the start."""
 
 from __future__ import annotations
 

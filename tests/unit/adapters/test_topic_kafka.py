@@ -1,4 +1,4 @@
-"""What suits a topic for hints: the settings of a new one, and what is said of an old one."""
+"""The right settings of a topic for hints: those of a new one, and the remarks on an existing one."""
 
 from __future__ import annotations
 

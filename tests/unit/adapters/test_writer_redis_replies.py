@@ -1,4 +1,4 @@
-"""What is told of a reply of Redis."""
+"""The part of Redis' replies that may be shown."""
 
 from __future__ import annotations
 

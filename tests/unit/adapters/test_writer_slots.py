@@ -1,4 +1,4 @@
-"""Which node has a key: what is kept for a token while keys are on the move."""
+"""Which node has a key, and what a token keeps of it while keys move."""
 
 import asyncio
 

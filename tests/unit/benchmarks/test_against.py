@@ -1,4 +1,4 @@
-"""Two commits compared: a change that costs is told from a machine that is noisy."""
+"""The comparison of two commits tells a slower change from a noisy machine."""
 
 from __future__ import annotations
 

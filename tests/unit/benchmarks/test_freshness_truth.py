@@ -1,4 +1,4 @@
-"""The judge of the simulator against a slow, plain twin, and what its figures mean on worlds of a few events."""
+"""The judge of the simulator against a slow, plain twin, and its figures on worlds of a few events."""
 
 from __future__ import annotations
 

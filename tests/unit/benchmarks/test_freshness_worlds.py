@@ -1,4 +1,4 @@
-"""Worlds are what they say: rates, pairings, shifts; the same again from the same seed."""
+"""Worlds have the rates, pairings and shifts of their settings, and the same seed makes the same world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Kafka and scaling benchmarks feed to the updater: a benchmark that measures other traffic than it says is worse than none."""
+"""The traffic of the Kafka and scaling benchmarks: a benchmark whose traffic differs from its text is worse than none."""
 
 from __future__ import annotations
 

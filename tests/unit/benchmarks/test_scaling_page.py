@@ -1,4 +1,4 @@
-"""The scaling page: every figure comes from the files of a run, the arithmetic holds, and nobody edits the page by hand."""
+"""The scaling page: every figure comes from the files of a run, the arithmetic holds, and the page is not edited by hand."""
 
 from __future__ import annotations
 

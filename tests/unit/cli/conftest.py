@@ -1,4 +1,4 @@
-"""Commands set up the log of their process; each test here leaves it as it was."""
+"""Commands configure the log of their process; each test here restores it."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""`cacheupdater check --connect`: the table, and whose turn the exit code says it is. Real servers: tests/integration."""
+"""`cacheupdater check --connect`: its table, and its exit codes. The tests with real servers are in tests/integration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cacheupdater freshness` as an operator meets it: the table, and what is said when there is none."""
+"""`cacheupdater freshness` as an operator meets it: the table, and the message if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a person or a supervisor meets it: text, streams, exit codes, time to help."""
+"""The command line as a person or a supervisor uses it: texts, streams, exit codes, and the time of --help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An updater's arrays take memory by small pages: the first touch of a huge one holds up the turn that it falls into."""
+"""An updater's arrays take memory by small pages: the first touch of a huge page would delay a turn of the loop."""
 
 from __future__ import annotations
 

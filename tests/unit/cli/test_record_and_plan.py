@@ -1,4 +1,4 @@
-"""`cacheupdater record` and `cacheupdater plan` as a person meets them; the real load is in tests/integration."""
+"""`cacheupdater record` and `cacheupdater plan` as a person uses them. Tests under real load are in tests/integration."""
 
 from __future__ import annotations
 

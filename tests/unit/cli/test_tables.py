@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""The format of figures for people."""
 
 from __future__ import annotations
 

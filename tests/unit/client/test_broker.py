@@ -1,4 +1,4 @@
-"""The grammar of kafka:// URLs: what both ends of a topic understand, and what they refuse in words."""
+"""The grammar of kafka:// URLs: what both ends of a topic understand, and what they refuse with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buffer: whatever is thrown at it, it takes or counts, and never more than its bounds."""
+"""The buffer takes or counts every input, and never exceeds its bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cluster clients take from `calls`: shares of the nodes, and tokens of several clocks."""
+"""The helpers of the cluster clients in `calls`: shares of the nodes, and tokens of several clocks."""
 
 from __future__ import annotations
 

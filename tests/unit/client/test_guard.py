@@ -1,4 +1,4 @@
-"""Nothing that observes may raise: each call of a function of ours fails in turn, and the application never notices."""
+"""Observing code never raises: each call of a function of ours is made to fail in turn, and the application never notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies of a pipeline that are errors: what is known not to be done leaves nothing, what may be done a change."""
+"""Errors among a pipeline's replies: a write that certainly did not happen leaves no hint, one that may have happens a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox: what goes in comes out once, in order of strength, or is counted."""
+"""The outbox: each hint that goes in comes out once, in order of strength, or is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sender: one thread in a process, at work when there are hints, never in the application's way."""
+"""The sender: one thread per process, which works while there are hints and never blocks the application."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The link to Kafka: acknowledgements in any order, refusals, growth, linger, and an end whatever hangs.
 
-A producer that the test answers for stands behind the link; the loop that it runs in is the real one.
+The test plays the producer behind the link. The loop is the real one.
 """
 
 from __future__ import annotations

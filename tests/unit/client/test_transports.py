@@ -1,4 +1,4 @@
-"""Links: they connect, greet, resend and give up without ever waiting, whatever the other end does."""
+"""Links connect, greet, resend and give up without ever waiting, whatever the other end does."""
 
 from __future__ import annotations
 

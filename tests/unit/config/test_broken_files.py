@@ -1,6 +1,6 @@
-"""What a person sees for each mistake: the file, the line, the column, the path, and what to write instead.
+"""The message for each mistake: the file, the line, the column, the path, and what to write instead.
 
-Each case changes one thing in a good file, so that a golden line shows exactly one mistake and nothing that follows from it.
+Each case changes one thing in a good file, so that a golden line shows exactly one mistake and no consequence of it.
 """
 
 from __future__ import annotations

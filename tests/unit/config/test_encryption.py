@@ -1,4 +1,4 @@
-"""How a source's connection is encrypted, by what the file says; and whose password would cross a network."""
+"""The encryption of a source's connection by the file, and the warning of a password that would cross a network in clear."""
 
 from __future__ import annotations
 

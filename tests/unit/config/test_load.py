@@ -1,4 +1,4 @@
-"""What the service gets from a good file: the published example word by word, defaults, variables, limits of scale."""
+"""The settings that a good file gives: the published example word by word, defaults, variables, limits of scale."""
 
 from __future__ import annotations
 

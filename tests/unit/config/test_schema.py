@@ -1,4 +1,5 @@
-"""The committed JSON schema is the models'; it takes every file that the loader takes, and refuses what editors should."""
+"""The committed JSON schema is made from the models. It accepts every file that the loader accepts, and refuses mistakes that
+an editor should show."""
 
 from __future__ import annotations
 

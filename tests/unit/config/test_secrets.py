@@ -1,4 +1,4 @@
-"""A password that went into the configuration comes out for the driver alone."""
+"""Only the driver gets a password of the configuration."""
 
 from __future__ import annotations
 

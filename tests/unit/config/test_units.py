@@ -1,4 +1,4 @@
-"""Quantities: what people write is read exactly, and what could be misread is refused with the forms."""
+"""Quantities are read exactly. Text that could be misread is refused, with the valid forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table itself: whole where it must be, silent where nothing can happen, and drawn on the page that people read."""
+"""The table itself: it has a row for each possible event, no row for an impossible one, and the page draws it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The fast automaton held to the plain one: 200,000 random stories in `make prove`, compared after every event.
+"""The fast automaton against the plain one: 200,000 random stories in `make prove`, compared after every event.
 
-The model stands in tests/support/automaton_model.py (the design's rules, quoted), the stories in
-automaton_schedules.py. A failure prints its seed and the command that tells that story again.
+The model is tests/support/automaton_model.py, with the design's rules quoted; the stories are automaton_schedules.py. A failure
+prints its seed and the command that replays its story.
 """
 
 from __future__ import annotations

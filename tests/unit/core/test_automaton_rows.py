@@ -1,6 +1,7 @@
-"""Each row of the automaton's table is held: take it out, or let it tell anything else, and a random story fails.
+"""Every row of the automaton's table is tested: if a row is removed or changed, a random story fails.
 
-The engine reads the table for what a hint does; the model knows the rules from the design and holds each transition against the table.
+The engine reads the table for what a hint does. The model has the rules from the design and compares each transition with the
+table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moments of their own for partitions whose part of a burst is below one row: never two at once, and each has its turn."""
+"""Partitions whose part of a burst is below one row have beats of their own: never two at once, and each has its turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts are believed as far as a process can have read so often since its last pack."""
+"""Counts are believed only up to the reads that a process can have made since its last pack."""
 
 from __future__ import annotations
 

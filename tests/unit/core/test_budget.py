@@ -1,4 +1,4 @@
-"""What a row costs a source: one, where rows are the budget; as long as loads have taken, where time is."""
+"""The cost of a row for a source: one if the budget is in rows; the time that loads have taken if it is in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs of caches: what each kind says, what is refused, and what nobody gets to see."""
+"""URLs of caches: the meaning of each kind, what is refused, and what is never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How heads end: refused, failed, cut smaller, quarantined, evicted; and what their neighbours notice."""
+"""How heads end: refused, failed, cut smaller, quarantined, evicted; and the effects on their neighbours."""
 
 from __future__ import annotations
 

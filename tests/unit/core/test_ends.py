@@ -1,4 +1,4 @@
-"""Which misses come so soon after a refresh that it has served them, and for how long that is remembered."""
+"""Which misses come so soon after a refresh that it has served them, and for how long the engine remembers it."""
 
 from __future__ import annotations
 

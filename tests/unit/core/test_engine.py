@@ -1,4 +1,4 @@
-"""Stories of one partition, in the words of the design. The random schedules find what nobody thought of; these explain."""
+"""Stories of one partition, in the words of the design. The random schedules find unexpected faults; these stories explain."""
 
 from __future__ import annotations
 

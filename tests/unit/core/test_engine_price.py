@@ -1,4 +1,4 @@
-"""The policy `price` in its engine: who decides what becomes a load, and what each load teaches."""
+"""The policy `price` in its engine: which hints become loads, and what each load teaches."""
 
 from __future__ import annotations
 

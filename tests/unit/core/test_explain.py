@@ -1,4 +1,4 @@
-"""What the core says of one key: where it stands, and the first thing that stands in the way of its load."""
+"""The core's report on one key: its state, and the first reason why its load must wait."""
 
 import pytest
 from engine_story import Story, namespace

@@ -1,4 +1,4 @@
-"""Whose turn it is among many, and how much room one leaves the others."""
+"""Which of many flows is next, and how much room one leaves the others."""
 
 from __future__ import annotations
 

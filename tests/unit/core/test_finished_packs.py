@@ -1,4 +1,4 @@
-"""Which packs a queue may forget although an older one is still open: those without which nothing would be lost."""
+"""Which packs a queue may forget while an older one is still open: those whose loss would lose no hint."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the automaton's first form got wrong (reliability 2.2, rule 3), and the coordinator's failures B1 to B12.
+"""The faults of the automaton's first form (reliability 2.2, rule 3), and the coordinator's failures B1 to B12.
 
-One test per fault, each a story small enough to follow. B9 and B11 need a client or a fence and stand elsewhere.
+One test per fault, each a small story. B9 and B11 need a client or a fence and are tested elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a host is this machine, without asking anybody."""
+"""Whether a host is this machine, without a name look-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old reads are dropped; those of a sender whose clock is off are not, once it has been heard a few times."""
+"""Old reads are dropped. Reads of a sender with a wrong clock are kept after its first few packs."""
 
 from __future__ import annotations
 

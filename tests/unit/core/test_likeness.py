@@ -1,4 +1,4 @@
-"""In hashes and strings everything is text: another spelling is what a reader would notice there."""
+"""In hashes and strings everything is text, so a reader would notice another spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables follow the memory that a container has, and nothing else does."""
+"""The sizes of tables follow a container's memory, and no other limit does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What foreign values read as, in words, and which setting makes them equal to ours."""
+"""The form of foreign values, in words, and the setting that makes them equal to ours."""
 
 import json
 import pickle

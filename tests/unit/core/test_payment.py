@@ -1,4 +1,4 @@
-"""The budget is kept where it matters, at the database: also when statements leave later than they were paid for."""
+"""The budget is kept at the database, even if statements leave later than they were paid for."""
 
 from __future__ import annotations
 

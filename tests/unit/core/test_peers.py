@@ -1,4 +1,4 @@
-"""What a flood costs its sender, and does not cost others: stories of one partition."""
+"""A flood costs its sender and not the others: stories of one partition."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Faults that a coordinator can have, planted one by one: the random schedules must find each within `ENOUGH` seeds.
 
-Seven are those of the issue and of reliability 2.2 (a token taken after the read needs a database: the simulation has
-it). The others guard rules that a reader of the design would miss least if nobody tested them.
+Seven are those of the issue and of reliability 2.2 (a token taken after the read needs a database, so the simulation has that
+one). The others guard rules whose loss would be noticed least.
 """
 
 from __future__ import annotations

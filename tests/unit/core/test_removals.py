@@ -1,4 +1,4 @@
-"""What is dropped is counted, and a dropped or quarantined change leaves Redis before it is done."""
+"""Drops are counted, and the value of a dropped or quarantined change leaves Redis before the change is done."""
 
 from __future__ import annotations
 

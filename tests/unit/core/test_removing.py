@@ -1,4 +1,4 @@
-"""Removals for dropped changes: only of keys that a pattern takes, no faster than the budget loads, and none is lost."""
+"""Removals for dropped changes: only of keys that match a pattern, no faster than the budget allows loads, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Back-off, attempts and quarantine, as data."""
+"""Back-off, attempts and quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order, pace and fairness of due keys, as an engine with a budget shows them."""
+"""The order, pace and fairness of due keys in an engine with a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has a seat: what a unit has lost is counted where it is lost, so its live keys can be told without a look at each."""
+"""Seats: the keys that a unit has lost are counted at the loss, so its number of live keys needs no look at each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many patterns of one prefix: resolved as the rule says, at the cost of a few."""
+"""Many patterns of one prefix are resolved by the same rule, at the cost of a few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a statement is code: `IN :id` in a string or comment stays what it is, in each database's own quotes."""
+"""Which parts of a statement are code: `IN :id` in a string or comment is left alone, in each database's own quotes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of nobody are remembered, in a bounded number, and those that come again the longest."""
+"""Keys of nobody are remembered, in a bounded number; those that come again are remembered longest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn of the loop does a bounded amount of work, whatever has piled up; the rest follows at once."""
+"""One turn of the loop does a bounded amount of work, however much waits; the rest follows at once."""
 
 from __future__ import annotations
 

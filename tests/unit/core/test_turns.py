@@ -1,4 +1,4 @@
-"""Namespaces share what a source can pay: by rows, not by who asks for the least."""
+"""Namespaces share a source's budget by rows; small requests have no advantage."""
 
 from __future__ import annotations
 

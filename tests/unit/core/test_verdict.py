@@ -1,4 +1,4 @@
-"""Whose values a namespace holds: the first ones decide, once."""
+"""The verdict on the owner of a namespace's values: the first values decide, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row that takes too long is found and set aside; a source that does is not asked in smaller pieces."""
+"""A row that takes too long is found and set aside. If the source is too slow, its statements are not cut smaller."""
 
 from __future__ import annotations
 

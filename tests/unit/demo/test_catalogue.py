@@ -1,4 +1,4 @@
-"""The shop: popular and restless products have nothing to do with each other, and all processes draw the same."""
+"""The shop: popularity and changes of products are independent, and all processes draw the same."""
 
 from __future__ import annotations
 

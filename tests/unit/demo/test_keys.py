@@ -1,4 +1,4 @@
-"""Keys of a terminal: read one at a time, and the terminal is afterwards what it was."""
+"""Keys of a terminal are read one at a time, and the terminal is restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as stale, and how old: by the commits, not by what anybody believes."""
+"""Staleness and age of reads, by the commits alone."""
 
 from __future__ import annotations
 

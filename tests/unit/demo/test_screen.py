@@ -1,4 +1,4 @@
-"""What the audience sees, with a terminal and without."""
+"""The screen, with a terminal and without."""
 
 from __future__ import annotations
 

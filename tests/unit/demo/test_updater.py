@@ -1,4 +1,4 @@
-"""The updater of the demonstration: what it is told to do, and what of its cost survives a kill."""
+"""The updater of the demonstration: its configuration, and the costs that are kept over a kill."""
 
 from __future__ import annotations
 

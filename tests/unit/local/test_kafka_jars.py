@@ -1,4 +1,4 @@
-"""The fetch of Kafka's jars, by a Maven that is played: how far it has come is said, and why it failed."""
+"""The fetch of Kafka's jars with a fake Maven: it prints its progress, and the reason if it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis' clock is set back: its floors lie ahead for so long that nothing can be written, and what is there must stay."""
+"""Redis' clock is set back: its floors lie ahead, so nothing can be written for so long, and existing values must stay."""
 
 from __future__ import annotations
 

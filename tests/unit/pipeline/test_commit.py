@@ -1,4 +1,4 @@
-"""What is told to the queue: only what is finished, and everything only once."""
+"""Commits to the queue: only finished packs, and each only once."""
 
 from __future__ import annotations
 

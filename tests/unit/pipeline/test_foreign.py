@@ -1,4 +1,4 @@
-"""Values of somebody else among ours: one line says what they are, and one that they are gone."""
+"""Foreign values among ours: one log line says what they are, and one that they are gone."""
 
 from __future__ import annotations
 

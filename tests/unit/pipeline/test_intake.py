@@ -1,4 +1,4 @@
-"""Anybody may write to a queue: what is a pack becomes hints, what is none is counted and passed."""
+"""Any program may write to a queue: a pack becomes hints, and a message that is not a pack is counted and skipped."""
 
 from __future__ import annotations
 

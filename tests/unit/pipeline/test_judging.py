@@ -1,4 +1,4 @@
-"""A namespace's first values decide whether it is written at all."""
+"""A namespace's first values decide whether the updater writes to it at all."""
 
 from __future__ import annotations
 

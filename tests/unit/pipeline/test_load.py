@@ -1,4 +1,4 @@
-"""One statement: what it cost is counted whether or not it succeeds, what it took only if it did."""
+"""One statement: its cost is always counted, its duration only if it succeeds."""
 
 from __future__ import annotations
 

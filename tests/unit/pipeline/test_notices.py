@@ -1,4 +1,4 @@
-"""A trouble has a line at its beginning and one at its end, and stands in between for whoever asks."""
+"""A trouble has a log line at its beginning and one at its end; in between it is shown on request."""
 
 import logging
 from typing import get_args

@@ -1,4 +1,4 @@
-"""One owned partition: whatever a port does to it, the engine hears of it, the others go on, and it ends in time."""
+"""One owned partition: whatever a port does, the engine hears of it, the other tasks continue, and the partition ends in time."""
 
 from __future__ import annotations
 

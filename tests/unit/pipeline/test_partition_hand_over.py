@@ -1,4 +1,4 @@
-"""The end of an owned partition: what can be finished in time is, the rest is left to the next owner, and no slot is lost."""
+"""The end of an owned partition: it finishes what it can in time, leaves the rest to the next owner, and loses no slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a key's last refresh ended is told as long as it was among the last units."""
+"""The result of a key's last refresh is known while its unit is among the last ones."""
 
 from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.pipeline.recent import RECENT_UNITS, Recent, Refreshed

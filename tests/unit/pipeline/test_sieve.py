@@ -1,4 +1,4 @@
-"""What a backlog of old reads costs: nothing. What a client's wrong clock costs: nothing either, after some seconds."""
+"""A backlog of old reads costs nothing. After some seconds, a client's wrong clock costs nothing either."""
 
 from __future__ import annotations
 

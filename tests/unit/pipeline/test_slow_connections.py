@@ -1,4 +1,4 @@
-"""What the database sees where its connections take their time: never more than the budget, in any window."""
+"""A database with slow connections never sees more than the budget, in any window."""
 
 from __future__ import annotations
 

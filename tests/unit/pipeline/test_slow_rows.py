@@ -1,4 +1,4 @@
-"""One row that takes longer than a statement may: its neighbours are loaded all the same, whatever they were hinted by."""
+"""One row takes longer than a statement may: its neighbours are still loaded, whatever kind of hint they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ownership of partitions: nobody else may go on before ours is handed over, and no failure stays unnoticed."""
+"""The ownership of partitions: no other owner may begin before the hand-over, and no failure stays unnoticed."""
 
 from __future__ import annotations
 

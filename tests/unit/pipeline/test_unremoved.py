@@ -1,4 +1,4 @@
-"""Old values that Redis did not let go stand as a trouble of their namespace, for as long as they may be read."""
+"""Old values that Redis did not remove are shown as a trouble of their namespace for as long as they may be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in Redis under a name of ours and cannot be ours."""
+"""Values in Redis that have a name of ours and cannot be ours."""
 
 from __future__ import annotations
 

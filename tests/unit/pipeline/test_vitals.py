@@ -1,4 +1,4 @@
-"""Signs that an updater works for nobody: each has its line, and its end."""
+"""Signs that an updater does nothing useful: each has a log line at its beginning and its end."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""From values to Redis: each key by its own fault, what is braked stays, and answers come in the order of the keys."""
+"""Writes to Redis: each key fails alone, braked values stay, and answers come in the order of the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The closed forms of `index` against what they stand for, integrated numerically; and their shape."""
+"""The closed forms of `index` against numerical integrals of their definitions, and their shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not worth a row is not spent: a least gain per row, a row per read, and nobody's keys."""
+"""Rows that are not worth their cost are not spent: a least gain per row, a row per read, and keys that are not read any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learned state as bytes: what comes back, what time does to it, and everything that a file may have suffered."""
+"""Learned state as bytes: what is read back, the effect of time, and every kind of damage to a file."""
 
 from __future__ import annotations
 

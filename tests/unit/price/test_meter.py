@@ -1,4 +1,4 @@
-"""Counts per namespace, since ever and lately."""
+"""Counts per namespace, since the start and of late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a budget buys in the long run, against what is known in closed form."""
+"""The long-run effect of a budget, against closed forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories of the policy `price`: what is asked for, what is not, and what it costs."""
+"""Stories of the policy `price`: which loads it asks for, which not, and at what cost."""
 
 from __future__ import annotations
 

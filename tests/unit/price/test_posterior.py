@@ -1,4 +1,4 @@
-"""What a load teaches, against Bayes' rule integrated numerically."""
+"""The lesson of a load, against Bayes' rule integrated numerically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are shown, after a policy has lived through reads and loads that are known."""
+"""The report for people, after a policy has had known reads and loads."""
 
 from __future__ import annotations
 

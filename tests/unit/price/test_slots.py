@@ -1,4 +1,4 @@
-"""A hash table in two arrays, against a dict; above all where many keys want the same place, and while it grows."""
+"""A hash table in two arrays, against a dict, above all with many keys for the same place, and while it grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a budget or a load has changed by four times, spending is near its new place within seconds."""
+"""After a budget or a load has changed by a factor of four, spending is near its new level within seconds."""
 
 from __future__ import annotations
 

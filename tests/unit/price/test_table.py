@@ -1,4 +1,4 @@
-"""A table is a dict from keys to rows, whatever is admitted, forgotten and used again."""
+"""A table acts as a dict from keys to rows, whatever rows are admitted, forgotten and used again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policy believes of a key is what it decides by."""
+"""The view shows the figures by which the policy decides."""
 
 import pytest
 from price_story import Desk

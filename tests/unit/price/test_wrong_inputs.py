@@ -1,4 +1,4 @@
-"""Clocks, counts, rows and budgets as they should not be: no crash, no number that is none, the budget kept.
+"""Wrong clocks, counts, rows and budgets: no crash, no NaN, and the budget is kept.
 
 Warnings are errors here, so no calculation may overflow on the way either.
 """

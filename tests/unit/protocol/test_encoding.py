@@ -1,4 +1,4 @@
-"""Whatever a loader returns becomes bytes that any client can read, or a clear refusal that names the column."""
+"""A loader's result becomes bytes that any client can read, or a clear refusal that names the column."""
 
 from __future__ import annotations
 

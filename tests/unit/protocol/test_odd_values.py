@@ -1,4 +1,4 @@
-"""Numbers that are none are null everywhere; addresses, ranges and bits are texts. The real types: integration."""
+"""NaN and infinity are null everywhere; addresses, ranges and bits are texts. Tests with real types are in integration."""
 
 from __future__ import annotations
 

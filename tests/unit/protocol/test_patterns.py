@@ -1,4 +1,4 @@
-"""A key says which row it is, in exactly one spelling."""
+"""A key names its row in exactly one spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and times as an application wrote them before: what FastAPI and float() make of a row, and what we do."""
+"""Numbers and times as an application wrote them before: the spelling of FastAPI and float(), and ours."""
 
 from __future__ import annotations
 

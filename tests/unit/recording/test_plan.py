@@ -1,4 +1,4 @@
-"""A plan from a recording, beside what someone who knows every rate would have planned."""
+"""A plan from a recording, beside the plan of an oracle that knows every rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recorder remembers of the packs that come."""
+"""What a recorder keeps of packs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a few loads of recorded keys tell about how often they change, and what they cost."""
+"""The change rates and costs of recorded keys, estimated from a few loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container's control group leaves a process: files as Docker, Kubernetes and systemd lay them out."""
+"""The limits that a container's control group sets, in files as Docker, Kubernetes and systemd lay them out."""
 
 from __future__ import annotations
 

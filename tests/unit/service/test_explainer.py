@@ -1,4 +1,4 @@
-"""What a running updater says about a key names the troubles that may be this key's, and no others."""
+"""A running updater's report on a key names only the troubles that may affect this key."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""A loader's module is looked for and looked into, and nothing of it is run."""
+"""A loader's module is found and read, but none of its code is run."""
 
 from __future__ import annotations
 

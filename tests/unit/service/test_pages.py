@@ -1,4 +1,4 @@
-"""Pages of several workers made into one, also where one of them answers an error or nothing."""
+"""Merges pages of several workers into one, even if one of them returns an error or does not answer."""
 
 import json
 

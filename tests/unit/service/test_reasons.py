@@ -1,4 +1,4 @@
-"""Each cause for which a value is old has its sentence, and the sentence stands alone where the cause does."""
+"""Each cause of an old value has its sentence, and a cause alone gives its sentence alone."""
 
 import pytest
 

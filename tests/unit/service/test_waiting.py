@@ -1,4 +1,4 @@
-"""What SIGHUP cannot take over is named, and only that."""
+"""SIGHUP names exactly the settings that need a restart."""
 
 import pytest
 

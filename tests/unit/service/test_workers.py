@@ -1,4 +1,4 @@
-"""The parent of several updaters: what it hears of their lives, without an updater."""
+"""The parent of several updaters: how it handles their starts and ends, tested without updaters."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The checks of the group's stories, each over a small ledger in which all is well, and over one that was doctored."""
+"""The checks of the group's stories, each on a small correct ledger and on a falsified one."""
 
 from __future__ import annotations
 

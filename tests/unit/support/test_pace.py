@@ -1,4 +1,4 @@
-"""Bounds on time that a busy machine does not break and a fault does not keep."""
+"""Bounds on time that a busy machine keeps and a fault breaks."""
 
 from __future__ import annotations
 

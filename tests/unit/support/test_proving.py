@@ -1,4 +1,4 @@
-"""The two forms of the suite: what each takes, how large it is, and what its summary says of tests that were left out."""
+"""The two forms of the suite: the tests and the size of each, and the skipped tests in its summary."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A Django project as many are written: a model, a view, and Django's own RedisCache. Of cacheupdater it knows nothing."""
+"""A typical Django project: a model, a view, and Django's own RedisCache. It knows nothing of cacheupdater."""

@@ -1,4 +1,4 @@
-"""For those who do not want pickles in Redis."""
+"""A serializer for projects that want no pickles in Redis."""
 
 import json
 

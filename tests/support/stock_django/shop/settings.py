@@ -1,4 +1,4 @@
-"""Where the database and Redis are, the environment says."""
+"""The project's settings. The environment has the addresses of the database and Redis."""
 
 from os import environ  # noqa: TID251  how the test tells its child
 

@@ -1,4 +1,4 @@
-"""Announced changes are served by an updater's value that is new enough, and by nothing else."""
+"""Only an updater's value that is new enough serves an announced change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of the demonstration with updaters that are played: what is brought home when they do well, and when not."""
+"""The course of the demonstration with fake updaters: its outcome if they work well, and if they do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An updater of the group: what it is told, and what is heard of it."""
+"""An updater of the group: its configuration, and what its log and metrics show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audience of the group sees, with a terminal and without."""
+"""The screen of the group's demonstration, with a terminal and without."""
 
 from __future__ import annotations
 

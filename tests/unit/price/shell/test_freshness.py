@@ -1,4 +1,4 @@
-"""What a process says about its prices, each second and when it is asked."""
+"""The figures of a process about its prices, each second and on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of every rate that goes with the partitions that are ours."""
+"""The part of every rate that goes with the owned partitions."""
 
 from __future__ import annotations
 

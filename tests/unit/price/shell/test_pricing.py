@@ -1,4 +1,4 @@
-"""What happens to learned prices when partitions come and go."""
+"""Learned prices when partitions come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When learned state is read and saved, and what is said when it cannot be."""
+"""When learned state is read and saved, and what is logged if that fails."""
 
 from __future__ import annotations
 

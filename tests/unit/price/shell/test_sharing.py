@@ -1,4 +1,4 @@
-"""A fleet in virtual time: rates together never above the budget, whatever happens to owners and to what they hear."""
+"""A fleet in virtual time: all rates together never exceed the budget, whatever happens to owners and their calls."""
 
 from __future__ import annotations
 
