@@ -64,7 +64,7 @@ chart: $(DEV) ## check the Helm chart with real tools: lint, golden files, three
 	$(PYTEST) -n 0 --timeout 1200 tests/chart
 
 chart-cluster: $(DEV) ## try both charts in a real Kubernetes API server, and run their pods' commands here; two minutes, the first time six (builds the server with Go)
-	$(BIN)/python tests/support/kube_binaries.py
+	PYTHONPATH=tests/support $(BIN)/python -m kube.binaries
 	$(PYTEST) -n 0 --timeout 1200 tests/kubernetes tests/sidecar
 	$(PYTEST) -n 0 tests/sidecar --prove
 

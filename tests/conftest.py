@@ -1,13 +1,13 @@
 """Fixtures for every test: real servers that the run starts; figures on the screen; both forms of the suite; the machine's share."""
 
 pytest_plugins = [
-    "proving",
-    "machine",
-    "forgetting",
-    "figures",
-    "redis_fixture",
-    "redis_cluster_fixture",
-    "postgres_fixture",
-    "kafka_fixture",
-    "group_options",
+    "suite.proving",
+    "suite.machine",
+    "servers.forgetting",
+    "suite.figures",
+    "servers.redis_fixture",
+    "servers.redis_cluster",
+    "servers.postgres",
+    "brokers.fixture",
+    "group.options",
 ]

@@ -1,6 +1,6 @@
 """Which tools judged the chart, at the end of the run: what was not told was not tried."""
 
-from chart_tools import TOLD
+from kube.chart_tools import TOLD
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -6,7 +6,7 @@ Each case changes one or two things in values that work, as a person would on th
 from __future__ import annotations
 
 import pytest
-from chart_tools import CHART, template
+from kube.chart_tools import CHART, template
 
 MEMORY, KAFKA, STATEFUL = ("memory", "kafka", "statefulset")
 PLACES = {name: CHART / f"ci/{name}-values.yaml" for name in (MEMORY, KAFKA, STATEFUL)}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from chart_tools import (
+from kube.chart_tools import (
     CHART,
     NEWEST,
     ROOT,

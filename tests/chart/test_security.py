@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chart_tools import CHART, objects, pods, python, rendered, told
+from kube.chart_tools import CHART, objects, pods, python, rendered, told
 from ruamel.yaml import YAML
 
 MEMORY = CHART / "ci/memory-values.yaml"

@@ -6,9 +6,21 @@ from copy import deepcopy
 from difflib import unified_diff
 
 import pytest
-from chart_tools import misfits
+from kube.chart_tools import misfits
+from kube.sidecar_chart import (
+    CASES,
+    CHART,
+    HOME,
+    PLAIN,
+    configuration,
+    objects,
+    packed,
+    pod,
+    render,
+    run,
+    sidecar,
+)
 from ruamel.yaml import YAML
-from sidecar_chart import CASES, CHART, HOME, PLAIN, configuration, objects, packed, pod, render, run, sidecar
 
 from cacheupdater.config import load_config
 
@@ -29,7 +41,7 @@ def test_each_feature_renders_as_its_golden_file_says(chart, case):
     golden = HOME / "golden" / case.name.replace("-values", "")
     found = render(chart, "--values", case)
     changed = "\n".join(unified_diff(golden.read_text().splitlines(), found.splitlines(), lineterm=""))
-    assert not changed, f"{changed}\nto accept: .venv/bin/python tests/support/sidecar_chart.py"
+    assert not changed, f"{changed}\nto accept: PYTHONPATH=tests/support .venv/bin/python -m kube.sidecar_chart"
 
 
 def test_there_are_no_golden_files_of_nothing():

@@ -14,9 +14,9 @@ from urllib.request import urlopen
 
 import pytest
 import redis
-from compose_services import FILE, HOME, OURS, Services, browser, document, look, redis_line
+from containers.compose_services import FILE, HOME, OURS, Services, browser, document, look, redis_line
+from live.updater_process import eventually, free_port
 from ruamel.yaml import YAML
-from updater_process import eventually, free_port
 
 from cacheupdater.local.children import dying_with_us
 

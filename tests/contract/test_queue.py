@@ -47,7 +47,7 @@ def memory_world():
 
 @pytest.fixture
 def kafka_world(kafka, new_topic):
-    from kafka_world import KafkaWorld
+    from brokers.world import KafkaWorld
 
     return lambda: KafkaWorld(kafka, new_topic, partitions=PARTITIONS)
 

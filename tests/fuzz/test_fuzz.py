@@ -15,11 +15,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import SystemRandom
 
-import fuzzing
 import pytest
-from fuzz_targets import TARGETS
-from fuzzing import Found, Guard, plainly, until
-from machine import PATIENCE
+from fuzz import fuzzing
+from fuzz.fuzzing import Found, Guard, plainly, until
+from fuzz.targets import TARGETS
+from suite.machine import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SHORT_INPUTS = 300
@@ -61,7 +61,7 @@ def fuzzed(name, seed, inputs, *more):
     """The last words of a run that found nothing."""
     command = [
         sys.executable,
-        "tests/support/fuzzing.py",
+        "tests/support/fuzz/fuzzing.py",
         name,
         "--seed",
         str(seed),
@@ -120,8 +120,8 @@ def test_inputs_that_leave_something_behind_are_found(monkeypatch):
 
 def test_what_is_found_is_told_with_the_command_that_shows_it_again(tmp_path):
     program = (
-        "import sys; sys.path.insert(0, 'tests/support'); import fuzz_targets, fuzzing\n"
-        "fuzz_targets.TARGETS['bad'] = fuzz_targets.Target(lambda _: lambda data: 1 / (b'7' not in data), lambda: [b'1'], 9)\n"
+        "import sys; sys.path.insert(0, 'tests/support'); from fuzz import fuzzing, targets\n"
+        "targets.TARGETS['bad'] = targets.Target(lambda _: lambda data: 1 / (b'7' not in data), lambda: [b'1'], 9)\n"
         "sys.argv[1:] = ['bad', '--plain', '--inputs', '100000', '--seed', '3']\n"
         "sys.exit(fuzzing.main())"
     )

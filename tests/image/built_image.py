@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from image_box import UID, WRITABLE, Box, first_process
+from containers.box import UID, WRITABLE, Box, first_process
 
 from cacheupdater_client import Redis
 
@@ -153,7 +153,7 @@ def test_nothing_of_the_build_is_left(files):
 
 
 def test_what_is_installed_is_what_the_lock_says(box):
-    from image_lock import entries, wanted
+    from containers.lock import entries, wanted
 
     locked = {
         name: each.version

@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from local_index import serving
+from containers.local_index import serving
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "build/image-tools/bin"

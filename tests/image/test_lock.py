@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from image_lock import entries
+from containers.lock import entries
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import workflow_promises as promises
+from containers import workflow_promises as promises
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = promises.workflows()

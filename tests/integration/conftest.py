@@ -19,7 +19,7 @@ def sockets():
 @pytest.fixture
 def updaters(sockets):
     """Starts updater processes; all of them end with the test, their logs are shown where it failed."""
-    from updater_process import Updaters
+    from live.updater_process import Updaters
 
     started = Updaters(sockets)
     yield started
@@ -29,7 +29,7 @@ def updaters(sockets):
 @pytest.fixture
 def database(pg_url):
     """The tests' own connection to an empty database."""
-    from live_database import Database
+    from live.database import Database
 
     with Database(pg_url) as own:
         yield own

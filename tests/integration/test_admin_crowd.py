@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from updater_process import config
+from live.updater_process import config
 
 pytestmark = pytest.mark.live
 
@@ -21,7 +21,7 @@ CROWD = 40
 ASKED = 50
 PROBE_S = 1.0  # what Kubernetes gives a probe by default
 NAMESPACES = {
-    "raising": {"key": "raising:{id:int}", "load": {"source": "code", "python": "live_loaders:raising"}}
+    "raising": {"key": "raising:{id:int}", "load": {"source": "code", "python": "live.loaders:raising"}}
 }
 
 

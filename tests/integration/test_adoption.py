@@ -16,7 +16,8 @@ from functools import cached_property
 
 import pytest
 import redis
-from adoption import (
+from live.updater_process import ROOT, config, eventually
+from stock.adoption import (
     CHANGED,
     PRODUCTS,
     Application,
@@ -32,7 +33,6 @@ from adoption import (
     namespaces,
     told,
 )
-from updater_process import ROOT, config, eventually
 
 TABLE = """
 CREATE TABLE products (
@@ -160,7 +160,7 @@ def adopting(redis_url, pg_url, updaters):
 
 def test_json_by_fastapi_and_sqlalchemy(database, pg_url, redis_url, plain, adopting):
     import redis.asyncio
-    from stock_fastapi import serving
+    from stock.fastapi_shop import serving
 
     from cacheupdater_client.asyncio import Redis
 
@@ -176,7 +176,7 @@ def test_json_by_fastapi_and_sqlalchemy(database, pg_url, redis_url, plain, adop
 
 
 def test_hashes(database, redis_url, plain, adopting):
-    from stock_hashes import Shop
+    from stock.hashes_shop import Shop
 
     from cacheupdater_client import Redis
 
@@ -198,7 +198,7 @@ def test_hashes(database, redis_url, plain, adopting):
 def project(tmp_path_factory, session_redis_url):
     """The Django project with the two modules that the page adds to it: what its processes must be told."""
     folder = tmp_path_factory.mktemp("django")
-    shutil.copytree(ROOT / "tests" / "support" / "stock_django" / "shop", folder / "shop")
+    shutil.copytree(ROOT / "tests" / "support" / "stock" / "django_shop" / "shop", folder / "shop")
     for name, text in modules().items():
         (folder / name).write_text(text)
     environment = {
@@ -269,7 +269,7 @@ def test_keys_that_django_names_otherwise(project, plain, adopting, monkeypatch)
 
 
 def test_hashes_in_another_database(database, redis_url, plain, adopting):
-    from stock_hashes import Shop
+    from stock.hashes_shop import Shop
 
     from cacheupdater_client import Redis
 

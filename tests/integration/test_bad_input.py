@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import redis
-from hint_peer import HintPeer
-from live_database import Database
-from updater_process import Updaters, config, eventually
+from hints.peer import HintPeer
+from live.database import Database
+from live.updater_process import Updaters, config, eventually
 
 import cacheupdater_client
 from cacheupdater_client import Redis
@@ -41,7 +41,7 @@ def sql(key, statement, *, columns=None):
 
 
 def python(name):
-    return {"key": f"{name}:{{id:int}}", "load": {"source": "code", "python": f"live_loaders:{name}"}}
+    return {"key": f"{name}:{{id:int}}", "load": {"source": "code", "python": f"live.loaders:{name}"}}
 
 
 NAMESPACES = {
@@ -309,7 +309,7 @@ def test_a_statement_that_answers_something_else_spares_whom_it_can(name, update
 @pytest.mark.parametrize(
     ("name", "bad", "words"),
     [
-        ("raising", 13, ("raised ValueError at", "live_loaders.py")),
+        ("raising", 13, ("raised ValueError at", "loaders.py")),
         ("leaving", 13, ("ended its thread by SystemExit",)),
         ("nonsense", 13, ("returned list; a mapping",)),
         ("nonsense", 14, ("1 key that it was not asked for", "str instead of int")),

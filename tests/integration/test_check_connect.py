@@ -6,7 +6,7 @@ import re
 
 import pytest
 import redis
-from live_database import Database
+from live.database import Database
 
 from cacheupdater.cli import main
 from cacheupdater.local import kafka_topics

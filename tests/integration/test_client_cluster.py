@@ -11,11 +11,11 @@ from collections import Counter
 import pytest
 import redis
 import redis.asyncio
-from client_story import Both, Ear
 from redis.asyncio.cluster import ClusterPipeline as AsyncClusterPipeline
 from redis.cluster import ClusterPipeline, LoadBalancingStrategy
 from redis.crc import key_slot
 from redis.exceptions import RedisClusterException, ResponseError, WatchError
+from stories.client import Both, Ear
 
 import cacheupdater_client.asyncio
 from cacheupdater_client import RedisCluster, wrap

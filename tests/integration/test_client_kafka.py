@@ -20,7 +20,7 @@ import pytest
 import redis
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from confluent_kafka import Producer as ForeignProducer
-from pace import PATIENCE_S, soonest
+from suite.pace import PATIENCE_S, soonest
 
 from cacheupdater.local import kafka_jars, kafka_topics
 from cacheupdater.local.kafka_properties import ACLS

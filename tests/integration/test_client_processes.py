@@ -11,8 +11,8 @@ import time
 import urllib.request
 
 import pytest
-from hint_server import HintServer
-from pace import PATIENCE_S, soonest
+from hints.server import HintServer
+from suite.pace import PATIENCE_S, soonest
 
 from cacheupdater_client.protocol.wire import CHANGE
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 import redis.asyncio
-from client_story import Both, Ear, outcome
-from lossy_redis import LossyRedis
 from redis.exceptions import DataError, NoPermissionError, ResponseError, WatchError
+from servers.lossy_redis import LossyRedis
+from stories.client import Both, Ear, outcome
 
 from cacheupdater_client import Redis, wrap
 from cacheupdater_client.asyncio import Redis as AsyncRedis

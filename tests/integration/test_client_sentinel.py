@@ -9,7 +9,7 @@ import pytest
 import redis
 import redis.asyncio
 import redis.sentinel
-from client_story import Both, Ear
+from stories.client import Both, Ear
 
 import cacheupdater_client
 import cacheupdater_client.asyncio

@@ -12,13 +12,13 @@ from itertools import cycle
 
 import pytest
 import redis.cluster
-from group_rows import KEYS
-from live_story import CALM_S, CLIENT, QUIET_A_SECOND, TAGS, Story, Strike, name_of, now, rounds_of
+from group.rows import KEYS
+from live.story import CALM_S, CLIENT, QUIET_A_SECOND, TAGS, Story, Strike, name_of, now, rounds_of
+from live.updater_process import ROOT
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.crc import key_slot
 from redis.retry import Retry
-from updater_process import ROOT
 
 from cacheupdater.local.redis_cluster import Migration
 from cacheupdater_client import RedisCluster
@@ -29,7 +29,7 @@ AT_ONCE = 10  # keys of a slot that leave together, as with redis-cli; a key and
 MOVES_MOST = 200
 PAUSE_S = 0.03  # between two steps of a move
 ERRORS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
-CARELESS = str(ROOT / "tests" / "support" / "careless_updater.py")
+CARELESS = str(ROOT / "tests" / "support" / "live" / "careless_updater.py")
 
 pytestmark = pytest.mark.timeout(0)  # as long as it was asked to
 

@@ -12,8 +12,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from certificates import Authority
-from pretender import pretending
+from servers.certificates import Authority
+from servers.pretender import pretending
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql.encryption import Tls

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from updater_process import Updaters, config, eventually
+from live.updater_process import Updaters, config, eventually
 
 from cacheupdater.cli import main
 from cacheupdater_client import Redis
@@ -19,16 +19,16 @@ HOLD = "40s"
 NAMESPACES = {
     "banner": {
         "key": "banner:{slot}",
-        "load": {"python": "live_loaders:banners", "source": "code"},
+        "load": {"python": "live.loaders:banners", "source": "code"},
         "refresh": {"every": HOLD},
         "missing": {"ttl": "40s"},
     },
-    "broken": {"key": "broken:{id:int}", "load": {"python": "live_loaders:raising", "source": "code"}},
-    "slow": {"key": "slow:{id:int}", "load": {"python": "live_loaders:hanging", "source": "asleep"}},
-    "poor": {"key": "poor:{slot}", "load": {"python": "live_loaders:banners", "source": "poor"}},
+    "broken": {"key": "broken:{id:int}", "load": {"python": "live.loaders:raising", "source": "code"}},
+    "slow": {"key": "slow:{id:int}", "load": {"python": "live.loaders:hanging", "source": "asleep"}},
+    "poor": {"key": "poor:{slot}", "load": {"python": "live.loaders:banners", "source": "poor"}},
     "dear": {
         "key": "dear:{slot}",
-        "load": {"python": "live_loaders:banners", "source": "code"},
+        "load": {"python": "live.loaders:banners", "source": "code"},
         "refresh": {"policy": "price"},
     },
 }
@@ -92,7 +92,7 @@ def test_a_value_that_was_refreshed_and_is_held(updater, application):
     assert any("It is not old" in each for each in said["because"])
     _, page, _ = command(updater, "explain", "banner:home")
     assert "banner  banner:{slot}  slot = home" in page
-    assert "the function live_loaders:banners  (source code)" in page
+    assert "the function live.loaders:banners  (source code)" in page
 
 
 def test_a_row_that_does_not_exist(updater, application):

@@ -10,8 +10,8 @@ import time
 from itertools import count
 
 import pytest
-from hint_peer import HintPeer
-from updater_process import config, eventually
+from hints.peer import HintPeer
+from live.updater_process import config, eventually
 
 from cacheupdater_client.protocol.wire import CHANGE, MISS, encode_frame, encode_pack
 

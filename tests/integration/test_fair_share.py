@@ -13,7 +13,7 @@ from itertools import count
 
 import pytest
 import redis
-from updater_process import config, eventually
+from live.updater_process import config, eventually
 
 from cacheupdater_client import Redis
 
@@ -68,7 +68,7 @@ def _rows(updater):
 def test_busy_namespace_gets_its_fair_share_beside_many(others, updaters, redis_url, amount, record_property):
     seconds = amount(60, 60)
     neighbours = [f"n{number}" for number in range(others)]
-    load = {"source": "main", "python": "live_loaders:plain"}
+    load = {"source": "main", "python": "live.loaders:plain"}
     spaces = {name: {"key": f"{name}:{{id:int}}", "load": load} for name in ["busy", *neighbours]}
     sources = {"main": {"budget": f"{BUDGET}/s"}}
     updater = updaters.start(config(redis_url, sources, spaces, every=f"{HELD_S:g}s"))

@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
-from hint_peer import HintPeer
-from updater_process import config, eventually
+from hints.peer import HintPeer
+from live.updater_process import config, eventually
 
 from cacheupdater_client.protocol.wire import CHANGE
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 import redis
-from fence_calls import commit, floor, invalidate, load_scripts, set_floor, token, write_through
 from redis.crc import key_slot
+from servers.fence_calls import commit, floor, invalidate, load_scripts, set_floor, token, write_through
 
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client.protocol import fence

@@ -10,7 +10,7 @@ from hashlib import sha1
 import msgspec
 import pytest
 import redis
-from fence_calls import commit, floor, invalidate, load_scripts, token
+from servers.fence_calls import commit, floor, invalidate, load_scripts, token
 
 from cacheupdater.testing.memory_redis import MemoryRedis
 from cacheupdater_client.protocol import fence

@@ -11,9 +11,9 @@ import time
 
 import pytest
 import redis
-from hint_peer import HintPeer
-from pace import Metronome
-from updater_process import config, eventually
+from hints.peer import HintPeer
+from live.updater_process import config, eventually
+from suite.pace import Metronome
 
 from cacheupdater.core.shares import ASK_AGAIN, CLAIM_LIFE, EXCHANGE_EVERY
 from cacheupdater_client.protocol.wire import MISS

@@ -8,8 +8,8 @@ from math import isfinite
 
 import pytest
 import redis.asyncio
-from pace import PATIENCE_S
 from redis.crc import key_slot
+from suite.pace import PATIENCE_S
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
 from cacheupdater.core.shares import CLAIM_LIFE, Owner, aim

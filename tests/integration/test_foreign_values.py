@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hint_peer import HintPeer
-from updater_process import Updaters, config, eventually
+from hints.peer import HintPeer
+from live.updater_process import Updaters, config, eventually
 
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
@@ -27,7 +27,7 @@ def start(redis_url):
 def banner(**value):
     return {
         "key": "banner:{slot}",
-        "load": {"python": "live_loaders:banners", "source": "code"},
+        "load": {"python": "live.loaders:banners", "source": "code"},
         "refresh": {"every": "100ms"},
         "value": value,
     }

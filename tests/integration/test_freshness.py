@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 import redis
-from updater_process import eventually
+from live.updater_process import eventually
 
 from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pace import Metronome
+from suite.pace import Metronome
 
 # three lanes of half a minute, whose processes start slowly where all cores are busy
 pytestmark = [pytest.mark.prove, pytest.mark.live, pytest.mark.timeout(400)]

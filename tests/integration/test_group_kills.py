@@ -11,9 +11,9 @@ import random
 import time
 
 import pytest
-from group_rows import Rows
-from group_story import PARTITIONS, PLANTED, Group
-from updater_process import eventually
+from group.rows import Rows
+from group.story import PARTITIONS, PLANTED, Group
+from live.updater_process import eventually
 
 KILL_EVERY_S = 10.0
 AIMED = 20_600  # hints a second, for 20,000: a key changes once in a statement, however often it was drawn

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from group_options import FITS_S
-from group_rows import Rows
-from group_story import PARTITIONS, Group
+from group.options import FITS_S
+from group.rows import Rows
+from group.story import PARTITIONS, Group
 
 from cacheupdater.local import kafka_topics
 from cacheupdater_client.protocol.wire import CHANGE, MISS

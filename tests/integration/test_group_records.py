@@ -10,9 +10,9 @@ import json
 import confluent_kafka
 import msgspec
 import pytest
-from group_rows import Rows
-from group_story import Group
-from updater_process import eventually
+from group.rows import Rows
+from group.story import Group
+from live.updater_process import eventually
 
 from cacheupdater.local import kafka_jars, kafka_topics
 from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, PACK_BYTES_MAX, TOUCH, encode_pack

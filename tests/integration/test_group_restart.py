@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 
-import group_topic
 import pytest
-from group_rows import KEYS, Rows
-from group_story import PARTITIONS, Group
+from group import topic as group_topic
+from group.rows import KEYS, Rows
+from group.story import PARTITIONS, Group
 
 MEMBERS = 3
 RATE = 5_000

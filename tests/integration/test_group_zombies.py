@@ -1,6 +1,6 @@
 """An updater of the group is frozen for longer than its session, and continues: a zombie, whose partitions belong to others.
 
-One story freezes it at the worst moment, when it holds old rows (`group_loaders`): its writes come late, and must not land
+One story freezes it at the worst moment, when it holds old rows (`group.loaders`): its writes come late, and must not land
 where something newer has been written. A control whose write is a plain SET must show old values. Another story freezes it
 under load, at any moment, with the verdict of all stories.
 """
@@ -15,9 +15,9 @@ from collections import Counter
 import psutil
 import pytest
 import redis
-from group_rows import Rows, values
-from group_story import PARTITIONS, Group
-from updater_process import NAIVE, eventually
+from group.rows import Rows, values
+from group.story import PARTITIONS, Group
+from live.updater_process import NAIVE, eventually
 
 from cacheupdater_client import Redis
 
@@ -92,7 +92,7 @@ def test_what_a_zombie_writes_late_never_replaces_anything_newer(
     program, group, pg_url, database, redis_url, tmp_path
 ):
     settings = {
-        "load": {"source": "main", "python": "group_loaders:items"},
+        "load": {"source": "main", "python": "group.loaders:items"},
         "value": {"encoding": "string"},
     }
     freeze = tmp_path / "freeze"

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
-import kafka_batches as made
 import redis
-from updater_process import config, eventually
+from brokers import batches as made
+from live.updater_process import config, eventually
 
 from cacheupdater.local.kafka_topics import done
 from cacheupdater_client.protocol import wire
@@ -54,7 +54,7 @@ def test_bombs_are_passed_over_and_the_next_owner_does_not_meet_them(kafka, new_
     topic = new_topic(partitions=1)
     sources, namespaces = (
         {"code": {"budget": "500/s"}},
-        {"banner": {"key": "banner:{slot}", "load": {"source": "code", "python": "live_loaders:banners"}}},
+        {"banner": {"key": "banner:{slot}", "load": {"source": "code", "python": "live.loaders:banners"}}},
     )
     settings = config(redis_url, sources, namespaces)
     url = f"kafka://{kafka.bootstrap}/{topic}?group={topic}&session_timeout=6s"

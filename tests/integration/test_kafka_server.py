@@ -17,8 +17,8 @@ from aiokafka.errors import (
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
 )
-from certificates import Authority
-from kafka_fixture import shared
+from brokers.fixture import shared
+from servers.certificates import Authority
 
 from cacheupdater.local import kafka_jars, kafka_topics
 from cacheupdater.local.kafka_properties import ACLS, QUICK_RETENTION, mutual_tls
@@ -40,8 +40,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 USER = """
 import pathlib, sys
-from certificates import Authority
-from kafka_fixture import shared
+from servers.certificates import Authority
+from brokers.fixture import shared
 with shared(pathlib.Path(sys.argv[1])) as kafka:
     print(kafka.pid, flush=True)
     sys.stdin.read()

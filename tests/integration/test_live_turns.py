@@ -11,9 +11,9 @@ from time import monotonic, sleep
 
 import numpy as np
 import pytest
-from hint_peer import HintPeer
-from pace import soonest
-from updater_process import config, eventually
+from hints.peer import HintPeer
+from live.updater_process import config, eventually
+from suite.pace import soonest
 
 from cacheupdater_client.protocol.wire import MISS, TOUCH, encode_pack
 
@@ -122,7 +122,7 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     counts among the rare turns, and no other may take 100 ms.
     """
     sources = {"main": {"budget": budget}}
-    load = {"source": "main", "python": "live_loaders:plain"}
+    load = {"source": "main", "python": "live.loaders:plain"}
     space = {"key": "item:{id:int}", "load": load, "ttl": "1h", "refresh": refresh}
     if refresh:
         space["max_backlog"] = 200_000  # more than a partition lets wait before it stops reading

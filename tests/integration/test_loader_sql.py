@@ -14,8 +14,8 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from pace import PATIENCE_S
 from sqlalchemy.engine import make_url
+from suite.pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql import loader as loader_sql

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 
-import fence_calls as real
 import pytest
 import redis
+from servers import fence_calls as real
 
 from cacheupdater.testing.memory_redis import MemoryRedis, Other
 from cacheupdater_client.protocol import fence

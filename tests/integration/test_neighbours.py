@@ -13,8 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 import redis
-from pace import soonest
-from updater_process import config, eventually
+from live.updater_process import config, eventually
+from suite.pace import soonest
 
 from cacheupdater_client import Redis
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import redis
-from live_database import Database
-from postgres_fixture import started_postgres
-from updater_process import Updaters, config, eventually
+from live.database import Database
+from live.updater_process import Updaters, config, eventually
+from servers.postgres import started_postgres
 
 import cacheupdater_client
 from cacheupdater.local.redis_server import RedisServer

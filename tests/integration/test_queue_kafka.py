@@ -21,7 +21,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import JoinGroupRequest
 from aiokafka.record.util import calc_crc32c
-from kafka_world import KafkaWorld
+from brokers.world import KafkaWorld
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue, batches, lanes, settings, unpacking
 from cacheupdater.errors import Misconfigured, Stuck, Unavailable

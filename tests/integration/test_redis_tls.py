@@ -10,8 +10,8 @@ import ssl
 from contextlib import suppress
 
 import pytest
-from certificates import Authority
-from pretender import pretending
+from servers.certificates import Authority
+from servers.pretender import pretending
 
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.errors import CacheUpdaterError

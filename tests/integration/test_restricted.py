@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
-import restricted
-from updater_process import READY_S, Updater, config, eventually
+from containers import restricted
+from live.updater_process import READY_S, Updater, config, eventually
 
 from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis
@@ -33,7 +33,7 @@ pytestmark = [
     ),
 ]
 NAMESPACES = {
-    "banner": {"key": "banner:{slot}", "load": {"source": "code", "python": "live_loaders:banners"}}
+    "banner": {"key": "banner:{slot}", "load": {"source": "code", "python": "live.loaders:banners"}}
 }
 NOWHERE = "kafka://127.0.0.1:1/hints"  # workers wait for it, and that is enough of them here
 STEPS = 6

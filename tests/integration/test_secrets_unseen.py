@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 import psutil
 import redis
-from updater_process import config, eventually
+from live.updater_process import config, eventually
 
 from cacheupdater_client import Redis
 

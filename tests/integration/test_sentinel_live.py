@@ -12,11 +12,11 @@ import time
 
 import pytest
 import redis
-from group_rows import KEYS
-from live_story import CALM_S, CLIENT, QUIET_A_SECOND, SECOND, Story, Strike, now, rounds_of
+from group.rows import KEYS
+from live.story import CALM_S, CLIENT, QUIET_A_SECOND, SECOND, Story, Strike, now, rounds_of
+from live.updater_process import ROOT, eventually
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from updater_process import ROOT, eventually
 
 from cacheupdater.adapters.writer_redis.sentinel import LOOK_EVERY_S
 from cacheupdater.adapters.writer_redis.sessions import CALL_TIMEOUT_S
@@ -26,7 +26,7 @@ ROUND_S = 9.0  # a death or two, and until all is well again
 LOUD = 40
 ASTRAY_S = LOOK_EVERY_S + CALL_TIMEOUT_S  # the updater's look, and a write that has begun before it
 STAYS_S = ASTRAY_S + 1.0  # until a replaced primary is told to copy: a sentinel takes ten seconds
-CARELESS = str(ROOT / "tests" / "support" / "careless_updater.py")
+CARELESS = str(ROOT / "tests" / "support" / "live" / "careless_updater.py")
 
 pytestmark = pytest.mark.timeout(0)  # as long as it was asked to
 

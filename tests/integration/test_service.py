@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import redis
-from live_database import Database
-from live_shop import FRESH_S, HOLD_S, NAMESPACES, TABLES
-from pace import soonest
-from updater_process import Updaters, config, eventually
+from live.database import Database
+from live.shop import FRESH_S, HOLD_S, NAMESPACES, TABLES
+from live.updater_process import Updaters, config, eventually
+from suite.pace import soonest
 
 import cacheupdater_client
 from cacheupdater_client import Redis

@@ -11,8 +11,8 @@ import time
 from contextlib import closing
 
 import pytest
-from live_shop import NAMESPACES, TABLES
-from updater_process import config, eventually
+from live.shop import NAMESPACES, TABLES
+from live.updater_process import config, eventually
 
 import cacheupdater_client
 from cacheupdater_client import Redis

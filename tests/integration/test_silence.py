@@ -6,14 +6,14 @@ import json
 
 import pytest
 import redis
-from updater_process import config, eventually
+from live.updater_process import config, eventually
 
 from cacheupdater_client import Redis
 
 NAMESPACES = {
     "price": {
         "key": "price:{number:int}:{country}",
-        "load": {"source": "code", "python": "live_loaders:prices"},
+        "load": {"source": "code", "python": "live.loaders:prices"},
     }
 }
 KEYS = [f"price:{n}:de" for n in range(50)]

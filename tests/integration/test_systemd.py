@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from updater_process import ROOT, eventually
+from live.updater_process import ROOT, eventually
 
 from cacheupdater.local.children import dying_with_us
 

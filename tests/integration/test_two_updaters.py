@@ -15,9 +15,9 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from hint_peer import HintPeer
-from live_database import Database
-from updater_process import NAIVE, config, eventually
+from hints.peer import HintPeer
+from live.database import Database
+from live.updater_process import NAIVE, config, eventually
 
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH

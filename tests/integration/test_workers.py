@@ -12,9 +12,9 @@ from contextlib import suppress
 import psutil
 import pytest
 import redis
-from group_rows import Rows
-from group_story import PARTITIONS, QUICK_START, Group
-from updater_process import DRAINED_S, eventually
+from group.rows import Rows
+from group.story import PARTITIONS, QUICK_START, Group
+from live.updater_process import DRAINED_S, eventually
 
 from cacheupdater.service.workers import Worker
 from cacheupdater_client import Redis
@@ -160,7 +160,7 @@ def test_a_memory_queue_is_refused(group, updaters):
 
 def test_a_configuration_that_only_a_worker_finds_bad_ends_all_with_78(group, updaters):
     """The parent loads nothing, so it does not know the user's loaders."""
-    settings = group.settings(load={"source": "main", "python": "group_loaders:nobody"}, value={})
+    settings = group.settings(load={"source": "main", "python": "group.loaders:nobody"}, value={})
     parent = updaters.make(settings, arguments=TWO, environment=QUICK_START)
     parent.launch()
     assert parent.wait(WITHIN_S) == 78

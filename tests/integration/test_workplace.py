@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pace import PATIENCE_S
-from updater_process import eventually
+from live.updater_process import eventually
+from suite.pace import PATIENCE_S
 
 from cacheupdater.local.children import dying_with_us
 

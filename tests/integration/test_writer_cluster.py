@@ -10,9 +10,9 @@ import time
 import pytest
 import redis
 import redis.asyncio
-from cluster_story import TTL_MS, entries, floor_of, keys_of, one_of_each, results, write
-from pace import PATIENCE_S, Metronome
 from redis.crc import key_slot
+from stories.cluster import TTL_MS, entries, floor_of, keys_of, one_of_each, results, write
+from suite.pace import PATIENCE_S, Metronome
 
 from cacheupdater.adapters.writer_redis import ClusterWriter, writer_for
 from cacheupdater.core.answers import (

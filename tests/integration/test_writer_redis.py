@@ -11,7 +11,7 @@ import time
 
 import pytest
 import redis
-from pace import PATIENCE_S, soonest_of
+from suite.pace import PATIENCE_S, soonest_of
 
 from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.core.answers import FOREIGN, TOO_OLD, UNCHANGED, UNSOUND, WRITTEN, Result

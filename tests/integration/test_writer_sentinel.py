@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 
 import pytest
-from cluster_story import entries, results
-from pace import PATIENCE_S, Metronome, soonest_of
+from stories.cluster import entries, results
+from suite.pace import PATIENCE_S, Metronome, soonest_of
 
 from cacheupdater.adapters.writer_redis import sentinel, writer_for
 from cacheupdater.core.answers import TOO_OLD, WRITTEN

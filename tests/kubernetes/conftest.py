@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from chart_tools import TOLD, crds
-from contained import how
-from kube_binaries import binaries
-from kube_cluster import Cluster
-from kube_release import CALLS
+from containers.contained import how
+from kube.binaries import binaries
+from kube.chart_tools import TOLD, crds
+from kube.cluster import Cluster
+from kube.release import CALLS
 
 # what some files of values presume in a cluster
 PRESUMED = {

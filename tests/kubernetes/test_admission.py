@@ -9,10 +9,10 @@ from __future__ import annotations
 import copy
 
 import pytest
-import sidecar_chart
-from chart_tools import CHART
-from kube_cluster import CREATED, FORBIDDEN, pods
-from kube_release import Release
+from kube import sidecar_chart
+from kube.chart_tools import CHART
+from kube.cluster import CREATED, FORBIDDEN, pods
+from kube.release import Release
 
 REFUSED = 'violates PodSecurity "restricted:latest"'
 CONTAINERS = [

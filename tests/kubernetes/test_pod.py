@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from chart_tools import rendered
-from contained import ISOLATED, OBSTACLE, Pod
-from updater_process import ROOT, eventually
-from watched_application import KEY, Application, none_waited
+from containers.contained import ISOLATED, OBSTACLE, Pod
+from kube.chart_tools import rendered
+from live.updater_process import ROOT, eventually
+from live.watched_application import KEY, Application, none_waited
 
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client import Redis

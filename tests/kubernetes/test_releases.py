@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-import sidecar_chart
-from chart_tools import CHART, objects
-from kube_cluster import CREATED, pods
-from kube_release import Release
+from kube import sidecar_chart
+from kube.chart_tools import CHART, objects
+from kube.cluster import CREATED, pods
+from kube.release import Release
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,10 +16,10 @@ from urllib.request import urlopen
 
 import pytest
 import redis
-from contained import ISOLATED, OBSTACLE, Pod, how
-from sidecar_chart import PLAIN, configuration, pod
-from updater_process import ROOT, eventually
-from watched_application import KEY, Application, none_waited
+from containers.contained import ISOLATED, OBSTACLE, Pod, how
+from kube.sidecar_chart import PLAIN, configuration, pod
+from live.updater_process import ROOT, eventually
+from live.watched_application import KEY, Application, none_waited
 
 QUICK = "\ndefaults: {refresh: {every: 300ms}}\n"  # learning what is worth a row takes longer
 

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from machine import apart
 from simulated import campaign
 from simulated.faults import KINDS
+from suite.machine import apart
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 23  # how often each kind of fault must have happened in a thousand schedules

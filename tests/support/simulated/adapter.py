@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
-import kafka_batches
+from brokers import batches as kafka_batches
 
 from cacheupdater.adapters.queue_kafka import queue as queue_kafka
 from cacheupdater.adapters.queue_kafka import settings

@@ -10,7 +10,7 @@ from traceback import format_exception
 from types import ModuleType
 
 import pytest
-from pace import PATIENCE_S
+from suite.pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable, Unreached

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("aiokafka")
 
 import cramjam
-import kafka_batches as made
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
+from brokers import batches as made
 from hypothesis import given
 from hypothesis import strategies as st
 

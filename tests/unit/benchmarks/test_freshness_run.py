@@ -9,7 +9,7 @@ import pytest
 from freshness import goals, ours, report, run, worlds
 from freshness.cells import OURS, UPDATED_AT, Cell, Job, measure
 from freshness.truth import judge
-from machine import apart
+from suite.machine import apart
 
 pytestmark = pytest.mark.campaign
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 import redis
-from hint_server import HintServer
-from pace import PATIENCE_S, soonest
+from hints.server import HintServer
+from suite.pace import PATIENCE_S, soonest
 
 from cacheupdater_client import calls, native, settings, telling, transports
 from cacheupdater_client import target as target_module

@@ -15,7 +15,7 @@ import time
 import warnings
 
 import pytest
-from pace import PATIENCE_S, soonest
+from suite.pace import PATIENCE_S, soonest
 
 from cacheupdater_client.outbox import WINDOW_FRAMES, Outbox
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of

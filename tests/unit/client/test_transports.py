@@ -7,8 +7,8 @@ import socket
 import time
 
 import pytest
-from hint_server import HintServer
-from pace import PATIENCE_S, soonest
+from hints.server import HintServer
+from suite.pace import PATIENCE_S, soonest
 
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.protocol.wire import (

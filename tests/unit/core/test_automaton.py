@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.automaton import TABLE, Action, Event, State
 from cacheupdater.core.hints import Kind

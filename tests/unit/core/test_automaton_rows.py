@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from random import Random
 
-import automaton_rows
 import pytest
-from automaton_schedules import play
+from automaton import rows as automaton_rows
+from automaton.schedules import play
 
 from cacheupdater.core import dedup
 from cacheupdater.core.automaton import TABLE, Action, State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from automaton_schedules import FAILURES, FINE, TICK, Play
+from automaton.schedules import FAILURES, FINE, TICK, Play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from price_story import Desk, keys
+from stories.price import Desk, keys
 
 from cacheupdater.core.hints import READS_MAX, believable
 from cacheupdater.price.learning import SLOW

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_story import Story, namespace, plenty
+from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.answers import BRAKED, FOREIGN, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.budget import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from engine_story import Story, namespace, plenty
+from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.bucket import Bucket

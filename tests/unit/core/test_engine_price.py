@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from engine_story import Story
-from price_story import priced, source
+from stories.engine import Story
+from stories.price import priced, source
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN
 from cacheupdater.core.endings import Load

@@ -1,7 +1,7 @@
 """The core's report on one key: its state, and the first reason why its load must wait."""
 
 import pytest
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.answers import Result
 from cacheupdater.core.bucket import Bucket

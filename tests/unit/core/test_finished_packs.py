@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_story import Story
+from stories.engine import Story
 
 from cacheupdater.core.answers import Result
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.answers import ENDING, WRITTEN, Result
 from cacheupdater.core.bucket import Bucket

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_story import namespace
+from stories.engine import namespace
 
 from cacheupdater.core.cursors import Origin
 from cacheupdater.core.hints import Kind

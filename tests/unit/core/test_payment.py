@@ -6,8 +6,8 @@ from heapq import heappop, heappush
 from random import Random
 
 import pytest
-from engine_story import Story, namespace
-from spending import worst
+from stories.engine import Story, namespace
+from suite.spending import worst
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.answers import WRITTEN
 from cacheupdater.core.bucket import Bucket

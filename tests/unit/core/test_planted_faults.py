@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from automaton_schedules import play
+from automaton.schedules import play
 
 from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.answers import Answer, Result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.removals import AGAIN, REFUSALS_MAX

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.bucket import Bucket

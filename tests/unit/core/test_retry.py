@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_story import limits
+from stories.engine import limits
 
 from cacheupdater.core.retry import Quarantine, Troubles
 

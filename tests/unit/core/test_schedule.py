@@ -7,7 +7,7 @@ from math import inf
 from random import Random
 
 import pytest
-from engine_story import Story, namespace, plenty
+from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.answers import Result
 from cacheupdater.core.bucket import Bucket

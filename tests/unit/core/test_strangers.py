@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.strangers import Strangers

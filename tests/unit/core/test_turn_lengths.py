@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_story import Story, namespace, plenty
+from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.bucket import Bucket

@@ -8,7 +8,7 @@ from itertools import count
 from zlib import crc32
 
 import pytest
-from engine_story import Story, namespace
+from stories.engine import Story, namespace
 
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.bucket import Bucket

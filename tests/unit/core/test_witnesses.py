@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from engine_story import Story, namespace, plenty
+from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

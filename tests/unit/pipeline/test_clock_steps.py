@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine_story import namespace
-from shell_story import Shell, in_virtual_time
+from stories.engine import namespace
+from stories.shell import Shell, in_virtual_time
 
 KEYS = [b"p:%d" % number for number in range(100)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shell_story import Ledger, first_gain
+from stories.shell import Ledger, first_gain
 
 from cacheupdater.core.cursors import Cursor
 from cacheupdater.core.peers import NOBODY, Peer

@@ -7,7 +7,7 @@ import logging
 import pickle
 
 import pytest
-from shell_story import Shell, in_virtual_time
+from stories.shell import Shell, in_virtual_time
 
 from cacheupdater.core.hints import Kind
 from cacheupdater.errors import Unavailable

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from engine_story import Story
-from shell_story import GARBAGE
+from stories.engine import Story
+from stories.shell import GARBAGE
 
 from cacheupdater.core.hints import READS_MAX, Kind
 from cacheupdater.pipeline.intake import take_in

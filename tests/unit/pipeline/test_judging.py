@@ -8,7 +8,7 @@ import pickle
 from decimal import Decimal
 
 import pytest
-from shell_story import Shell, in_virtual_time, namespace
+from stories.shell import Shell, in_virtual_time, namespace
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from shell_story import Rows, in_virtual_time
+from stories.shell import Rows, in_virtual_time
 
 from cacheupdater.core.endings import Load
 from cacheupdater.errors import Unavailable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine_story import namespace, plenty
-from shell_story import GARBAGE, Rows, Shell, Turns, in_virtual_time
+from stories.engine import namespace, plenty
+from stories.shell import GARBAGE, Rows, Shell, Turns, in_virtual_time
 
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind

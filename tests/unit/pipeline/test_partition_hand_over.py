@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine_story import namespace
-from shell_story import Rows, Shell, in_virtual_time, now
+from stories.engine import namespace
+from stories.shell import Rows, Shell, in_virtual_time, now
 
 from cacheupdater.core.unit import Phase
 from cacheupdater.errors import Unavailable

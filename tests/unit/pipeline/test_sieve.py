@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine_story import namespace
-from shell_story import Shell, in_virtual_time, now
+from stories.engine import namespace
+from stories.shell import Shell, in_virtual_time, now
 
 from cacheupdater.core.hints import Kind
 from cacheupdater.pipeline.partition import FETCH_PACKS

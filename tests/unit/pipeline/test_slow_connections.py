@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine_story import namespace
-from shell_story import Rows, Shell, in_virtual_time
-from spending import worst
+from stories.engine import namespace
+from stories.shell import Rows, Shell, in_virtual_time
+from suite.spending import worst
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine_story import namespace, plenty
-from shell_story import Rows, Shell, in_virtual_time, now
+from stories.engine import namespace, plenty
+from stories.shell import Rows, Shell, in_virtual_time, now
 
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind

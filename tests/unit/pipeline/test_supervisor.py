@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from engine_story import namespace, plenty
-from shell_story import Rows, Shell, executing, in_virtual_time, now
+from stories.engine import namespace, plenty
+from stories.shell import Rows, Shell, executing, in_virtual_time, now
 
 from cacheupdater.core.budget import Source
 from cacheupdater.pipeline.supervisor import ENDING, HAND_OVER, Supervisor

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from shell_story import in_virtual_time
+from stories.shell import in_virtual_time
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

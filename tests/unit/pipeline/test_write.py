@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shell_story import in_virtual_time
+from stories.shell import in_virtual_time
 
 from cacheupdater.core.answers import BRAKED, UNCHANGED, WRITTEN, Result
 from cacheupdater.errors import Unavailable

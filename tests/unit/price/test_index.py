@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integrals import integral
+from suite.integrals import integral
 
 from cacheupdater.price import index
 from cacheupdater.price.posterior import SHAPE_MAX, SHAPE_MIN

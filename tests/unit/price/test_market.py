@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from price_story import Desk, World, keys, priced, source
+from stories.price import Desk, World, keys, priced, source
 
 from cacheupdater.price.market import PRICE_MAX, PRICE_MIN, Market
 

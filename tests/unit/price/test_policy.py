@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine_story import namespace
-from price_story import Desk, World, keys, priced, source
+from stories.engine import namespace
+from stories.price import Desk, World, keys, priced, source
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.hints import Kind

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integrals import integral, moments
+from suite.integrals import integral, moments
 
 from cacheupdater.price import index, posterior
 from cacheupdater.price.posterior import SHAPE, SHAPE_MAX, SHAPE_MIN, SURPRISE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from engine_story import namespace
-from price_story import priced, source
+from stories.engine import namespace
+from stories.price import priced, source
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.price.market import Market

@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 import pytest
-from price_story import Desk, World, keys
+from stories.price import Desk, World, keys
 
 KEYS = 500
 READS = 250.0  # per second

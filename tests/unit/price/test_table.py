@@ -8,7 +8,7 @@ from time import thread_time
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pace import TRIES
+from suite.pace import TRIES
 
 from cacheupdater.price.table import LOADED, SPACE, STATUS, A, Table
 

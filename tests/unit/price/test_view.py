@@ -1,7 +1,7 @@
 """The view shows the figures by which the policy decides."""
 
 import pytest
-from price_story import Desk
+from stories.price import Desk
 
 from cacheupdater.price.view import view
 

@@ -10,7 +10,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from price_story import Desk, World, keys, priced, source
+from stories.price import Desk, World, keys, priced, source
 
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Loaded

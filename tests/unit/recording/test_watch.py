@@ -7,7 +7,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from shell_story import in_virtual_time
+from stories.shell import in_virtual_time
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

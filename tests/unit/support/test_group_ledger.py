@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import group_ledger as ledger
 import numpy as np
 import pytest
-from group_ledger import MILLISECOND, SECOND, Commits, Hints, Loads, Records, Slack, Values
+from group import ledger
+from group.ledger import MILLISECOND, SECOND, Commits, Hints, Loads, Records, Slack, Values
 
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 

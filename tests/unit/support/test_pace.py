@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from pace import Metronome, soonest, soonest_of
+from suite.pace import Metronome, soonest, soonest_of
 
 
 def test_bound_that_is_kept_once_is_kept():

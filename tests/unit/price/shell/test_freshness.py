@@ -6,7 +6,7 @@ import asyncio
 import time
 from random import Random
 
-from shell_story import in_virtual_time
+from stories.shell import in_virtual_time
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

@@ -6,8 +6,8 @@ import random
 from heapq import heappop, heappush
 
 import pytest
-from engine_story import namespace
-from spending import worst
+from stories.engine import namespace
+from suite.spending import worst
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

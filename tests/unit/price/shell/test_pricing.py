@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine_story import limits, namespace, plenty
-from shell_story import in_virtual_time, now
-from spending import worst
+from stories.engine import limits, namespace, plenty
+from stories.shell import in_virtual_time, now
+from suite.spending import worst
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import pytest
-from engine_story import limits, namespace, plenty
+from stories.engine import limits, namespace, plenty
 
 from cacheupdater.core.budget import Source
 from cacheupdater.core.keyspace import Keyspace

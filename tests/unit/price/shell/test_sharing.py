@@ -8,8 +8,8 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from shell_story import in_virtual_time
-from spending import worst
+from stories.shell import in_virtual_time
+from suite.spending import worst
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source

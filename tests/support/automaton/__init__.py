@@ -1,0 +1,1 @@
+"""A plain model of the automaton, held against the engine: what takes part, and what is compared."""

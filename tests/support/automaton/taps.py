@@ -1,0 +1,58 @@
+"""Taps inside the engine, by which a story learns of drops and of the packs that were read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from automaton.model import require
+from cacheupdater.core.cursors import Cursor, Origin
+
+if TYPE_CHECKING:
+    from cacheupdater.core.peers import Peer
+    from cacheupdater.core.schedule import Dropped, Schedule
+    from cacheupdater.core.unit import Claim
+
+GIVE_UP_ORDER = (3, 2, 0, 1)  # urgencies: a full backlog drops what can wait, then touches, misses, changes
+
+
+class DropLog(list):
+    """The schedule's list of drops, with the time of each."""
+
+    def __init__(self, log: list[object], schedule: Schedule) -> None:
+        super().__init__()
+        self.log = log
+        self.schedule = schedule
+
+    def append(self, dropped: Dropped) -> None:
+        self.log.append(dropped)
+        super().append(dropped)
+        if dropped.reason == "backlog":
+            self._check_order(dropped)
+
+    def _check_order(self, dropped: Dropped) -> None:
+        """ "oldest touch dropped first" """
+        theirs = _worth(dropped.claim)
+        for fair in self.schedule._lanes[dropped.namespace].queues:
+            for unit in fair.waiting(dropped.claim.peer.number):
+                mine = _worth(unit.claim)
+                require(
+                    mine >= theirs or not self.schedule._seats.live(unit),
+                    unit,
+                    "should have been dropped first",
+                )
+
+
+def _worth(claim: Claim) -> tuple[int, float]:
+    return GIVE_UP_ORDER.index(claim.urgency), claim.since
+
+
+class LoggedCursor(Cursor):
+    """A cursor that records when a pack was read."""
+
+    def __init__(self, offset: int, log: list[object]) -> None:
+        super().__init__(offset)
+        self.log = log
+
+    def read(self, offset: int, now: float, peer: Peer) -> Origin:
+        self.log.append(offset)
+        return super().read(offset, now, peer)

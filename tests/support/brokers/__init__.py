@@ -1,0 +1,1 @@
+"""Kafka for tests: the brokers of a run, hand-made batches, and a model of a topic."""

@@ -1,0 +1,1 @@
+"""The image, the compose file and the conditions of a container, without a container."""

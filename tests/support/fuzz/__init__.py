@@ -1,0 +1,1 @@
+"""What strangers may hand to an updater, and who invents it."""

@@ -1,0 +1,1 @@
+"""Peers that send hints, and listeners that take them."""

@@ -1,0 +1,1 @@
+"""Charts and Kubernetes: helm and its friends, and a real API server."""

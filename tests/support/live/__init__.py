@@ -1,0 +1,1 @@
+"""Whole updaters on real servers, and what runs beside them."""

@@ -1,0 +1,1 @@
+"""Real Redis and PostgreSQL for tests, servers that only pretend, and certificates."""

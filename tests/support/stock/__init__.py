@@ -1,0 +1,1 @@
+"""Applications as their frameworks make them, which adopt the client."""

@@ -1,0 +1,1 @@
+"""Words in which tests tell their stories."""

@@ -1,0 +1,1 @@
+"""How the suite runs: its pace, its short and full forms, its figures."""
