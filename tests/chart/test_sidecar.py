@@ -41,7 +41,9 @@ def test_each_feature_renders_as_its_golden_file_says(chart, case):
     golden = HOME / "golden" / case.name.replace("-values", "")
     found = render(chart, "--values", case)
     changed = "\n".join(unified_diff(golden.read_text().splitlines(), found.splitlines(), lineterm=""))
-    assert not changed, f"{changed}\nto accept: PYTHONPATH=tests/support .venv/bin/python -m kube.sidecar_chart"
+    assert not changed, (
+        f"{changed}\nto accept: PYTHONPATH=tests/support .venv/bin/python -m kube.sidecar_chart"
+    )
 
 
 def test_there_are_no_golden_files_of_nothing():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -87,3 +88,17 @@ def test_before_and_after_differ_in_one_import_and_the_pages_show_it():
     assert different == [("from redis import Redis", "from cacheupdater_client import Redis")]
     shown = "-from redis import Redis\n+from cacheupdater_client import Redis"
     assert all(shown in page.read_text() for page in (ROOT / "README.md", FIRST / "README.md"))
+
+
+def test_the_tests_of_the_fourth_example_pass_and_would_fail_without_the_fence(tmp_path):
+    folder = shutil.copytree(ROOT / "examples" / "04-tests", tmp_path / "tests")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder]
+
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONG_S, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+    job = folder / "warm.py"
+    late = job.read_text().replace("writer.write(token,", "writer.write(await writer.token(),")
+    job.write_text(late)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONG_S, check=False)
+    assert "1 failed, 1 passed" in done.stdout, "a token that is taken after the load lets an old price land"

@@ -180,9 +180,7 @@ class Group:
 
     def application(self, **said):
         """An application that reads for at most `seconds`."""
-        return Child(
-            "application.py", self.folder, **{"emit": self.emit, "redis": self.redis_url} | said
-        )
+        return Child("application.py", self.folder, **{"emit": self.emit, "redis": self.redis_url} | said)
 
     def metric(self, name, **labels):
         """The sum over all members that run."""

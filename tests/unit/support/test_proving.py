@@ -33,7 +33,17 @@ def run(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  prove\n  campaign\n")
 
     def run(*arguments):
-        command = [sys.executable, "-m", "pytest", "-p", "suite.proving", "-s", "-v", "-p", "no:cacheprovider"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "suite.proving",
+            "-s",
+            "-v",
+            "-p",
+            "no:cacheprovider",
+        ]
         environ = {**os.environ, "PYTHONPATH": str(SUPPORT)}  # noqa: TID251  handed on to a child
         done = subprocess.run(
             [*command, *arguments], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
