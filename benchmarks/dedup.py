@@ -20,11 +20,11 @@ from table import row
 from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.outcomes import Failure
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.ports import Message

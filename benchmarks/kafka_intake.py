@@ -1,6 +1,6 @@
 """P4: hints a second through the updater's Kafka path with all rules on, against a bare `getmany` of one key per record.
 
-Our side is the real path: KafkaQueue with its poller, lanes and commits, `fetch`, decoding, and an engine per partition. All
+Our side is the real path: KafkaQueue with its poller, inboxes and commits, `fetch`, decoding, and an engine per partition. All
 of the automaton's rules keep the engine busy: hold 100 ms, heads of 20 ms, 2 % of the packs changes and misses. The other side
 is aiokafka's consumer, which reads records of one key each and does nothing with them. Both read the same hints, in the same
 order, from topics with the same number of partitions: as packs of 500 hints, in which a key stands once with its count, and

@@ -261,7 +261,7 @@ def _partitions(model):
     small = model.setups[1, 96, 60]["to_first"]
     return f"""## With partitions
 
-Each partition has an engine, a lane and a few timers of its own.
+Each partition has an engine, an inbox and a few timers of its own.
 
 | an updater that owns | CPU while nobody sends anything |
 | --- | --: |

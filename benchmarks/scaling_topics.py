@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 from cacheupdater_client.protocol import wire
 
 RATE = 1_000_000  # hints per virtual second
-STEP_S = 0.01  # of virtual time: the hints of a step are taken from the lane at once
+STEP_S = 0.01  # of virtual time: the hints of a step are taken from the inbox at once
 BATCH_BYTES = 64 * 1024  # of single records, compressed together; each pack is a batch of its own
 KEPT = {"retention.ms": "-1"}
 

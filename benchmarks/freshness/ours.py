@@ -20,12 +20,12 @@ import numpy as np
 from cacheupdater.core.answers import UNCHANGED, WRITTEN
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.endings import Load
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.outcomes import Load
 from cacheupdater.price import Market, Price
 from cacheupdater_client.protocol.patterns import Pattern
 from freshness.compiled import by_key, compiled

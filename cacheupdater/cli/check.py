@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.config import Config, NamespaceSection, SourceSection
     from cacheupdater.config.problems import Path
-    from cacheupdater.service.contact import Finding
+    from cacheupdater.service.connection_check import Finding
 
 
 def add_to(
@@ -72,7 +72,7 @@ def _contacted(config: Config) -> int:
     """Prints the findings. The exit code says whether a person must act (78) or something is unreachable now (70)."""
     import asyncio
 
-    from cacheupdater.service.contact import contact
+    from cacheupdater.service.connection_check import contact
 
     logging.getLogger().addHandler(logging.NullHandler())  # the table says what drivers would log
     found = asyncio.run(contact(config))

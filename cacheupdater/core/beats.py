@@ -14,7 +14,7 @@ A partition that has moved is served from the first turn that begins under its n
 All owners must follow the same rule. So it depends only on what all know: the budget and the number of partitions. They
 must also follow the same clock: if two clocks differ by s seconds, at most R * s more rows are spent.
 
-`price.shell.portions` makes beats and hands them to `bucket.Bucket`. Pure: the difference of the clocks is an argument.
+`price.shell.partition_shares` makes beats and hands them to `bucket.Bucket`. Pure: the difference of the clocks is an argument.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One dict holds each key's seat: the unit in which the key waits, runs or is held
 touches one object, and a touch of a seated key costs one membership test. (A dict of floats with side tables was measured:
 it was twice as slow, and larger.) Tails stand in a dict of live ones only. A heap of units, not of keys, says when holds are
 over. Running units are kept in the order of their starts, for eviction. A key leaves its seat when its hold is over, for
-most touches come just then. A miss may still come too soon after the key's last end, so `ends` remembers that end.
+most touches come just then. A miss may still come too soon after the key's last end, so `recent_ends` remembers that end.
 
 One per engine. Nothing here awaits, so promotion, decline, ending and eviction are atomic in their event loop.
 """
@@ -17,17 +17,17 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.automaton import TABLE, Action, Event, State
-from cacheupdater.core.ends import Ends
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.recent_ends import RecentEnds
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
-from cacheupdater.core.unit import PATIENT, Claim, Phase, Unit
+from cacheupdater.core.unit import PATIENT, Demand, Phase, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from cacheupdater.core.absent import AbsentMarks
-    from cacheupdater.core.cursors import Origin
+    from cacheupdater.core.cursors import OpenPack
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
 
@@ -39,12 +39,12 @@ class Dedup:
 
     def __init__(self, limits: Limits, marks: AbsentMarks) -> None:
         self.seats = Seats()
-        self.tails: dict[bytes, Claim] = {}
+        self.tails: dict[bytes, Demand] = {}
         self.schedule = Schedule(self.seats, limits)
         self.running_keys = 0
         self._limits = limits
         self._marks = marks
-        self._ends = Ends(limits.gap)
+        self._recent_ends = RecentEnds(limits.gap)
         self._running: dict[Unit, None] = {}
         self._late = 0  # units with seats whose hold is over: their touches need a look
         self._behind = -inf  # units whose hold was over at this time may not be marked late yet
@@ -70,12 +70,12 @@ class Dedup:
             elif (
                 unit.late
                 or (unit.hold_until <= self._behind and unit.phase is not Phase.DUE)
-                or (patient and unit.phase is Phase.DUE and unit.claim.urgency == PATIENT)
+                or (patient and unit.phase is Phase.DUE and unit.demand.urgency == PATIENT)
             ):
                 over.append(key)
         return fresh, over
 
-    def hint(self, key: bytes, kind: Kind, origin: Origin, now: float, *, urgency: int) -> Action | None:
+    def hint(self, key: bytes, kind: Kind, open_pack: OpenPack, now: float, *, urgency: int) -> Action | None:
         """What was done about one hint. None: the key needs a seat, and `accept` shall give it one, with others."""
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
@@ -83,44 +83,44 @@ class Dedup:
         if unit is None:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
-            claim = self._spaced(Claim(kind, urgency, origin, now), unit, key)
+            demand = self._spaced(Demand(kind, urgency, open_pack, now), unit, key)
             self._vacate(unit, key)
-            self._ends.put((key,), unit.ended, now)
-            if claim.not_before <= now:
+            self._recent_ends.put((key,), unit.ended, now)
+            if demand.not_before <= now:
                 return None
-            origin.hold(1)
-            self._seat(unit.namespace, [key], claim, now)
+            open_pack.hold(1)
+            self._seat(unit.namespace, [key], demand, now)
         elif action is Action.MERGE:
-            claim = unit.claim.covering(kind, urgency, origin.peer)
-            if claim is not unit.claim:
+            demand = unit.demand.covering(kind, urgency, open_pack.peer)
+            if demand is not unit.demand:
                 self.schedule.leave(unit)
-                origin.lean(kind > unit.claim.kind)
-                self._seat(unit.namespace, [key], claim, now)
+                open_pack.lean(kind > unit.demand.kind)
+                self._seat(unit.namespace, [key], demand, now)
         elif action is Action.BLOCK:
-            origin.hold(1)
-            self.tails[key] = Claim(kind, urgency, origin, now)
+            open_pack.hold(1)
+            self.tails[key] = Demand(kind, urgency, open_pack, now)
         elif action is Action.COVER:
             tail = self.tails[key]
-            origin.lean(kind > tail.kind)
-            self.tails[key] = tail.covering(kind, urgency, origin.peer)
+            open_pack.lean(kind > tail.kind)
+            self.tails[key] = tail.covering(kind, urgency, open_pack.peer)
         elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
             # if the head fails, it is due again and serves this miss too
-            origin.lean(any(kind > claim.kind for claim, _ in unit.parts))
+            open_pack.lean(any(kind > demand.kind for demand, _ in unit.parts))
         return action
 
-    def accept(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
+    def accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
         """New heads for keys that have no seat, cut so that each part can run as a unit without change."""
         size = self._limits.unit_keys
         units: list[Unit] = []
         for at in range(0, len(keys), size):
-            unit = Unit(namespace, keys[at : at + size] if len(keys) > size else keys, claim)
+            unit = Unit(namespace, keys[at : at + size] if len(keys) > size else keys, demand)
             before = len(self.seats)
             self.seats.give(unit)
             if len(self.seats) - before < len(unit.keys):
                 self._seat_once(unit, units)
             units.append(unit)
         for unit in units:
-            claim.origin.hold(len(unit.keys))
+            demand.open_pack.hold(len(unit.keys))
             self.schedule.add(unit, now)
 
     def _seat_once(self, unit: Unit, others: list[Unit]) -> None:
@@ -129,9 +129,9 @@ class Dedup:
             self.seats.give(other)
         narrow(unit, [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit])
 
-    def _seat(self, namespace: Namespace, keys: list[bytes], claim: Claim, now: float) -> None:
-        """Seats keys in a unit of their own. The claim holds its origin for them already."""
-        unit = Unit(namespace, keys, claim)
+    def _seat(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
+        """Seats keys in a unit of their own. The demand holds its open pack for them already."""
+        unit = Unit(namespace, keys, demand)
         self.seats.give(unit)
         self.schedule.add(unit, now)
 
@@ -157,7 +157,7 @@ class Dedup:
             return Event.TOUCH_HELD if held else Event.TOUCH
         if unit is not None and unit.phase is not Phase.HELD:
             return Event.MISS
-        soon = self._ends.soon(key, now) if unit is None else now < unit.ended + self._limits.gap
+        soon = self._recent_ends.soon(key, now) if unit is None else now < unit.ended + self._limits.gap
         if soon:
             return Event.MISS_SOON
         return Event.MISS_ABSENT if key in self._marks else Event.MISS
@@ -171,11 +171,11 @@ class Dedup:
     def strip(self, unit: Unit, bad: Collection[bytes]) -> None:
         """These keys leave a unit that has not begun to run."""
         parts = []
-        for claim, keys in unit.parts:
+        for demand, keys in unit.parts:
             good = [key for key in keys if key not in bad]
-            claim.origin.release(len(keys) - len(good))
+            demand.open_pack.release(len(keys) - len(good))
             if good:
-                parts.append((claim, good))
+                parts.append((demand, good))
         narrow_parts(unit, parts)
         self.seats.forget(bad)
 
@@ -184,7 +184,7 @@ class Dedup:
         unit.phase = Phase.RUNNING
         unit.began = now
         unit.hold_until = now + hold
-        unit.announced = [keys for claim, keys in unit.parts if claim.kind is Kind.CHANGE]
+        unit.announced = [keys for demand, keys in unit.parts if demand.kind is Kind.CHANGE]
         self._running[unit] = None
         self.running_keys += len(unit.keys)
         if hold > 0.0:
@@ -194,8 +194,8 @@ class Dedup:
 
     def finish(self, unit: Unit, now: float) -> None:
         """The head of every key that is still in the unit has written: tails are promoted, seats are kept."""
-        for claim, keys in self.seats.live_parts(unit):
-            claim.origin.release(len(keys))
+        for demand, keys in self.seats.live_parts(unit):
+            demand.open_pack.release(len(keys))
         self._ended(unit)
         unit.phase, unit.ended = Phase.HELD, now
         tails = self.tails
@@ -212,32 +212,32 @@ class Dedup:
         moved(unit)
         self._seat(unit.namespace, [key], self._spaced(tail, unit, key), now)
 
-    def _spaced(self, claim: Claim, unit: Unit, key: bytes) -> Claim:
-        """The claim, due no earlier than a gap after the unit's start. A change waits only if a change had caused that start."""
-        spaced = max(claim.not_before, unit.began + self._limits.gap)
+    def _spaced(self, demand: Demand, unit: Unit, key: bytes) -> Demand:
+        """The demand, due no earlier than a gap after the unit's start. A change waits only if a change had caused that start."""
+        spaced = max(demand.not_before, unit.began + self._limits.gap)
         if unit.announced and any(key in keys for keys in unit.announced):
-            return claim._replace(not_before=spaced)
+            return demand._replace(not_before=spaced)
         return (
-            claim
-            if claim.kind is Kind.CHANGE
-            else claim._replace(not_before=spaced, earliest=claim.not_before)
+            demand
+            if demand.kind is Kind.CHANGE
+            else demand._replace(not_before=spaced, earliest=demand.not_before)
         )
 
-    def again(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
+    def again(self, unit: Unit, keys: list[bytes], demand: Demand, now: float) -> None:
         """These heads did not write: what they stood for is due again, together with their tails."""
-        claim = self._spaced(claim, unit, keys[0])._replace(judged=claim.judged or unit.judged)
+        demand = self._spaced(demand, unit, keys[0])._replace(judged=demand.judged or unit.judged)
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
         moved(unit, len(keys))
         for key in blocked:
             tail = self.tails.pop(key)
-            tail.origin.release(1)
-            tail.origin.lean(tail.kind > claim.kind)
-            self._seat(unit.namespace, [key], claim.covering(tail.kind, tail.urgency, tail.peer), now)
+            tail.open_pack.release(1)
+            tail.open_pack.lean(tail.kind > demand.kind)
+            self._seat(unit.namespace, [key], demand.covering(tail.kind, tail.urgency, tail.peer), now)
         if rest:
-            self._seat(unit.namespace, rest, claim, now)
+            self._seat(unit.namespace, rest, demand, now)
 
-    def give_up(self, unit: Unit, key: bytes) -> Claim | None:
+    def give_up(self, unit: Unit, key: bytes) -> Demand | None:
         """The key leaves without a refresh; its tail, if any, is given up with it. Origins stay open."""
         self._vacate(unit, key)
         return self.tails.pop(key, None)
@@ -266,11 +266,11 @@ class Dedup:
             elif unit.phase is Phase.HELD:
                 self._leave(unit, now)
         self._behind = now if timers and timers[0][0] <= now else -inf
-        self._ends.turn(now)
+        self._recent_ends.turn(now)
 
     def wake(self) -> float:
         """When the next hold, seat or head is over."""
-        times = [self.schedule.wake, self._ends.wake]
+        times = [self.schedule.wake, self._recent_ends.wake]
         if self._timers:
             times.append(self._timers[0][0])
         if self._running:
@@ -308,7 +308,7 @@ class Dedup:
     def _forget(self, unit: Unit, now: float) -> None:
         keys = self.seats.live(unit)
         self.seats.forget(keys)
-        self._ends.put(keys, unit.ended, now)
+        self._recent_ends.put(keys, unit.ended, now)
         self._over(unit)
 
     def _over(self, unit: Unit) -> None:

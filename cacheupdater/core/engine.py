@@ -5,7 +5,7 @@ an invalidation was acknowledged. It calls `step` whenever something may be due.
 atomic. It lives from the gain of a partition to its hand-over, and is then forgotten as a whole.
 
 Its parts decide what to do and when: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may be
-committed), `endings` (what becomes of a unit that has run), `removals` (changes that could not be served), `absent` (rows
+committed), `outcomes` (what becomes of a unit that has run), `removals` (changes that could not be served), `absent` (rows
 that are not there).
 """
 
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.automaton import Action
-from cacheupdater.core.cursors import Cursor, Origin
+from cacheupdater.core.cursors import Cursor, OpenPack
 from cacheupdater.core.dedup import Dedup
-from cacheupdater.core.endings import Endings, Failure, Load
 from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
+from cacheupdater.core.outcomes import Failure, Load, Outcomes
 from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.strangers import Strangers
-from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Phase, Unit
+from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -74,7 +74,7 @@ class Engine:
         self._removals = Removals(limits, self.tally)
         self._troubles = Troubles(limits, random)
         self.quarantine = self._troubles.quarantine
-        self._endings = Endings(
+        self._outcomes = Outcomes(
             self._dedup,
             self._marks,
             policy=policy,
@@ -82,7 +82,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
-        self.suspects = self._endings.suspects  # keys of which `braked` must know whether they have a value
+        self.suspects = self._outcomes.suspects  # keys of which `braked` must know whether they have a value
         self._pruned = -inf
         self._removed = 0  # keys that this step found to be nobody's
 
@@ -130,7 +130,7 @@ class Engine:
         self._advance(now)
         for pack in batch:
             self._account_for_drops()  # strangers that are found among the drops are known from now on
-            origin = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
+            open_pack = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
             self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
             # strangers leave before the policy learns of them, or it would hold them back uncounted
             hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)
@@ -140,9 +140,9 @@ class Engine:
             if hints.kind is Kind.TOUCH:
                 keys = self._policy.on_hints(hints.keys, hints.counts, now)
                 self.tally.add("decisions", len(hints.keys) - len(keys), reason="policy")
-                self._touches(keys, origin, now)
+                self._touches(keys, open_pack, now)
             else:
-                self._others(hints, origin, now)
+                self._others(hints, open_pack, now)
 
     def skip(self, offset: int, now: float) -> None:
         """Passes over a message that is no pack."""
@@ -158,7 +158,7 @@ class Engine:
             self._touches(asked, self.cursor.here(now, self._peers.of(NOBODY)), now)
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
-            self._endings.failed(unit, Failure("evicted", own=False, slow=True), now)
+            self._outcomes.failed(unit, Failure("evicted", own=False, slow=True), now)
         if self._pruned + self._limits.prune <= now and self._dedup.schedule.find_aged(now):
             self._pruned = now
         units = self._start(now)
@@ -172,11 +172,11 @@ class Engine:
     ) -> Collection[bytes] | None:
         """Of these keys without a row, those whose values stay; None while the brake is off. It counts every unit, so the shell
         asks for each."""
-        return self._endings.braked(unit, absent, now, valueless=valueless)
+        return self._outcomes.braked(unit, absent, now, valueless=valueless)
 
     def take_ages(self) -> list[tuple[str, float]]:
         """Since the last call: (namespace, seconds from a hint to its written value)."""
-        ages, self._endings.ages = self._endings.ages, []
+        ages, self._outcomes.ages = self._outcomes.ages, []
         return ages
 
     def on_statement(self, unit: Unit, now: float) -> bool:
@@ -199,14 +199,14 @@ class Engine:
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
-        self._endings.answered(unit, answers, now, absent=absent, stamps=load.stamps)
+        self._outcomes.answered(unit, answers, now, absent=absent, stamps=load.stamps)
 
     def on_unasked(self, unit: Unit, answers: Sequence[Answer], now: float) -> None:
         """The unit was answered without a load: what it has paid is given back."""
         self.on_cut_off(unit, now)
         self._advance(now)
         if unit.phase is Phase.RUNNING:
-            self._endings.answered(unit, answers, now, absent=(), stamps=())
+            self._outcomes.answered(unit, answers, now, absent=(), stamps=())
         else:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
 
@@ -225,7 +225,7 @@ class Engine:
         unit.receipt.end(now, seconds=load.seconds, asked=load.asked, rows=len(unit.captures))
         if unit.phase is Phase.RUNNING:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
-            self._endings.failed(unit, failure, now)
+            self._outcomes.failed(unit, failure, now)
         else:
             self.tally.add("refreshes", 1, unit.namespace.name, reason="late")
 
@@ -257,20 +257,20 @@ class Engine:
         self._marks.expire(now)
         self._dedup.expire(now)
 
-    def _touches(self, keys: Sequence[bytes], origin: Origin, now: float) -> None:
+    def _touches(self, keys: Sequence[bytes], open_pack: OpenPack, now: float) -> None:
         fresh, over = self._dedup.touches(keys)
         self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
         urgency = URGENCY[Kind.TOUCH]
-        fresh += [key for key in over if self._decide(key, Kind.TOUCH, origin, now, urgency=urgency)]
-        self._accept(fresh, Kind.TOUCH, origin, now, urgency=urgency)
+        fresh += [key for key in over if self._decide(key, Kind.TOUCH, open_pack, now, urgency=urgency)]
+        self._accept(fresh, Kind.TOUCH, open_pack, now, urgency=urgency)
 
-    def _others(self, hints: Hints, origin: Origin, now: float) -> None:
+    def _others(self, hints: Hints, open_pack: OpenPack, now: float) -> None:
         patient = self._tell_policy(hints, now)
         prompt = [key for key in hints.keys if key not in patient] if patient else hints.keys
         late = [key for key in hints.keys if key in patient] if patient else ()
         for keys, urgency in ((prompt, URGENCY[hints.kind]), (late, PATIENT)):
-            fresh = [key for key in keys if self._decide(key, hints.kind, origin, now, urgency=urgency)]
-            self._accept(fresh, hints.kind, origin, now, urgency=urgency)
+            fresh = [key for key in keys if self._decide(key, hints.kind, open_pack, now, urgency=urgency)]
+            self._accept(fresh, hints.kind, open_pack, now, urgency=urgency)
 
     def _tell_policy(self, hints: Hints, now: float) -> Collection[bytes]:
         """Misses and changes are loaded whatever the policy thinks. Returns the changes that it lets wait."""
@@ -281,16 +281,18 @@ class Engine:
         self._policy.on_misses(hints.keys, hints.counts, now)
         return ()
 
-    def _decide(self, key: bytes, kind: Kind, origin: Origin, now: float, *, urgency: int) -> bool:
+    def _decide(self, key: bytes, kind: Kind, open_pack: OpenPack, now: float, *, urgency: int) -> bool:
         """What the automaton says; True when the key needs a seat of its own."""
-        action = self._dedup.hint(key, kind, origin, now, urgency=urgency)
+        action = self._dedup.hint(key, kind, open_pack, now, urgency=urgency)
         if action is None:
             return True
         unit = self._dedup.seats.get(key)
         self.tally.add("decisions", 1, unit.namespace.name if unit else "", reason=action.name.lower())
         return False
 
-    def _accept(self, keys: list[bytes], kind: Kind, origin: Origin, now: float, *, urgency: int) -> None:
+    def _accept(
+        self, keys: list[bytes], kind: Kind, open_pack: OpenPack, now: float, *, urgency: int
+    ) -> None:
         if self._strangers:
             keys, nobodys = self._strangers.rest(keys)
             self.tally.add("dropped", nobodys, reason="unknown")
@@ -298,22 +300,22 @@ class Engine:
             return
         freed: list[bytes] = []
         if self.quarantine.keys:
-            keys, freed = self._outside_quarantine(keys, kind, origin, now)
-        claim = Claim(kind, urgency, origin, now)
-        self._seat(keys, claim, now)
+            keys, freed = self._outside_quarantine(keys, kind, open_pack, now)
+        demand = Demand(kind, urgency, open_pack, now)
+        self._seat(keys, demand, now)
         for key in freed:  # alone: if such a key still fails, no other refresh fails with it
-            self._seat([key], claim._replace(alone=True), now)
+            self._seat([key], demand._replace(alone=True), now)
 
-    def _seat(self, keys: list[bytes], claim: Claim, now: float) -> None:
+    def _seat(self, keys: list[bytes], demand: Demand, now: float) -> None:
         groups, unknown = self._keyspace.resolve_many(keys)
         self.tally.add("dropped", len(unknown), reason="unknown")
         self._strangers.put(unknown)
         for namespace, known in groups.items():
             self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
-            self._dedup.accept(namespace, known, claim, now)
+            self._dedup.accept(namespace, known, demand, now)
 
     def _outside_quarantine(
-        self, keys: list[bytes], kind: Kind, origin: Origin, now: float
+        self, keys: list[bytes], kind: Kind, open_pack: OpenPack, now: float
     ) -> tuple[list[bytes], list[bytes]]:
         """The keys that are not in quarantine, and those whose time in it is over. The others are dropped."""
         listed = dict.fromkeys(key for key in keys if key in self.quarantine.keys)
@@ -323,9 +325,9 @@ class Engine:
         barred = [key for key in keys if key in self.quarantine.keys]
         self.tally.add("dropped", len(barred), reason="quarantined")
         if kind is Kind.CHANGE:
-            origin.hold(len(barred))
+            open_pack.hold(len(barred))
             for namespace, known in self._keyspace.resolve_many(barred)[0].items():
-                self._removals.ask(namespace, known, [origin] * len(known))
+                self._removals.ask(namespace, known, [open_pack] * len(known))
         return [key for key in keys if key not in listed], freed
 
     # --- units ------------------------------------------------------------------------------------------
@@ -364,17 +366,17 @@ class Engine:
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""
-        for namespace, keys, claim, reason in self._dedup.schedule.dropped:
+        for namespace, keys, demand, reason in self._dedup.schedule.dropped:
             self._troubles.over(keys)
-            if claim.kind is not Kind.CHANGE:
+            if demand.kind is not Kind.CHANGE:
                 self.tally.add("dropped", len(keys), namespace.name, reason=reason)
-                claim.origin.release(len(keys))
+                demand.open_pack.release(len(keys))
                 continue
             ours = self._strangers.ours(namespace.pattern, keys)
             self.tally.add("dropped", len(ours), namespace.name, reason=reason)
             self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
-            self._removals.ask(namespace, ours, [claim.origin] * len(ours))
-            claim.origin.release(len(keys) - len(ours))
+            self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
+            demand.open_pack.release(len(keys) - len(ours))
         self._dedup.schedule.dropped.clear()
 
     def _wake(self) -> float:

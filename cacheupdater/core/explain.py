@@ -45,8 +45,8 @@ def seat_of(dedup: Dedup, key: bytes, now: float) -> Seat:
     if unit is None:
         return NO_SEAT
     if unit.phase is Phase.DUE:
-        claim = unit.claim
-        return Seat("due", claim.kind.name.lower(), now - claim.since, hindrance(unit, now))
+        demand = unit.demand
+        return Seat("due", demand.kind.name.lower(), now - demand.since, hindrance(unit, now))
     if unit.phase is Phase.HELD:
         held = max(0.0, unit.hold_until - now)
         return Seat("held", since=now - unit.began, waits_for=f"its hold to be over, in {held:.1f} s")
@@ -59,10 +59,10 @@ def seat_of(dedup: Dedup, key: bytes, now: float) -> Seat:
 
 def hindrance(unit: Unit, now: float) -> str:
     """Why these due keys do not run yet."""
-    namespace, claim = unit.namespace, unit.claim
+    namespace, demand = unit.namespace, unit.demand
     source, quota = namespace.source, namespace.quota
-    if claim.not_before > now:
-        return f"its next try, in {claim.not_before - now:.1f} s"
+    if demand.not_before > now:
+        return f"its next try, in {demand.not_before - now:.1f} s"
     if source.free <= 0:
         return f"a connection of source {source.name}: all are busy"
     if source.bucket.level(now) < namespace.cost.per_row:
@@ -73,6 +73,6 @@ def hindrance(unit: Unit, now: float) -> str:
         )
     if quota is not None and quota.level(now) < 1.0:
         return f"the quota of namespace {namespace.name}: {quota.rate:g} rows a second are spent"
-    if claim.urgency == PATIENT:
+    if demand.urgency == PATIENT:
         return "a quiet moment of its source: few readers would notice the change"
     return "its turn among namespaces and peers"

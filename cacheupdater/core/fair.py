@@ -1,6 +1,6 @@
 """Turns among many: the next item is the first of the flow that has been served least.
 
-The lanes of the memory queue order packs by it, and the lane of a namespace orders its due units. A flow is a peer. The
+The backlogs of the memory queue order packs by it, and the backlog of a namespace orders its due units. A flow is a peer. The
 service of each flow is counted on one clock, which follows the flow being served. A flow that was away, or had to wait, has
 therefore saved up nothing. A new flow comes right behind the flow being served. So the clock advances even if many flows come
 one after the other with one item each. A single flow is a plain queue.

@@ -1,7 +1,7 @@
 """Which peers sent the hints that are open. A peer is one connection of an application, and the connections that follow it
 from the same process: they take over its number.
 
-An engine has one `Peers`. Every origin points to its `Peer`, which lives as long as one of its hints is open. A peer with
+An engine has one `Peers`. Every open pack points to its `Peer`, which lives as long as one of its hints is open. A peer with
 more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
 packs are. Nobody can make the senders of a topic wait. Their hints belong to `NOBODY`, which is never held.
 """

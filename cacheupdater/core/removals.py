@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.core.answers import Answer
-    from cacheupdater.core.cursors import Origin
+    from cacheupdater.core.cursors import OpenPack
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.metrics import Tally
     from cacheupdater.core.namespace import Namespace
@@ -37,10 +37,10 @@ REFUSED_FOR = 30.0  # seconds of refusals, as long as a hint may wait; outages b
 
 @dataclass(slots=True)
 class Removal:
-    """One key; the origin stays open meanwhile."""
+    """One key; the open pack stays open meanwhile."""
 
     key: bytes
-    origin: Origin
+    open_pack: OpenPack
     refusals: int = 0
     refused_for: float = 0.0  # seconds
 
@@ -82,15 +82,15 @@ class Removals:
         """Whether reading must stop: the sender of so many changes that cannot be served has to wait."""
         return self._senders_wait and self.waiting >= self._most
 
-    def ask(self, namespace: Namespace, keys: Sequence[bytes], origins: Sequence[Origin]) -> None:
-        """These keys shall be removed as soon as their rate allows it. Their origins are held already."""
+    def ask(self, namespace: Namespace, keys: Sequence[bytes], open_packs: Sequence[OpenPack]) -> None:
+        """These keys shall be removed as soon as their rate allows it. Their open packs are held already."""
         if not keys:
             return
         self.open += len(keys)
         self.waiting += len(keys)
-        self._waiting.setdefault(namespace, deque()).extend(map(Removal, keys, origins))
-        for origin in origins:
-            origin.peer.removals += 1
+        self._waiting.setdefault(namespace, deque()).extend(map(Removal, keys, open_packs))
+        for open_pack in open_packs:
+            open_pack.peer.removals += 1
         self._paid = -inf
         namespace.removing.join(self)
 
@@ -130,7 +130,7 @@ class Removals:
         gone = [waiting.popleft() for _ in range(max(paid, paid + unpaid))]
         self.waiting -= len(gone)
         for removal in gone:
-            removal.origin.peer.removals -= 1
+            removal.open_pack.peer.removals -= 1
         pace.take(len(gone) if unpaid <= 0 else paid, now)
         if waiting:
             self._paid = min(self._paid, pace.when(len(waiting), now))
@@ -164,4 +164,4 @@ class Removals:
 
     def _close(self, removal: Removal) -> None:
         self.open -= 1
-        removal.origin.release(1)
+        removal.open_pack.release(1)

@@ -17,7 +17,7 @@ from cacheupdater.core.unit import Unit
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from cacheupdater.core.unit import Claim
+    from cacheupdater.core.unit import Demand
 
 
 class Seats(dict[bytes, Unit]):
@@ -42,10 +42,10 @@ class Seats(dict[bytes, Unit]):
         """The keys whose seat this unit still is."""
         return self._in(unit, unit.keys) if unit.gone else unit.keys
 
-    def live_parts(self, unit: Unit) -> Iterator[tuple[Claim, list[bytes]]]:
-        """The keys whose seat this running unit still is, by claim."""
-        for claim, keys in unit.parts:
-            yield claim, self._in(unit, keys) if unit.gone else keys
+    def live_parts(self, unit: Unit) -> Iterator[tuple[Demand, list[bytes]]]:
+        """The keys whose seat this running unit still is, by demand."""
+        for demand, keys in unit.parts:
+            yield demand, self._in(unit, keys) if unit.gone else keys
 
     def _in(self, unit: Unit, keys: list[bytes]) -> list[bytes]:
         """Those whose seat this unit is. No loop in Python: of most units that end, some key has left."""
@@ -62,7 +62,7 @@ def narrow(unit: Unit, keys: list[bytes]) -> None:
     unit.keys, unit.gone = keys, 0
 
 
-def narrow_parts(unit: Unit, parts: Sequence[tuple[Claim, list[bytes]]]) -> None:
+def narrow_parts(unit: Unit, parts: Sequence[tuple[Demand, list[bytes]]]) -> None:
     """The same for a unit that is about to run."""
     unit.parts = parts
     narrow(unit, [key for _, keys in parts for key in keys])

@@ -1,11 +1,11 @@
 """Whose turn it is at a source: its namespaces share what it can pay, however large the units are that they need.
 
-A source has one `Turns`, shared by all engines of the process like its bucket. Each engine has a `Line` of its lanes there. A
-namespace's start is the service that it has had so far, on the clock of the namespaces that are being served. The lane that
+A source has one `Turns`, shared by all engines of the process like its bucket. Each engine has a `Line` of its backlogs there. A
+namespace's start is the service that it has had so far, on the clock of the namespaces that are being served. The backlog that
 would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's long unit,
-and a long unit is put off only by as much as the others get meanwhile. The first lane keeps its turn until it can be paid,
-and no other lane spends what it saves up. Service that has cost nothing after all is given back, and a lane in line moves up
-by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm of the lanes in line, and a lane that
+and a long unit is put off only by as much as the others get meanwhile. The first backlog keeps its turn until it can be paid,
+and no other backlog spends what it saves up. Service that has cost nothing after all is given back, and a backlog in line moves up
+by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm of the backlogs in line, and a backlog that
 has nothing to do costs nothing.
 """
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
 
 ROUND = 1.0
-"""Seconds in which each lane in line shall have had a turn: in a long line, units are cut smaller."""
+"""Seconds in which each backlog in line shall have had a turn: in a long line, units are cut smaller."""
 
 BEHIND = 2.0
 """Seconds of a fair share by which a namespace may stand behind those in line. One that has had more took it from a full
 bucket, before the others came or while there was enough for all. Beside a thousand neighbours it would wait ten minutes."""
 
 STALE = 1.0
-"""Seconds for which an engine's first lane holds up others without a sign of life. An engine gives one when it serves its line."""
+"""Seconds for which an engine's first backlog holds up others without a sign of life. An engine gives one when it serves its line."""
 
 
-_LEFT_OVER = 4  # entries per lane in line before the old ones are taken out; one per lane is valid
+_LEFT_OVER = 4  # entries per backlog in line before the old ones are taken out; one per backlog is valid
 
 
 class RowCost(Protocol):
@@ -53,7 +53,7 @@ class Account(Protocol):
 
 
 class Standing(Protocol):
-    """What a line reads of a lane, and the place that it writes there."""
+    """What a line reads of a backlog, and the place that it writes there."""
 
     ready: int
     need: int
@@ -61,7 +61,7 @@ class Standing(Protocol):
 
     @property
     def namespace(self) -> Account:
-        """The namespace whose turn the lane waits for."""
+        """The namespace whose turn the backlog waits for."""
 
 
 L = TypeVar("L", bound=Standing)
@@ -85,10 +85,10 @@ class Head(NamedTuple):
 class Turns:
     """The turns of one source."""
 
-    __slots__ = ("_clock", "_heads", "_served", "lanes", "lines")
+    __slots__ = ("_clock", "_heads", "_served", "backlogs", "lines")
 
     def __init__(self) -> None:
-        self.lanes = 0  # in line, of all engines
+        self.backlogs = 0  # in line, of all engines
         self.lines: dict[Moving, None] = {}  # of all engines
         self._clock = 0.0
         self._served: dict[Account, float] = {}
@@ -103,7 +103,7 @@ class Turns:
         return start
 
     def serve(self, namespace: Account, start: float, amount: float) -> None:
-        """The namespace had its turn. Its lanes in all engines share one account."""
+        """The namespace had its turn. Its backlogs in all engines share one account."""
         start = min(start, self.start(namespace))  # something was given back
         self._clock = max(self._clock, start)
         self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount
@@ -116,14 +116,14 @@ class Turns:
                 line.move_up(namespace)
 
     def wait(self, line: Moving, head: Head | None) -> None:
-        """This lane is the first in that line from now on. None: the line is empty."""
+        """This backlog is the first in that line from now on. None: the line is empty."""
         if head is None:
             self._heads.pop(line, None)
         else:
             self._heads[line] = head
 
     def before(self, line: Moving, end: float, now: float) -> tuple[int, float]:
-        """How many other lines have a first lane whose end comes before this one, and what these lanes save up for."""
+        """How many other lines have a first backlog whose end comes before this one, and what these backlogs save up for."""
         units, amount = 0, 0.0
         for other, head in self._heads.items():
             if head.end < end and other is not line and head.until > now:
@@ -133,9 +133,9 @@ class Turns:
 
 
 class Line(Generic[L]):
-    """The lanes of one engine that may start as soon as one source can pay them."""
+    """The backlogs of one engine that may start as soon as one source can pay them."""
 
-    __slots__ = ("_bucket", "_ends", "_lanes", "_limits", "_order", "_turns", "_usual")
+    __slots__ = ("_backlogs", "_bucket", "_ends", "_limits", "_order", "_turns", "_usual")
 
     def __init__(self, turns: Turns, bucket: Bucket, limits: Limits) -> None:
         self._turns = turns
@@ -143,103 +143,103 @@ class Line(Generic[L]):
         self._limits = limits
         self._order = count(1)
         self._ends: list[tuple[float, int, L]] = []
-        self._lanes: dict[Account, tuple[int, L]] = {}  # lanes in line, each with its valid entry
-        self._usual = 1  # lanes at the source when the ends were worked out
+        self._backlogs: dict[Account, tuple[int, L]] = {}  # backlogs in line, each with its valid entry
+        self._usual = 1  # backlogs at the source when the ends were worked out
         turns.lines[self] = None
 
-    def put(self, lane: L) -> None:
-        """The lane comes to the line."""
-        self._turns.lanes += 1
-        lane.start = self._start(lane)
-        self._enter(lane, lane.start)
+    def put(self, backlog: L) -> None:
+        """The backlog comes to the line."""
+        self._turns.backlogs += 1
+        backlog.start = self._start(backlog)
+        self._enter(backlog, backlog.start)
 
     def move_up(self, namespace: Account) -> None:
         """The namespace got something back, so its place is an earlier one now."""
-        _, lane = self._lanes.get(namespace, (0, None))
+        _, backlog = self._backlogs.get(namespace, (0, None))
         start = self._turns.start(namespace)
-        if lane is not None and lane.start is not None and start < lane.start:
-            lane.start = start
-            self._enter(lane, start)
-            if len(self._ends) > _LEFT_OVER * len(self._lanes):
+        if backlog is not None and backlog.start is not None and start < backlog.start:
+            backlog.start = start
+            self._enter(backlog, start)
+            if len(self._ends) > _LEFT_OVER * len(self._backlogs):
                 self._work_out()
             self._skip()
 
     def first(self) -> L | None:
-        """The lane whose turn it is."""
-        if self._turns.lanes > 2 * self._usual or self._waits_in_vain():
+        """The backlog whose turn it is."""
+        if self._turns.backlogs > 2 * self._usual or self._waits_in_vain():
             self._work_out()
         return self._ends[0][2] if self._ends else None
 
     def _waits_in_vain(self) -> bool:
-        """Whether the bucket can hold less by now than the first lane saves up for: our share of the budget has shrunk."""
+        """Whether the bucket can hold less by now than the first backlog saves up for: our share of the budget has shrunk."""
         if not self._ends:
             return False
-        lane = self._ends[0][2]
-        return lane.need > 1 and lane.need * lane.namespace.cost.per_row > self._bucket.burst
+        backlog = self._ends[0][2]
+        return backlog.need > 1 and backlog.need * backlog.namespace.cost.per_row > self._bucket.burst
 
     def pop(self) -> float:
         """The first leaves the line; its start."""
-        _, _, lane = heappop(self._ends)
-        del self._lanes[lane.namespace]
+        _, _, backlog = heappop(self._ends)
+        del self._backlogs[backlog.namespace]
         self._skip()
-        self._turns.lanes -= 1
-        start, lane.start = lane.start or 0.0, None
+        self._turns.backlogs -= 1
+        start, backlog.start = backlog.start or 0.0, None
         return start
 
     def before(self, now: float) -> tuple[int, float]:
-        """How many other lines have a first lane that comes before ours, and what these lanes save up for."""
+        """How many other lines have a first backlog that comes before ours, and what these backlogs save up for."""
         return self._turns.before(self, self._ends[0][0], now)
 
     def wait(self, now: float) -> None:
-        """Our first lane cannot start yet, or there is none."""
+        """Our first backlog cannot start yet, or there is none."""
         turns = self._turns
         if not self._ends:
             turns.wait(self, None)
             return
-        end, _, lane = self._ends[0]
-        amount = lane.need * lane.namespace.cost.per_row
+        end, _, backlog = self._ends[0]
+        amount = backlog.need * backlog.namespace.cost.per_row
         paid = max(now, self._bucket.when(amount))
         turns.wait(self, Head(end, amount, paid + STALE))
 
     def leave(self) -> None:
         """The engine is done."""
-        self._turns.lanes -= len(self._lanes)
+        self._turns.backlogs -= len(self._backlogs)
         self._turns.lines.pop(self, None)
-        self._lanes.clear()
+        self._backlogs.clear()
         self._ends.clear()
         self._turns.wait(self, None)
 
-    def _end(self, lane: L, start: float) -> float:
-        """When the lane would have all that it needs: the keys that are worth waiting for, so that a short bucket makes few
+    def _end(self, backlog: L, start: float) -> float:
+        """When the backlog would have all that it needs: the keys that are worth waiting for, so that a short bucket makes few
         statements."""
-        limits, quota = self._limits, lane.namespace.quota
-        cost = lane.namespace.cost.per_row
-        share = self._bucket.share(min(limits.pace, ROUND / max(1, self._turns.lanes)), cost)
-        lane.need = min(share, limits.unit_keys, lane.ready)
+        limits, quota = self._limits, backlog.namespace.quota
+        cost = backlog.namespace.cost.per_row
+        share = self._bucket.share(min(limits.pace, ROUND / max(1, self._turns.backlogs)), cost)
+        backlog.need = min(share, limits.unit_keys, backlog.ready)
         if quota is not None:
-            lane.need = min(lane.need, quota.share(limits.pace))
-        return start + lane.need * cost
+            backlog.need = min(backlog.need, quota.share(limits.pace))
+        return start + backlog.need * cost
 
     def _work_out(self) -> None:
-        """Works out all ends anew. Many more lanes have come, or the bucket holds less, so no lane shall wait for so much."""
-        self._usual = self._turns.lanes
+        """Works out all ends anew. Many more backlogs have come, or the bucket holds less, so no backlog shall wait for so much."""
+        self._usual = self._turns.backlogs
         self._ends = []
-        for order, lane in self._lanes.values():
-            lane.start = min(lane.start or 0.0, self._start(lane))
-            self._ends.append((self._end(lane, lane.start), order, lane))
+        for order, backlog in self._backlogs.values():
+            backlog.start = min(backlog.start or 0.0, self._start(backlog))
+            self._ends.append((self._end(backlog, backlog.start), order, backlog))
         heapify(self._ends)
 
-    def _start(self, lane: L) -> float:
-        fair = self._bucket.rate / self._turns.lanes
-        return self._turns.start(lane.namespace, BEHIND * fair)
+    def _start(self, backlog: L) -> float:
+        fair = self._bucket.rate / self._turns.backlogs
+        return self._turns.start(backlog.namespace, BEHIND * fair)
 
-    def _enter(self, lane: L, start: float) -> None:
+    def _enter(self, backlog: L, start: float) -> None:
         order = next(self._order)
-        self._lanes[lane.namespace] = order, lane
-        heappush(self._ends, (self._end(lane, start), order, lane))
+        self._backlogs[backlog.namespace] = order, backlog
+        heappush(self._ends, (self._end(backlog, start), order, backlog))
 
     def _skip(self) -> None:
-        """Removes entries that lanes have left by moving up, so that the first entry is always a valid one."""
-        ends, lanes = self._ends, self._lanes
-        while ends and lanes.get(ends[0][2].namespace, (0, None))[0] != ends[0][1]:
+        """Removes entries that backlogs have left by moving up, so that the first entry is always a valid one."""
+        ends, backlogs = self._ends, self._backlogs
+        while ends and backlogs.get(ends[0][2].namespace, (0, None))[0] != ends[0][1]:
             heappop(ends)

@@ -1,4 +1,4 @@
-"""Keys that wait, run and hold their seats together, and the claims that made them due.
+"""Keys that wait, run and hold their seats together, and the demands that made them due.
 
 A `Unit` is born when hints are accepted, runs when its rows can be paid, and lives until the last seat in it is
 over. The object itself is the ticket: its holder may end the head. A key whose seat is another unit by then has moved on.
@@ -15,7 +15,7 @@ from cacheupdater.core.hints import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cacheupdater.core.cursors import Origin
+    from cacheupdater.core.cursors import OpenPack
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.payment import Receipt
     from cacheupdater.core.peers import Peer
@@ -28,12 +28,12 @@ PATIENT = 3
 """The urgency of a change that is not worth its row at the present price: it waits for a quiet moment."""
 
 
-class Claim(NamedTuple):
-    """Why some keys are due, or one key will be due again: its tail. `origin` is held until they are finished or dropped."""
+class Demand(NamedTuple):
+    """Why some keys are due, or one key will be due again: its tail. `open_pack` is held until they are finished or dropped."""
 
     kind: Kind  # the strongest that is covered: change > miss > touch
     urgency: int  # the most urgent that is covered
-    origin: Origin
+    open_pack: OpenPack
     since: float  # arrival of the oldest hint: bounds how long it may wait
     not_before: float = 0.0
     # from when a change that joins may start, if that is earlier: a start that no change has caused holds up no change
@@ -45,20 +45,20 @@ class Claim(NamedTuple):
     @property
     def peer(self) -> Peer:
         """The peer in whose turn it waits."""
-        return self.moved_to or self.origin.peer
+        return self.moved_to or self.open_pack.peer
 
-    def covering(self, kind: Kind, urgency: int, peer: Peer) -> Claim:
-        """This claim with one more hint, of this peer. It waits in the turn of the peer that is served sooner."""
-        claim = self._replace(moved_to=peer) if peer.is_ahead(self.peer) else self
+    def covering(self, kind: Kind, urgency: int, peer: Peer) -> Demand:
+        """This demand with one more hint, of this peer. It waits in the turn of the peer that is served sooner."""
+        demand = self._replace(moved_to=peer) if peer.is_ahead(self.peer) else self
         if kind <= self.kind and urgency >= self.urgency:
-            return claim
-        stronger = claim._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
+            return demand
+        stronger = demand._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
         if kind is not Kind.CHANGE or self.earliest is None:
             return stronger
         return stronger._replace(not_before=self.earliest, earliest=None)
 
-    def refused(self, until: float) -> Claim:
-        """As urgent as a change, for there was one. Nobody announced it here, so the claim keeps its kind."""
+    def refused(self, until: float) -> Demand:
+        """As urgent as a change, for there was one. Nobody announced it here, so the demand keeps its kind."""
         urgency = min(URGENCY[Kind.CHANGE], self.urgency)
         return self._replace(urgency=urgency, not_before=until)
 
@@ -79,7 +79,7 @@ class Unit:
         "announced",
         "began",
         "captures",
-        "claim",
+        "demand",
         "ended",
         "gone",
         "hold_until",
@@ -96,16 +96,16 @@ class Unit:
     receipt: Receipt
     """What it has paid: from its start on."""
 
-    def __init__(self, namespace: Namespace, keys: list[bytes], claim: Claim) -> None:
+    def __init__(self, namespace: Namespace, keys: list[bytes], demand: Demand) -> None:
         self.namespace = namespace
         self.keys = keys
-        self.claim = claim  # of a due unit; `parts` has those of a running one
+        self.demand = demand  # of a due unit; `parts` has those of a running one
         self.phase = Phase.DUE
         self.late = False  # its hold is over, its seats are not
         self.judged = False  # the brake has counted its keys
-        self.ready = False  # lies in a queue of its lane (and is not delayed)
+        self.ready = False  # lies in a queue of its backlog (and is not delayed)
         self.gone = 0  # keys listed here whose seat is another unit by now; `seats` counts them
-        self.parts: Sequence[tuple[Claim, list[bytes]]] = ()
+        self.parts: Sequence[tuple[Demand, list[bytes]]] = ()
         self.captures: Sequence[Captures] = ()  # parallel to keys, while it runs
         self.announced: Sequence[list[bytes]] = ()  # its keys that were started for a change, part by part
         self.began = self.hold_until = self.ended = 0.0

@@ -14,7 +14,7 @@ from cacheupdater.ports import Stamped, at_once
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cacheupdater.core.endings import Load
+    from cacheupdater.core.outcomes import Load
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Leaves, Observer
     from cacheupdater_client.protocol.patterns import Captures

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import Answer, Result, plain
-from cacheupdater.core.endings import Failure, Load
+from cacheupdater.core.outcomes import Failure, Load
 from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unpaid, Unreached
 from cacheupdater.pipeline.commit import Committer
@@ -71,7 +71,7 @@ class Partition:
         ] = []  # answers that may hold foreign values
         self._under_way: set[asyncio.Task[None]] = set()
 
-    def stir(self) -> None:
+    def wake_up(self) -> None:
         """Something has happened, so the engine may have work to start."""
         self._stirred.set()
 
@@ -89,7 +89,7 @@ class Partition:
         if self._reading is not None:
             self._reading.cancel()
         self.engine.hasten()
-        self.stir()
+        self.wake_up()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while self.engine.pending:  # falls only in a step, or in an event that stirs one
@@ -127,7 +127,7 @@ class Partition:
             packs = _as_many_as(messages)
             if self.engine.met - met > NEWCOMERS:
                 packs //= 2  # a pack of new keys costs twice, and also touches new memory for their rows
-            self.stir()
+            self.wake_up()
             await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
     async def _fetch(self, packs: int) -> Sequence[Message] | None:
@@ -165,9 +165,9 @@ class Partition:
             await self._wait(wake)
 
     async def _wait(self, until: float) -> None:
-        """Waits for `stir`, which a timer calls at `until`. It raises no timeout, for that would cost time at every unit."""
+        """Waits for `wake_up`, which a timer calls at `until`. It raises no timeout, for that would cost time at every unit."""
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(min(max(TICK, until - loop.time()), LONGEST_WAIT), self.stir)
+        timer = loop.call_later(min(max(TICK, until - loop.time()), LONGEST_WAIT), self.wake_up)
         try:
             await self._stirred.wait()
         finally:

@@ -69,7 +69,7 @@ class Supervisor:
     def stir_all(self) -> None:
         """Wake every partition: a source that all of them share has room again."""
         for partition in self.partitions.values():
-            partition.stir()
+            partition.wake_up()
 
     async def drain(self, within: float) -> None:
         """Hand over all partitions at the same time, `within` these seconds. Nothing is gained afterwards."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cacheupdater.core.answers import Answer
-    from cacheupdater.core.endings import Load
     from cacheupdater.core.engine import Engine
     from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.outcomes import Load
     from cacheupdater.core.unit import Unit
     from cacheupdater.errors import CacheUpdaterError
     from cacheupdater.pipeline.notices import Notices

@@ -18,9 +18,9 @@ import numpy as np
 
 from cacheupdater.price import learning
 from cacheupdater.price.choice import affordable
-from cacheupdater.price.draws import drawn, tell
 from cacheupdater.price.index import worth, worth_of_known
 from cacheupdater.price.learning import SLOW_MEMORY
+from cacheupdater.price.measured_reads import drawn, tell
 from cacheupdater.price.meter import AGED, HINTED, READS, STALE
 from cacheupdater.price.posterior import SHAPE
 from cacheupdater.price.sounding import Sounding

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cacheupdater.price.census import Census
     from cacheupdater.price.index import Doubles
+    from cacheupdater.price.key_sample import KeySample
     from cacheupdater.price.market import Market
     from cacheupdater.price.outlook import Outlook
     from cacheupdater.price.sampler import Measured
@@ -121,7 +121,7 @@ class Columns(NamedTuple):
     starved: NDArray[np.bool_]
 
 
-def columns_of(market: Market, spaces: Spaces, sample: Census) -> Columns:
+def columns_of(market: Market, spaces: Spaces, sample: KeySample) -> Columns:
     """The keys of this source, out of a sample of all our policies. `spaces` gives the numbers of their namespaces."""
     mine = spaces.market[sample.space] == spaces.markets.index(market)
     space, mu, a, b, silent, weight = (column[mine] for column in sample)

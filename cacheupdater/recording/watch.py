@@ -13,7 +13,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.endings import Load
+from cacheupdater.core.outcomes import Load
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.pipeline.load import load
 from cacheupdater.recording.recording import Watched

@@ -16,7 +16,7 @@ from cacheupdater.core.mending import reads_as
 from cacheupdater.errors import CacheUpdaterError, Faulty
 from cacheupdater.pipeline.judging import compared_with
 from cacheupdater.ports import Found
-from cacheupdater.service.parts import Parts
+from cacheupdater.service.components import Components
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ async def row(config: Config, one: Declared, key: bytes) -> dict[str, object]:
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(ROW_S):
-                recipe = Parts(config, stack).recipe(one.namespace.name)
+                recipe = Components(config, stack).recipe(one.namespace.name)
                 found = (await recipe.loader.load([one.captures])).get(one.captures)
             value = None if found is None else recipe.encode(found)
         except TimeoutError:
@@ -162,7 +162,7 @@ async def removed(config: Config, keys: Sequence[bytes]) -> Mapping[bytes, str]:
     """Removes these keys from Redis behind the fence. Returns the keys that stayed, and why."""
     kept: dict[bytes, str] = {}
     async with AsyncExitStack() as stack:
-        writer = Parts(config, stack).writer()
+        writer = Components(config, stack).writer()
         for key in keys:
             try:
                 await writer.invalidate([key])

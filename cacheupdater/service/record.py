@@ -21,7 +21,7 @@ from cacheupdater.errors import Misconfigured
 from cacheupdater.recording.recorder import Recorder
 from cacheupdater.recording.recording import Recording, Space
 from cacheupdater.recording.watch import KEYS_MAX, Watch
-from cacheupdater.service.parts import Parts
+from cacheupdater.service.components import Components
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ async def record(
             "listen: a memory:// mailbox is heard by its own process only; add a unix:// address"
         )
     async with AsyncExitStack() as stack:
-        parts = Parts(config, stack)
-        namespaces = parts.namespaces(asyncio.get_running_loop().time())
+        components = Components(config, stack)
+        namespaces = components.namespaces(asyncio.get_running_loop().time())
         keyspace = Keyspace([(each.pattern, each) for each in namespaces])
         recorder = Recorder(keyspace)
-        watches = _watches(config, parts, namespaces, recorder)
+        watches = _watches(config, components, namespaces, recorder)
         hello = wire.Hello(config.queue.partitions, keyspace.prefixes)
         listener = StreamListener(recorder, hello, observer=recorder)
         stack.push_async_callback(listener.close)
@@ -70,7 +70,7 @@ async def record(
 
 
 def _watches(
-    config: Config, parts: Parts, namespaces: Sequence[Namespace], recorder: Recorder
+    config: Config, components: Components, namespaces: Sequence[Namespace], recorder: Recorder
 ) -> list[Watch]:
     stamps = {each: config.namespaces[each.name].load.stamp for each in namespaces}
     dated = {each for each, stamp in stamps.items() if stamp is not None and stamp.kind == "age"}
@@ -78,7 +78,7 @@ def _watches(
     return [
         Watch(
             source,
-            {each: parts.recipe(each.name) for each in namespaces if each.source is source},
+            {each: components.recipe(each.name) for each in namespaces if each.source is source},
             dated,
             recorder,
             random.SystemRandom(),

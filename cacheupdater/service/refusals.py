@@ -1,6 +1,6 @@
 """Settings that `run` would refuse although the file is well formed, so that `check` can show each with its line.
 
-`check` hands `refusals` to `load_config`, which calls it for a configuration without other mistakes. The parts are built as
+`check` hands `refusals` to `load_config`, which calls it for a configuration without other mistakes. The components are built as
 `run` builds them, and thrown away. No server is contacted, and no Python loader is imported: only their files are read.
 """
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.errors import Misconfigured
+from cacheupdater.service.components import Components
 from cacheupdater.service.importable import import_problem
-from cacheupdater.service.parts import Parts
 from cacheupdater.service.places import unusable
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 def refusals(config: Config) -> Iterator[tuple[Path, str]]:
     """The path of each setting that cannot work on this machine, and why."""
-    parts = Parts(config, AsyncExitStack())  # nothing is opened, so nothing has to be closed
+    components = Components(config, AsyncExitStack())  # nothing is opened, so nothing has to be closed
     problem = _queue_problem(config.queue)
     if problem:
         yield ("queue", "url"), problem
     try:
-        parts.writer()
+        components.writer()
     except Misconfigured as e:
         yield ("cache", "url"), str(e)
     yield from unusable(config)
@@ -40,7 +40,7 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
     for source in config.sources.values():
         try:
             if source.url:
-                parts.database(source)
+                components.database(source)
         except Misconfigured as e:
             broken.add(source.name)
             setting, _, why = str(e).partition(": ")
@@ -48,7 +48,7 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
             yield ("sources", source.name, setting if is_file else "url"), why if is_file else str(e)
     for namespace in config.namespaces.values():
         if namespace.load.python or namespace.load.source not in broken:
-            yield from _of_loader(parts, namespace)
+            yield from _of_loader(components, namespace)
 
 
 def _queue_problem(queue: QueueConfig) -> str:
@@ -65,7 +65,7 @@ def _queue_problem(queue: QueueConfig) -> str:
     return ""
 
 
-def _of_loader(parts: Parts, namespace: NamespaceSection) -> Iterator[tuple[Path, str]]:
+def _of_loader(components: Components, namespace: NamespaceSection) -> Iterator[tuple[Path, str]]:
     load, path = namespace.load, ("namespaces", namespace.name, "load")
     if load.python:
         problem = import_problem(load.python)
@@ -73,6 +73,6 @@ def _of_loader(parts: Parts, namespace: NamespaceSection) -> Iterator[tuple[Path
             yield (*path, "python"), problem
         return
     try:
-        parts.loader(namespace)
+        components.loader(namespace)
     except Misconfigured as e:
         yield path, str(e)

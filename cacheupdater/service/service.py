@@ -30,9 +30,9 @@ from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
+from cacheupdater.service.components import Components, rate_of
 from cacheupdater.service.doors import door_for
 from cacheupdater.service.explain import Explainer
-from cacheupdater.service.parts import Parts, rate_of
 from cacheupdater.service.waiting import waiting
 
 if TYPE_CHECKING:
@@ -82,17 +82,17 @@ class Service:
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
         async with AsyncExitStack() as stack:
-            parts = Parts(self._config, stack)
-            namespaces = parts.namespaces(asyncio.get_running_loop().time())
+            components = Components(self._config, stack)
+            namespaces = components.namespaces(asyncio.get_running_loop().time())
             keyspace = Keyspace([(each.pattern, each) for each in namespaces])
-            recipes = {each: parts.recipe(each.name) for each in namespaces}
+            recipes = {each: components.recipe(each.name) for each in namespaces}
             notices = self._notices
             door = door_for(self._config, keyspace.prefixes, observer=self._observer, notices=notices)
             stack.push_async_callback(door.queue.close)
             around = Surroundings(
                 door.queue,
                 recipes,
-                parts.writer(),
+                components.writer(),
                 self._observer,
                 random=random.random,
                 notices=notices,
@@ -101,7 +101,7 @@ class Service:
                 listens=[str(each) for each in self._config.listen],
                 wall=time.time,  # noqa: TID251  the clock by which senders date hints
             )
-            pricing = self._pricing = parts.pricing(namespaces, self._observer, notices)
+            pricing = self._pricing = components.pricing(namespaces, self._observer, notices)
             if self._reload_due:
                 self.reload()
             if not isinstance(self._config.queue, MemoryQueueConfig):
@@ -117,7 +117,7 @@ class Service:
             await self._answer(stack, lambda: self._conditions(door, stop), explainer)
             if await _unless(stop, door.find()):
                 pricing.limits = self._fitting(pricing.limits, door.partitions)
-                await parts.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
+                await components.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
                 await self._work(door, supervisor, around, ready=ready, stop=stop)
         return 0
 

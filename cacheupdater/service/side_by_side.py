@@ -1,6 +1,6 @@
 """Compares an application's values in Redis with the values that would be written, for `cacheupdater check --connect`.
 
-`contact` calls `side_by_side` after all parts have answered. For each namespace it finds up to 20 keys in Redis, reads them,
+`contact` calls `side_by_side` after all components have answered. For each namespace it finds up to 20 keys in Redis, reads them,
 and loads them by one statement. It writes nothing. A person reads the result, so values are shown, field by field. A Python
 loader is not called, for its call may cost anything: only the encoding of its values is judged.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cacheupdater.core import kinds
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found
-    from cacheupdater.service.parts import Parts
+    from cacheupdater.service.components import Components
 
 SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
 SHOWN_MAX = 8  # fields: all of a usual row, and few enough for a line
@@ -42,18 +42,18 @@ class Compared(NamedTuple):
     what: str
 
 
-async def side_by_side(config: Config, parts: Parts, names: Sequence[str]) -> Sequence[Compared]:
+async def side_by_side(config: Config, components: Components, names: Sequence[str]) -> Sequence[Compared]:
     """Compares each of these namespaces."""
     glance = Glance(config.cache.reveal())
     try:
-        return [await _one(config.namespaces[name], parts, glance) for name in names]
+        return [await _one(config.namespaces[name], components, glance) for name in names]
     finally:
         with suppress(CacheUpdaterError):
             await glance.close()
 
 
-async def _one(namespace: NamespaceSection, parts: Parts, glance: Glance) -> Compared:
-    recipe = parts.recipe(namespace.name)
+async def _one(namespace: NamespaceSection, components: Components, glance: Glance) -> Compared:
+    recipe = components.recipe(namespace.name)
     try:
         keys = await _keys(namespace, glance)
         looks = zip(keys, await recipe.writer.look(keys, values=True) if keys else (), strict=True)
@@ -159,12 +159,12 @@ def _fields(
 
 def _shown(fields: Sequence[tuple[bytes, kinds.Compared]]) -> str:
     """Both values of each field, by key."""
-    parts = [
+    components = [
         f"{_word(key)}: " + ", ".join(str(each) for _, each in some)
         for key, some in groupby(fields[:SHOWN_MAX], key=itemgetter(0))
     ]
     more = f", and {len(fields) - SHOWN_MAX} more" if len(fields) > SHOWN_MAX else ""
-    return "; ".join(parts) + more
+    return "; ".join(components) + more
 
 
 def _word(key: bytes) -> str:

@@ -240,7 +240,7 @@ class Buffer:
         """No thread drains from now on: the next hint will call the attendant."""
         self.lease = _EMPTY
 
-    def reborn(self) -> None:
+    def begin_after_fork(self) -> None:
         """In a forked child: waiting hints are the parent's, and so is a thread that was renewing."""
         self._may_renew = deque([True])
         self.dropped = defaultdict(int)

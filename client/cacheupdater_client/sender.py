@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 
 from cacheupdater_client import native
 from cacheupdater_client.guard import faults
-from cacheupdater_client.protocol.wire import mailboxes_reborn
+from cacheupdater_client.protocol.wire import mailboxes_begin_after_fork
 from cacheupdater_client.target import DRAIN_S, HURRY_S, LOOK_S, Target, TargetStats
 
 FLUSH_S = 0.002  # between looks while a caller waits in `close`
@@ -104,7 +104,7 @@ class Sender:
     def attend(self, target: Target) -> bool:
         """Starts the thread unless it runs. Never waits for another caller that is starting it."""
         if os.getpid() != self._pid:  # forked by code that runs none of Python's hooks
-            self.reborn()
+            self.begin_after_fork()
         if target not in self._active:
             self._active[target] = None
             self._bell.ring()  # the thread may be resting for long
@@ -268,14 +268,14 @@ class Sender:
         while self._closers:
             self._closers.popleft().ring()
 
-    def reborn(self) -> None:
+    def begin_after_fork(self) -> None:
         """In a forked child: no thread, no lock in an unknown state, no hint of the parent."""
         targets = list(self._known.values())
         self._reset()
         faults.count = 0
-        mailboxes_reborn()
+        mailboxes_begin_after_fork()
         for target in targets:
-            target.reborn()
+            target.begin_after_fork()
 
     def stats(self) -> Stats:
         """The counts of all targets together, and of each."""
@@ -298,4 +298,4 @@ class Sender:
 sender = Sender()
 atexit.register(sender.close_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=sender.reborn)
+    os.register_at_fork(after_in_child=sender.begin_after_fork)

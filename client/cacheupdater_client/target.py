@@ -220,9 +220,9 @@ class Target:
         self._outbox, self._dropped = Outbox(self._only), Counter()
         return last
 
-    def reborn(self) -> None:
+    def begin_after_fork(self) -> None:
         """In a forked child. Closing our copy of the socket leaves the parent's connection alone."""
         for buffer in {*self._alive(), *self._busy}:
-            buffer.reborn()
+            buffer.begin_after_fork()
         self._link.close()
         self._begin()

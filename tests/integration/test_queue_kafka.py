@@ -23,7 +23,7 @@ from aiokafka.protocol.group import JoinGroupRequest
 from aiokafka.record.util import calc_crc32c
 from brokers.world import KafkaWorld
 
-from cacheupdater.adapters.queue_kafka import KafkaQueue, batches, lanes, settings, unpacking
+from cacheupdater.adapters.queue_kafka import KafkaQueue, batches, inboxes, settings, unpacking
 from cacheupdater.errors import Misconfigured, Stuck, Unavailable
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_properties import ACLS
@@ -158,12 +158,12 @@ async def test_joined_tells_whether_the_partitions_are_shared_out(world):
 
 
 async def test_packs_that_retention_removed_are_counted_and_the_rest_is_read(world, monkeypatch):
-    monkeypatch.setattr(lanes, "LANE_PACKS_MAX", 2)  # the consumer is paused after two
+    monkeypatch.setattr(inboxes, "LANE_PACKS_MAX", 2)  # the consumer is paused after two
     for n in range(2):
         await world.send(0, b"read %d" % n)
     owner = Owner(world.queue)
     await until(lambda: len(owner.gained) == 3)
-    await until(lambda: world.queue._owned.lanes[0].held)
+    await until(lambda: world.queue._owned.inboxes[0].held)
     for n in range(10):
         await world.send(0, b"%d" % n)
     await kafka_topics.delete_records(world.servers, world.topic, {0: 7})
@@ -220,8 +220,8 @@ async def test_a_log_that_was_cut_is_lost_and_gained_again_from_what_was_committ
     (done,) = await asyncio.wait_for(world.queue.fetch(0, 1), SOON)
     old = owner.gained[0]
     await world.queue.commit(0, epoch=old.epoch, done=done.offset + 1)
-    await until(lambda: world.queue._owned.lanes[0].next == 3)
-    world.queue._owned.lanes[0].next = 100
+    await until(lambda: world.queue._owned.inboxes[0].next == 3)
+    world.queue._owned.inboxes[0].next = 100
     await world.queue._owned.back()
     await until(lambda: owner.gained.get(0, old).epoch > old.epoch)
     assert owner.gained[0].offset == 1
@@ -235,19 +235,19 @@ async def test_an_end_that_goes_back_is_a_new_epoch_where_the_commits_are_gone_w
     await world.send(0, b"a")
     await world.send(0, b"b")
     old = owner.gained[0]
-    await until(lambda: world.queue._owned.lanes[0].next == 2)
-    world.queue._owned.lanes[0].end = 50  # so long it was when we last asked
+    await until(lambda: world.queue._owned.inboxes[0].next == 2)
+    world.queue._owned.inboxes[0].end = 50  # so long it was when we last asked
     await until(lambda: owner.gained.get(0, old).epoch > old.epoch)
     assert await owner.read(0, 2) == [b"a", b"b"]
 
 
 async def test_a_topic_made_anew_under_a_full_lane_is_read(world, owner, monkeypatch):
-    monkeypatch.setattr(lanes, "LANE_PACKS_MAX", 2)
+    monkeypatch.setattr(inboxes, "LANE_PACKS_MAX", 2)
     for n in range(4):
         await world.send(0, b"%d" % n)
-    lane, old = world.queue._owned.lanes[0], owner.gained[0]
-    await until(lambda: lane.held)
-    lane.end = 50  # so long it was when we last asked
+    inbox, old = world.queue._owned.inboxes[0], owner.gained[0]
+    await until(lambda: inbox.held)
+    inbox.end = 50  # so long it was when we last asked
     await until(lambda: owner.gained.get(0, old).epoch > old.epoch)
     assert await owner.read(0, 4) == [b"0", b"1", b"2", b"3"]
 
@@ -266,9 +266,9 @@ async def test_an_end_that_goes_back_means_nothing_where_commits_still_stand(wor
     await world.send(0, b"a")
     await world.send(0, b"b")
     await owner.read(0, 2)
-    lane = world.queue._owned.lanes[0]
-    lane.end = 50
-    await until(lambda: lane.end == 2 and not world.queue._owned._begun_anew)
+    inbox = world.queue._owned.inboxes[0]
+    inbox.end = 50
+    await until(lambda: inbox.end == 2 and not world.queue._owned._begun_anew)
     await world.send(0, b"c")
     assert await owner.read(0, 1) == [b"c"]
     assert owner.rounds == 0
@@ -569,7 +569,7 @@ async def test_nothing_is_fetched_while_a_partition_is_handed_over(world):
     await world.send(0, b"before")
     (message,) = await asyncio.wait_for(world.queue.fetch(0, 1), SOON)
     await world.send(0, b"read by the poller, fetched by nobody")
-    await until(lambda: world.queue._owned.lanes[0].parcels)
+    await until(lambda: world.queue._owned.inboxes[0].parcels)
     await world.move([0])
     lost = await asyncio.wait_for(anext(assignments), SOON)
     assert set(lost.lost) == {0, 1, 2}
@@ -606,13 +606,13 @@ async def test_a_hand_over_that_never_settles_does_not_hold_up_the_group(world, 
 
 
 async def test_a_full_lane_is_held_back_and_goes_on_when_half_is_taken(world, owner, monkeypatch):
-    monkeypatch.setattr(lanes, "LANE_PACKS_MAX", 10)
-    lane = world.queue._owned.lanes[0]
+    monkeypatch.setattr(inboxes, "LANE_PACKS_MAX", 10)
+    inbox = world.queue._owned.inboxes[0]
     for n in range(100):
         await world.send(0, b"%d" % n)
         if n == 20:
-            await until(lambda: lane.held)
-    assert lane.packs < 100, "the rest waits at the broker"
+            await until(lambda: inbox.held)
+    assert inbox.packs < 100, "the rest waits at the broker"
     await world.send(1, b"others go on")
     assert await owner.read(1, 1) == [b"others go on"]
     got = []
@@ -621,7 +621,7 @@ async def test_a_full_lane_is_held_back_and_goes_on_when_half_is_taken(world, ow
     assert got == [b"%d" % n for n in range(100)]
     await world.send(0, b"and on")
     assert await owner.read(0, 1) == [b"and on"]
-    assert not lane.held
+    assert not inbox.held
 
 
 async def test_plain_records_of_a_foreign_producer_are_touches(world, owner):

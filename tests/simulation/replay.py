@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "client"), str(ROOT / "tests" / "support")
 def main():
     from simulated import campaign
     from simulated.plan import draw
-    from simulated.plants import PLANTS
+    from simulated.planted_faults import PLANTS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)

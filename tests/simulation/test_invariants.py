@@ -487,12 +487,12 @@ class FakeEngine:
     """An engine at rest, with the parts that the checkers look at."""
 
     def __init__(self):
-        lane = SimpleNamespace(waiting=0, namespace=SimpleNamespace(max_backlog=10))
-        schedule = SimpleNamespace(waiting=0, _lanes={"a": lane})
+        inbox = SimpleNamespace(waiting=0, namespace=SimpleNamespace(max_backlog=10))
+        schedule = SimpleNamespace(waiting=0, _inboxes={"a": inbox})
         self._dedup = SimpleNamespace(tails={}, running_keys=0, schedule=schedule, _running={}, _late=0)
         self._marks, self.quarantine, self._troubles = [], [], []
         self.pending = self.tracked = 0
-        self.lane = lane
+        self.inbox = inbox
 
 
 def world_of(engine):
@@ -510,7 +510,7 @@ def world_of(engine):
 def test_m1_sees_a_table_beyond_its_cap():
     engine = FakeEngine()
     assert not invariants.over_caps(world_of(engine))
-    engine.lane.waiting = 11
+    engine.inbox.waiting = 11
     engine.tracked = 2
     engine._marks = range(PLAN.limits.absent + 1)
     assert len(invariants.over_caps(world_of(engine))) == 3

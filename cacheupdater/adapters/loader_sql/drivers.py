@@ -2,7 +2,7 @@
 
 `SqlSource` picks one driver by the scheme of its address. A database without a driver of its own gets `Driver`, which relies
 on SQLAlchemy. Drivers hold no state. An error's text may quote values of parameters or rows. So our errors give only its type,
-its code and the text that `told` lets through.
+its code and the text that `safe_errors` lets through.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from sqlalchemy import ARRAY, BigInteger, String, Text, TupleType, Uuid, bindparam
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, StatementError
 
-from cacheupdater.adapters.loader_sql import told
+from cacheupdater.adapters.loader_sql import safe_errors
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable
 
 if TYPE_CHECKING:
@@ -149,10 +149,10 @@ class PostgreSql(Driver):
 
     def translated(self, error: BaseException, *, connecting: bool = False) -> Unavailable | Faulty:
         own = _own(error)
-        if connecting and (why := told.of_tls(own)):
+        if connecting and (why := safe_errors.of_tls(own)):
             return Unavailable(why)
         code = str(getattr(own, "sqlstate", None) or "")
-        what = _what(own, code, told.of_postgres(own, code, connecting=connecting))
+        what = _what(own, code, safe_errors.of_postgres(own, code, connecting=connecting))
         # asyncpg has one type for a lost connection and for a value that it cannot send, and quotes the value
         gone = not isinstance(own, ValueError) and "connection" in str(own).lower()
         broken = isinstance(own, OSError | EOFError) or gone
@@ -206,7 +206,7 @@ class Sqlite(Driver):
         own = _own(error)
         code = getattr(own, "sqlite_errorcode", 0)  # 0: the error is the sqlite3 module's own
         statement = (error.statement or "") if isinstance(error, StatementError) else ""
-        text = told.of_sqlite(own, statement) if isinstance(own, sqlite3.Error) else ""
+        text = safe_errors.of_sqlite(own, statement) if isinstance(own, sqlite3.Error) else ""
         what = _what(own, getattr(own, "sqlite_errorname", ""), text)
         if code & 0xFF in self._UNAVAILABLE:
             return Unavailable(f"the database cannot answer now: {what}")

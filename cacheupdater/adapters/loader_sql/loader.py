@@ -26,7 +26,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
-from cacheupdater.adapters.loader_sql import told
+from cacheupdater.adapters.loader_sql import safe_errors
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
 from cacheupdater.adapters.loader_sql.encryption import Tls, context
 from cacheupdater.adapters.loader_sql.matching import Matching, Result, RowsPerKey
@@ -181,7 +181,7 @@ class SqlSource:
                 "all connections of the source are busy: more loads at once than its pool_size"
             ) from None
         except Exception as e:  # noqa: BLE001  if no connection can be made, no key is to blame, whatever the reason
-            why = told.of_unknown_host(e, self._host) or self._driver.translated(e, connecting=True)
+            why = safe_errors.of_unknown_host(e, self._host) or self._driver.translated(e, connecting=True)
             raise Unreached(f"cannot connect{self._to}: {why}") from None
 
     async def _run(self, asked: TextClause, parameters: Mapping[str, object], sent: _Sent) -> Result:

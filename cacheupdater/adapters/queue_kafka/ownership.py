@@ -1,7 +1,7 @@
 """The ownership of partitions: turns the group's rebalances into the queue's assignments.
 
 aiokafka's coordinator reports rebalances. The poller brings packs, and reports offsets that the broker no longer has. This
-module turns both into lanes, epochs and `Assignment`s. The queue makes one `Ownership` and keeps it for life.
+module turns both into inboxes, epochs and `Assignment`s. The queue makes one `Ownership` and keeps it for life.
 
 Every rebalance takes all partitions, for aiokafka rebalances eagerly. The group waits while they are handed over. Until
 `settled`, for at most `SETTLE` seconds, commits of the old epoch still count; then the epoch is over. If the group has removed
@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.queue_kafka import settings
-from cacheupdater.adapters.queue_kafka.lanes import Lane
+from cacheupdater.adapters.queue_kafka.inboxes import Inbox
 from cacheupdater.adapters.queue_kafka.placing import Start, start
 from cacheupdater.errors import Misconfigured
 from cacheupdater.ports import Assignment, Gained
@@ -40,7 +40,7 @@ class Ownership:
     """The ownership of one queue's partitions."""
 
     def __init__(self, member: Member, commits: Commits, *, observer: Observer) -> None:
-        self.lanes: dict[int, Lane] = {}
+        self.inboxes: dict[int, Inbox] = {}
         # At most two for each rebalance. No rebalance begins before the last one was settled or ran out of time.
         self.changes: asyncio.Queue[Assignment | CacheUpdaterError | None] = asyncio.Queue()
         self.joined = False  # the group has said which partitions are ours, if any
@@ -53,21 +53,21 @@ class Ownership:
         self._settling: set[asyncio.Event] = set()
         self._closed = False
 
-    def lane(self, partition: int) -> Lane:
-        """The lane of this partition. It is kept for life, so that epochs never repeat."""
-        return self.lanes.setdefault(partition, Lane())
+    def inbox(self, partition: int) -> Inbox:
+        """The inbox of this partition. It is kept for life, so that epochs never repeat."""
+        return self.inboxes.setdefault(partition, Inbox())
 
     @property
     def open(self) -> list[int]:
-        return [partition for partition, lane in self.lanes.items() if lane.open]
+        return [partition for partition, inbox in self.inboxes.items() if inbox.open]
 
     def close(self) -> None:
         """End every wait."""
         self._closed = True
         self.joined = False
         self.changes.put_nowait(None)
-        for lane in self.lanes.values():
-            lane.arrived.set()
+        for inbox in self.inboxes.values():
+            inbox.arrived.set()
         for settled in self._settling:
             settled.set()
 
@@ -86,7 +86,7 @@ class Ownership:
         lost = self.open
         if self._member.forgotten:  # a group that has become empty would accept a commit from any process
             for partition in lost:
-                self.lanes[partition].over()
+                self.inboxes[partition].over()
         if lost:
             log.info("a rebalance takes partitions %s", lost)
             await self._hand_over(lost)
@@ -111,34 +111,34 @@ class Ownership:
             await self.find(self._member.led(self._begun_anew))
 
     def deliver(self, polled: Mapping[int, Sequence[Parcel]]) -> None:
-        """Put the consumer's parcels into their lanes."""
+        """Put the consumer's parcels into their inboxes."""
         for partition, parcels in polled.items():
-            lane = self.lane(partition)
-            if not lane.open or not self.joined:
+            inbox = self.inbox(partition)
+            if not inbox.open or not self.joined:
                 continue  # the present owner reads them again
             for parcel in parcels:
-                lane.put(parcel)
-            if lane.full and not lane.held:
-                lane.held = True
+                inbox.put(parcel)
+            if inbox.full and not inbox.held:
+                inbox.held = True
                 self._member.pause(partition)
 
     def ease(self, partition: int) -> None:
         """Some of the partition's parcels were unpacked, so the consumer may read it again."""
-        lane = self.lanes[partition]
-        if lane.held and lane.roomy:
-            lane.held = False
+        inbox = self.inboxes[partition]
+        if inbox.held and inbox.roomy:
+            inbox.held = False
             self._member.resume(partition)
 
     def again(self, partition: int) -> None:
         """Read the partition again from the last unpacked offset: the parcels could not be used."""
-        lane = self.lanes[partition]
-        lane.next = lane.unpacked
-        self._member.seek(partition, lane.next)
+        inbox = self.inboxes[partition]
+        inbox.next = inbox.unpacked
+        self._member.seek(partition, inbox.next)
 
     async def back(self) -> None:
         """After an error, the consumer loses packs that it had read. Read those partitions again, and no others."""
         for partition in self.open:
-            wanted = self.lanes[partition].next
+            wanted = self.inboxes[partition].next
             if await self._member.position(partition) != wanted:
                 self._member.seek(partition, wanted)
 
@@ -147,7 +147,7 @@ class Ownership:
 
         Raises Unavailable.
         """
-        asked = [partition for partition in partitions if self.lane(partition).open]
+        asked = [partition for partition in partitions if self.inbox(partition).open]
         if not asked:
             return
         here, member = self.round, self._member
@@ -155,25 +155,25 @@ class Ownership:
             member.firsts(asked), member.ends(asked), member.committed(asked)
         )
         for partition in asked:
-            lane, first, end = self.lanes[partition], firsts[partition], ends[partition]
-            if here != self.round or not lane.open:
+            inbox, first, end = self.inboxes[partition], firsts[partition], ends[partition]
+            if here != self.round or not inbox.open:
                 return
             suspected = partition in self._begun_anew
             self._begun_anew.discard(partition)
             # The commits of a topic are deleted with it. A log that was only cut by an election still has them.
-            if lane.next > end or (suspected and partition not in committed):
+            if inbox.next > end or (suspected and partition not in committed):
                 await self._renew(partition, start(committed.get(partition), first=first, end=end).offset)
             else:
-                self._go_to(partition, start(lane.next if lane.known else None, first=first, end=end))
+                self._go_to(partition, start(inbox.next if inbox.known else None, first=first, end=end))
 
     # --- called by the watch ----------------------------------------------------------------------------
 
     def ends_at(self, partition: int, end: int) -> None:
         """The partition's end, by a broker. An end goes back only if the topic was made again, or its log was cut."""
-        lane = self.lanes[partition]
-        if end < lane.end and lane.open:
+        inbox = self.inboxes[partition]
+        if end < inbox.end and inbox.open:
             self._begun_anew.add(partition)
-        lane.end = end
+        inbox.end = end
 
     # --- steps ------------------------------------------------------------------------------------------
 
@@ -190,36 +190,36 @@ class Ownership:
     def _gain(self, places: Mapping[int, int | None]) -> None:
         gained = []
         for partition, committed in places.items():
-            lane = self.lane(partition)
-            lane.begin(committed or 0, known=committed is not None)
-            self._member.seek(partition, lane.next)
-            # Needed if a topic was made again under a full lane, which was paused. After a rebalance nothing is paused.
+            inbox = self.inbox(partition)
+            inbox.begin(committed or 0, known=committed is not None)
+            self._member.seek(partition, inbox.next)
+            # Needed if a topic was made again under a full inbox, which was paused. After a rebalance nothing is paused.
             self._member.resume(partition)
-            gained.append(Gained(partition, lane.epoch, lane.next))
+            gained.append(Gained(partition, inbox.epoch, inbox.next))
         self.changes.put_nowait(Assignment(gained=tuple(gained), lost=(), settled=_nothing_to_settle))
 
     async def _renew(self, partition: int, offset: int) -> None:
         """The partition has begun anew: offsets of the old epoch mean nothing. The new epoch begins where a restart would."""
-        lane, here = self.lanes[partition], self.round
+        inbox, here = self.inboxes[partition], self.round
         log.warning(
             "partition %d has begun anew: its topic was made again, or an election cut its log", partition
         )
-        self._say_gone(partition, max(1, lane.end - lane.next), "reset")
-        lane.over()
+        self._say_gone(partition, max(1, inbox.end - inbox.next), "reset")
+        inbox.over()
         await self._hand_over([partition])
         if here == self.round:
             self._gain({partition: offset})
 
     def _go_to(self, partition: int, found: Start) -> None:
         self._say_gone(partition, found.gone, found.reason)
-        lane = self.lanes[partition]
-        if found.offset != lane.next:
-            lane.next = found.offset
+        inbox = self.inboxes[partition]
+        if found.offset != inbox.next:
+            inbox.next = found.offset
             self._member.seek(partition, found.offset)
 
     async def _hand_over(self, lost: Sequence[int]) -> None:
         for partition in lost:
-            self.lanes[partition].quiet()
+            self.inboxes[partition].quiet()
             self._begun_anew.discard(partition)
         settled = asyncio.Event()
         self._settling.add(settled)
@@ -234,7 +234,7 @@ class Ownership:
             self._commits.hurry(on=False)
             self._settling.discard(settled)
             for partition in lost:
-                self.lanes[partition].over()
+                self.inboxes[partition].over()
                 self._observer.level("lag", 0, label=str(partition))  # another updater owns it by now
 
     def _say_gone(self, partition: int, gone: int, reason: str) -> None:

@@ -4,7 +4,7 @@ The service makes one `KafkaQueue` and calls `start`, which waits for the broker
 `assignments` joins the group, so no process owns partitions on which it does not work. A crash loses nothing: the next owner
 reads again what was not committed.
 
-Inside, one poller moves parcels from the consumer to a lane per partition (`lanes`). `unpacking` opens the parcels when a
+Inside, one poller moves parcels from the consumer to an inbox per partition (`inboxes`). `unpacking` opens the parcels when a
 partition fetches packs, in bounded memory whatever they hold (`parcels`, `batches`, `codecs`, `messages`). `ownership` turns
 rebalances into assignments and epochs. `commits` gathers the commits of all partitions. `watch` ends the process when the
 consumer stands still although the brokers answer. `member` wraps aiokafka, and `settings` holds its settings. The queue
@@ -29,7 +29,7 @@ from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 
-    from cacheupdater.adapters.queue_kafka.lanes import Lane
+    from cacheupdater.adapters.queue_kafka.inboxes import Inbox
     from cacheupdater.ports import Assignment, Message, Observer, Troubles
     from cacheupdater_client.protocol.broker import Address
 
@@ -120,34 +120,34 @@ class KafkaQueue:
 
     async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:  # noqa: ARG002  a topic's packs are nobody's
         """The next 1 to `limit` packs; waits for the first. Empty once the queue is closed."""
-        lane = self._owned.lane(partition)
+        inbox = self._owned.inbox(partition)
         while not self._closed:  # nothing is taken in this loop, so a cancellation loses no packs
             # Packs of an epoch that the reader of `assignments` does not know yet are for a `Partition` that is not made yet.
-            if lane.epoch != self._told.get(partition):
+            if inbox.epoch != self._told.get(partition):
                 await self._news.wait()
-            elif len(lane.unread) < limit and lane.parcels:
-                if not await self._unpack(lane, partition, limit):
+            elif len(inbox.unread) < limit and inbox.parcels:
+                if not await self._unpack(inbox, partition, limit):
                     break
-            elif lane.unread:
+            elif inbox.unread:
                 break
             else:
-                await lane.arrived.wait()
-        return () if self._closed else lane.take(limit)
+                await inbox.arrived.wait()
+        return () if self._closed else inbox.take(limit)
 
-    async def _unpack(self, lane: Lane, partition: int, limit: int) -> bool:
+    async def _unpack(self, inbox: Inbox, partition: int, limit: int) -> bool:
         """Unpacks for one turn. False if no more than the unread packs can be had now."""
-        sound = self._unpacking.some(lane, partition, limit)
+        sound = self._unpacking.some(inbox, partition, limit)
         self._owned.ease(partition)
-        if lane.crowded:
-            if not lane.unread:
+        if inbox.crowded:
+            if not inbox.unread:
                 await asyncio.sleep(CROWDED_S)
-            return not lane.unread
+            return not inbox.unread
         if sound:
-            if lane.parcels and len(lane.unread) < limit:
+            if inbox.parcels and len(inbox.unread) < limit:
                 await asyncio.sleep(0)  # the next turn goes on
             return True
         self._owned.again(partition)
-        if not lane.unread:
+        if not inbox.unread:
             raise Unavailable(f"a batch of partition {partition} is torn: its checksum is wrong")
         return False
 
@@ -160,10 +160,10 @@ class KafkaQueue:
         finished: Sequence[int] = (),  # noqa: ARG002  a group keeps one number per partition
     ) -> None:
         """Everything before `done` is finished. If the group does not accept the commit, the next owner reads the packs again."""
-        lane = self._owned.lane(partition)
-        if not lane.open or epoch != lane.epoch or done <= lane.committed:
+        inbox = self._owned.inbox(partition)
+        if not inbox.open or epoch != inbox.epoch or done <= inbox.committed:
             return
-        if done > lane.taken:
+        if done > inbox.taken:
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
         await self._commits.add(partition, Done(epoch, done))
 
@@ -244,8 +244,8 @@ class KafkaQueue:
         await self._owned.revoked()
 
     async def _send(self, wanted: Mapping[int, Done]) -> None:
-        lanes = self._owned.lanes
-        live = {p: done for p, done in wanted.items() if lanes[p].open and lanes[p].epoch == done.epoch}
+        inboxes = self._owned.inboxes
+        live = {p: done for p, done in wanted.items() if inboxes[p].open and inboxes[p].epoch == done.epoch}
         if not live:
             return
         try:
@@ -259,4 +259,4 @@ class KafkaQueue:
             raise
         else:
             for partition, done in live.items():
-                lanes[partition].committed = done.offset
+                inboxes[partition].committed = done.offset

@@ -39,7 +39,7 @@ FETCH_BYTES = (
 )  # per partition and fetch, as stored: some 25 packs of 500 keys, or 100 compressed; a pause discards one fetch
 FETCH_BYTES_ALL = (
     8 * 1024 * 1024
-)  # per fetch: with any number of partitions, the memory is this and the lanes
+)  # per fetch: with any number of partitions, the memory is this and the inboxes
 POLL_WAIT = (
     0.1  # seconds; a poll returns at the first pack, so this is how late it may see the end of a rebalance
 )

@@ -1,4 +1,4 @@
-"""Unpacks the parcels of a lane into packs, a few at a time, when the partition fetches them.
+"""Unpacks the parcels of an inbox into packs, a few at a time, when the partition fetches them.
 
 The queue makes one. A batch is skipped if nobody can read it, or if it would be larger than `codecs.BODY_BYTES_MAX` when it
 is decompressed. A skipped batch is counted, named in the log, and given on as one empty pack at its last offset. So its
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cacheupdater.adapters.queue_kafka.batches import Batch
-    from cacheupdater.adapters.queue_kafka.lanes import Lane
+    from cacheupdater.adapters.queue_kafka.inboxes import Inbox
     from cacheupdater.adapters.queue_kafka.parcels import Parcel
     from cacheupdater.ports import Observer, Troubles
 
@@ -43,14 +43,14 @@ PASSED = 1000  # skipped records: a turn must be able to end among them
 class _Open:
     """A batch that is half unpacked, and not small."""
 
-    lane: Lane
+    inbox: Inbox
     size: int
     last: float  # when it had its last turn
     turns: int = 0
 
     def may_go(self, now: float) -> bool:
         """Whether the batch may be closed to make room for others."""
-        return self.turns >= TURNS or now - self.last > IDLE_S or self.lane.rest is None
+        return self.turns >= TURNS or now - self.last > IDLE_S or self.inbox.rest is None
 
 
 class _Crowded(Exception):
@@ -65,77 +65,77 @@ class Unpacking:
         self._notices = notices
         self._open: dict[int, _Open] = {}  # by partition
 
-    def some(self, lane: Lane, partition: int, limit: int) -> bool:
-        """Unpack up to `limit` packs, for one turn. If the lane is `crowded` afterwards, its turn comes later.
+    def some(self, inbox: Inbox, partition: int, limit: int) -> bool:
+        """Unpack up to `limit` packs, for one turn. If the inbox is `crowded` afterwards, its turn comes later.
 
         False: the first parcel must be read from the broker again.
         """
         ends = perf_counter() + TURN_S
-        lane.crowded = False
+        inbox.crowded = False
         if taken := self._open.get(partition):
             taken.turns, taken.last = taken.turns + 1, ends
         try:
-            while lane.parcels and len(lane.unread) < limit:
-                if lane.rest is None:
-                    lane.rest = self._unpack(lane, partition, lane.parcels[0])
-                for found in lane.rest:
+            while inbox.parcels and len(inbox.unread) < limit:
+                if inbox.rest is None:
+                    inbox.rest = self._unpack(inbox, partition, inbox.parcels[0])
+                for found in inbox.rest:
                     if found is None:
                         if perf_counter() > ends:
                             return True
                     else:
-                        lane.unread.append(found)
-                        lane.unpacked = found.offset + 1
-                        if len(lane.unread) >= limit:
+                        inbox.unread.append(found)
+                        inbox.unpacked = found.offset + 1
+                        if len(inbox.unread) >= limit:
                             return True
-                lane.used_up()
+                inbox.used_up()
         except Torn:
-            lane.forget()
+            inbox.forget()
             return False
         except _Crowded:
-            lane.rest, lane.crowded = None, True
+            inbox.rest, inbox.crowded = None, True
         finally:
-            if lane.rest is None:
+            if inbox.rest is None:
                 self._open.pop(partition, None)
         return True
 
-    def _unpack(self, lane: Lane, partition: int, parcel: Parcel) -> Iterator[Message | None]:
+    def _unpack(self, inbox: Inbox, partition: int, parcel: Parcel) -> Iterator[Message | None]:
         """The packs of a parcel; None in between, where a turn may end."""
         for batch in walk(parcel.raw):
-            if batch.end > lane.unpacked:
-                yield from self._read(lane, partition, parcel.raw, batch)
+            if batch.end > inbox.unpacked:
+                yield from self._read(inbox, partition, parcel.raw, batch)
                 self._open.pop(partition, None)
             yield None
 
-    def _read(self, lane: Lane, partition: int, raw: bytes, batch: Batch) -> Iterator[Message | None]:
-        mark = lane.mark if lane.mark and lane.mark.base == batch.base else Mark(batch.base)
-        lane.mark = mark
+    def _read(self, inbox: Inbox, partition: int, raw: bytes, batch: Batch) -> Iterator[Message | None]:
+        mark = inbox.mark if inbox.mark and inbox.mark.base == batch.base else Mark(batch.base)
+        inbox.mark = mark
         try:
             if mark.size:
-                self._make_room(lane, partition, mark.size)
+                self._make_room(inbox, partition, mark.size)
             found, size = records(raw, batch, mark)
             if size >= LARGE and not mark.size:
                 mark.size = size
-                self._make_room(lane, partition, size)
+                self._make_room(inbox, partition, size)
             for n, record in enumerate(found):
-                if record[0] >= lane.unpacked:
+                if record[0] >= inbox.unpacked:
                     yield message(record)
                 elif n % PASSED == 0:
                     yield None
         except Torn:
-            times = lane.torn[1] + 1 if lane.torn[0] == batch.base else 1
-            lane.torn = (batch.base, times)
+            times = inbox.torn[1] + 1 if inbox.torn[0] == batch.base else 1
+            inbox.torn = (batch.base, times)
             if times < TORN_TIMES:
                 raise
-            yield from self._pass_over(lane, partition, batch, Unreadable("torn", "its checksum is wrong"))
+            yield from self._pass_over(inbox, partition, batch, Unreadable("torn", "its checksum is wrong"))
         except Unreadable as e:
-            yield from self._pass_over(lane, partition, batch, e)
+            yield from self._pass_over(inbox, partition, batch, e)
         else:
-            lane.mark = None
-            if lane.skips:
-                lane.skips = False
+            inbox.mark = None
+            if inbox.skips:
+                inbox.skips = False
                 self._notices.over("batch_skipped", str(partition))
 
-    def _make_room(self, lane: Lane, partition: int, size: int) -> None:
+    def _make_room(self, inbox: Inbox, partition: int, size: int) -> None:
         """Closes other batches until this one fits. Raises _Crowded if the others have had too few turns to be closed."""
         taken, now = self._open, perf_counter()
         taken.pop(partition, None)
@@ -143,13 +143,13 @@ class Unpacking:
             longest = next((each for each in taken if taken[each].may_go(now)), None)
             if longest is None:
                 raise _Crowded
-            taken.pop(longest).lane.rest = None  # ends its reading, which sets the mark
-        taken[partition] = _Open(lane, size, now)
+            taken.pop(longest).inbox.rest = None  # ends its reading, which sets the mark
+        taken[partition] = _Open(inbox, size, now)
 
-    def _pass_over(self, lane: Lane, partition: int, batch: Batch, why: Unreadable) -> Iterator[Message]:
-        lane.skips = True
+    def _pass_over(self, inbox: Inbox, partition: int, batch: Batch, why: Unreadable) -> Iterator[Message]:
+        inbox.skips = True
         self._observer.count("skipped_batches", 1, reason=why.reason)
         text = f"a batch of {batch.stop - batch.start} bytes at offset {batch.base} was passed over: {why}"
         self._notices.trouble("batch_skipped", str(partition), text)
-        if batch.end > lane.unpacked:
+        if batch.end > inbox.unpacked:
             yield Message(batch.end - 1, NOTHING)

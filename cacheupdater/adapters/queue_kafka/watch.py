@@ -97,12 +97,12 @@ class Watch:
         """The places of the partitions that are read. Reports their lags too."""
         places = {}
         for partition, end in (await self._member.ends(self._member.led(self._owned.open))).items():
-            lane = self._owned.lanes[partition]
-            if not lane.open:
+            inbox = self._owned.inboxes[partition]
+            if not inbox.open:
                 continue  # the partition was taken from us meanwhile
             self._owned.ends_at(partition, end)
-            self._observer.level("lag", max(0, end - lane.committed), label=str(partition))
-            if not lane.held:
+            self._observer.level("lag", max(0, end - inbox.committed), label=str(partition))
+            if not inbox.held:
                 places[partition] = Place(await self._member.position(partition), end)
         return places
 

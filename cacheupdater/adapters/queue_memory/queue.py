@@ -1,7 +1,7 @@
 """The queue of a single machine: packs wait in this process until their hints are finished.
 
 The listeners put packs in; the partitions fetch and commit them. The service makes one `MemoryQueue`, which lives as long as
-the process. Each partition is a lane: it holds unread packs, and packs that were fetched but are not finished. A full lane
+the process. Each partition is an inbox: it holds unread packs, and packs that were fetched but are not finished. A full inbox
 makes the listeners wait. This stops the senders, whose own buffers drop hints and count them. Each peer must leave room for
 others, and peers take turns, so the packs of a flood wait behind each other. Fetched packs have caps of their own, far wider:
 hints of a source that is down stay open for long, and must not keep out hints of other sources. Finished packs are forgotten,
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.queue_memory.lane import Fill, Lane
+from cacheupdater.adapters.queue_memory.inbox import Fill, Inbox
 from cacheupdater.core.peers import NOBODY
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained
@@ -53,7 +53,7 @@ class MemoryQueue:
         open_bytes_max: int = LANE_OPEN_BYTES_MAX,
     ) -> None:
         """Each partition has these caps: on unread packs and their bytes, and on unfinished packs and their bytes."""
-        self._lanes = [Lane() for _ in range(partitions)]
+        self._inboxes = [Inbox() for _ in range(partitions)]
         self._most = Fill(packs_max, bytes_max, undone_max, open_bytes_max)
         self._numbers = NOBODY  # the highest number that was given to a peer
         self._free: dict[
@@ -86,12 +86,12 @@ class MemoryQueue:
 
     def offer(self, partition: int, payload: bytes, peer: int = NOBODY) -> bool:
         """Take the pack now, or return False if there is no room, or if an earlier pack of this peer waits in `put`."""
-        lane = self._lanes[partition]
-        if self._closed or not self._fits(lane, len(payload), peer):
+        inbox = self._inboxes[partition]
+        if self._closed or not self._fits(inbox, len(payload), peer):
             return False
-        if any(peer == other for _, _, other in lane.putters):
+        if any(peer == other for _, _, other in inbox.putters):
             return False
-        lane.append(payload, peer)
+        inbox.append(payload, peer)
         return True
 
     async def put(self, partition: int, payload: bytes, peer: int = NOBODY) -> None:
@@ -100,22 +100,22 @@ class MemoryQueue:
             return
         if self._closed:
             raise Unavailable(_CLOSED)
-        lane = self._lanes[partition]
+        inbox = self._inboxes[partition]
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        lane.putters.append((taken, payload, peer))
+        inbox.putters.append((taken, payload, peer))
         try:
             await taken
         finally:
-            self._admit(lane)  # a cancelled `put` must not block those behind it
+            self._admit(inbox)  # a cancelled `put` must not block those behind it
 
     def backlog(self, partition: int) -> int:
         """How many packs of the partition are not finished."""
-        return self._lanes[partition].total.undone
+        return self._inboxes[partition].total.undone
 
     async def assignments(self) -> AsyncIterator[Assignment]:
         """All partitions at once, then the changes that `reassign` causes. Each new call begins a new ownership."""
         if not self._closed:
-            yield self._gain(range(len(self._lanes)))
+            yield self._gain(range(len(self._inboxes)))
         while not self._closed:
             change = await self._changes.get()
             if change is None:
@@ -132,62 +132,64 @@ class MemoryQueue:
 
     async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:
         """The next 1 to `limit` packs of peers that are not `held`; waits for the first. Nothing once the queue is closed."""
-        lane = self._lanes[partition]
+        inbox = self._inboxes[partition]
         while not self._closed:
-            taken = lane.take(limit, held)
+            taken = inbox.take(limit, held)
             if taken:
-                self._admit(lane)
+                self._admit(inbox)
                 return taken
-            lane.arrived.clear()  # all packs here are of peers that are held
-            await lane.arrived.wait()  # the only await, and nothing is taken before it: cancelling loses none
+            inbox.arrived.clear()  # all packs here are of peers that are held
+            await (
+                inbox.arrived.wait()
+            )  # the only await, and nothing is taken before it: cancelling loses none
         return ()
 
     async def commit(self, partition: int, *, epoch: int, done: int, finished: Sequence[int] = ()) -> None:
         """Forget the packs before `done`, and the `finished` ones. An older epoch or an older `done` changes nothing."""
-        lane = self._lanes[partition]
-        if epoch != lane.epoch:
+        inbox = self._inboxes[partition]
+        if epoch != inbox.epoch:
             return
-        if done > lane.read_up_to:
+        if done > inbox.read_up_to:
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
-        lane.finish(done, finished)
-        self._admit(lane)
+        inbox.finish(done, finished)
+        self._admit(inbox)
 
     async def close(self) -> None:
         """End every wait. Packs that are still here are lost, as documented for this queue."""
         self._closed = True
         self._changes.put_nowait(None)
-        for lane in self._lanes:
-            lane.arrived.set()
-            while lane.putters:
-                taken, _, _ = lane.putters.popleft()
+        for inbox in self._inboxes:
+            inbox.arrived.set()
+            while inbox.putters:
+                taken, _, _ = inbox.putters.popleft()
                 if not taken.done():
                     taken.set_exception(Unavailable(_CLOSED))
 
-    def _fits(self, lane: Lane, size: int, peer: int) -> bool:
-        if not lane.total.undone:
+    def _fits(self, inbox: Inbox, size: int, peer: int) -> bool:
+        if not inbox.total.undone:
             return True  # even a pack larger than the cap, which would otherwise wait for ever
-        if not lane.total.has_room(self._most, size):
+        if not inbox.total.has_room(self._most, size):
             return False
-        return peer == NOBODY or lane.fill(peer).takes(lane.total, self._most, size)
+        return peer == NOBODY or inbox.fill(peer).takes(inbox.total, self._most, size)
 
-    def _admit(self, lane: Lane) -> None:
+    def _admit(self, inbox: Inbox) -> None:
         """Take every waiting pack that fits by now. The packs of one peer keep their order."""
         waiting: set[int] = set()
-        for _ in range(len(lane.putters)):
-            taken, payload, peer = lane.putters.popleft()
+        for _ in range(len(inbox.putters)):
+            taken, payload, peer = inbox.putters.popleft()
             if taken.done():
                 continue  # it was cancelled: its pack is not taken
-            if peer in waiting or not self._fits(lane, len(payload), peer):
+            if peer in waiting or not self._fits(inbox, len(payload), peer):
                 waiting.add(peer)
-                lane.putters.append((taken, payload, peer))
+                inbox.putters.append((taken, payload, peer))
             else:
                 taken.set_result(None)
-                lane.append(payload, peer)
+                inbox.append(payload, peer)
 
     def _gain(self, partitions: Sequence[int]) -> Assignment:
         for partition in partitions:
-            self._lanes[partition].rewind()
-        gained = tuple(Gained(p, self._lanes[p].epoch, self._lanes[p].done) for p in partitions)
+            self._inboxes[partition].rewind()
+        gained = tuple(Gained(p, self._inboxes[p].epoch, self._inboxes[p].done) for p in partitions)
         return Assignment(gained=gained, lost=(), settled=_nothing_to_settle)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cacheupdater.price.census import KEYS, PIECE, census, joined
+from cacheupdater.price.key_sample import KEYS, PIECE, joined, key_sample
 from cacheupdater.price.meter import AGED, READS, STALE
 from cacheupdater.price.report import TIMES, Ahead, Gain, columns_of, describe, gains_of, look_ahead
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.ports import Observer
     from cacheupdater.price import Market, Price
-    from cacheupdater.price.census import Census
+    from cacheupdater.price.key_sample import KeySample
     from cacheupdater.price.outlook import Keys
     from cacheupdater.price.report import SourceReport
 
@@ -88,16 +88,16 @@ class Freshness:
             await asyncio.sleep(0)
         return Ahead(outlooks, gains)
 
-    async def _sample(self, policies: Sequence[Price]) -> Census | None:
+    async def _sample(self, policies: Sequence[Price]) -> KeySample | None:
         clock = asyncio.get_running_loop().time
         pieces = [
             (policy, start) for policy in policies for start in range(0, max(policy.table.high, 1), PIECE)
         ]
         rows = sum(policy.table.high for policy in policies)
-        parts: list[Census] = []
+        parts: list[KeySample] = []
         for policy, start in pieces:
             share = min(PIECE, policy.table.high - start) / max(rows, 1)
-            parts.append(census(policy, start, clock(), most=max(2, int(KEYS * share))))
+            parts.append(key_sample(policy, start, clock(), most=max(2, int(KEYS * share))))
             await asyncio.sleep(0)
         return joined(parts) if parts else None
 

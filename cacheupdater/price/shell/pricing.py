@@ -16,7 +16,7 @@ from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.price import Market, Price
 from cacheupdater.price.shell.freshness import Freshness
-from cacheupdater.price.shell.portions import Portions
+from cacheupdater.price.shell.partition_shares import PartitionShares
 from cacheupdater.price.shell.remembering import Remembering
 from cacheupdater.price.shell.sharing import Purse, Sharing
 
@@ -76,7 +76,7 @@ class Pricing:
             )
         self.freshness = Freshness(list(self.markets.values()), self.policies, observer=observer)
         self._sources = {each.source.name: each.source for each in namespaces}
-        self._portions = Portions(namespaces)
+        self._portions = PartitionShares(namespaces)
         self._without = -inf  # since when nothing has been ours
         self._notices = notices
         self._observer = observer
@@ -91,14 +91,14 @@ class Pricing:
         self._remembering = Remembering(state, self.markets, most=most, wall=wall, notices=self._notices)
         await self._remembering.begin(partitions)
 
-    def share(self, fleet: Fleet, stir: Callable[[], None], *, quotas: bool) -> None:
+    def share(self, fleet: Fleet, wake_up: Callable[[], None], *, quotas: bool) -> None:
         """Spend only our part of each budget. Called before the first partition is gained. `quotas`: only our part of each
         quota too, for each updater of the fleet has a queue of its own and owns all its partitions."""
 
         unsound = Unsound(self._observer)
 
         def sharing(purse: Purse, market: Market | None) -> Sharing:
-            return Sharing(purse, market, fleet, stir=stir, notices=self._notices, unsound=unsound)
+            return Sharing(purse, market, fleet, wake_up=wake_up, notices=self._notices, unsound=unsound)
 
         self._sharings = {
             name: sharing(Purse(f"source {name}", name, source.bucket), self.markets.get(source))

@@ -82,16 +82,16 @@ class Sharing:
         market: Market | None,
         fleet: Fleet,
         *,
-        stir: Callable[[], None],
+        wake_up: Callable[[], None],
         notices: Notices,
         unsound: Unsound,
     ) -> None:
-        """The purse's bucket holds the whole budget; until something is granted it is closed. `stir` says that there
+        """The purse's bucket holds the whole budget; until something is granted it is closed. `wake_up` says that there
         may be more to spend."""
         self._purse = purse
         self._market = market
         self._fleet = fleet
-        self._stir = stir
+        self._wake_up = wake_up
         self._notices = notices
         self._unsound = unsound
         self._budget = Budget(purse.bucket.rate, purse.bucket.burst)
@@ -177,7 +177,7 @@ class Sharing:
             self._since = now
         bucket.change(share, self._burst(share), now=now)
         bucket.until = until
-        self._stir()
+        self._wake_up()
         if not self._told / NOTABLE < share < self._told * NOTABLE:
             self._told = share
             what = "%s: our share of the fleet's %g a second is %.3g, among %d updaters"

@@ -251,7 +251,7 @@ class Mailbox:
         """The updater takes nothing more."""
         self.hello = None
 
-    def reborn(self) -> None:
+    def begin_after_fork(self) -> None:
         """In a forked child: an updater that takes frames is the parent's."""
         self.hello, self._frames = None, deque()
 
@@ -289,7 +289,7 @@ def mailbox(name: str) -> Mailbox:
     return _mailboxes.setdefault(name, Mailbox())
 
 
-def mailboxes_reborn() -> None:
+def mailboxes_begin_after_fork() -> None:
     """In a forked child: no mailbox has a reader."""
     for box in _mailboxes.values():
-        box.reborn()
+        box.begin_after_fork()

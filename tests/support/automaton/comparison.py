@@ -13,7 +13,7 @@ from cacheupdater.core.unit import Phase, Unit
 
 if TYPE_CHECKING:
     from cacheupdater.core.engine import Engine
-    from cacheupdater.core.unit import Claim
+    from cacheupdater.core.unit import Demand
 
 
 def compare(engine: Engine, model: Model, now: float) -> None:
@@ -65,17 +65,17 @@ def _model_says(key: Key, now: float) -> tuple[object, ...]:
     return ("runs", key.ticket, key.began, *wants, *waits)
 
 
-def _engine_says(name: bytes, unit: Unit | None, tail: Claim | None, now: float) -> tuple[object, ...]:
+def _engine_says(name: bytes, unit: Unit | None, tail: Demand | None, now: float) -> tuple[object, ...]:
     if unit is None:
         return ("idle",)
     if unit.phase is Phase.HELD:
         return "held", unit.began
     due = unit.phase is Phase.DUE
-    claim = unit.claim if due else next(claim for claim, part in unit.parts if name in part)
-    wants = (claim.kind, claim.urgency, claim.origin.offset, claim.since)
+    demand = unit.demand if due else next(demand for demand, part in unit.parts if name in part)
+    wants = (demand.kind, demand.urgency, demand.open_pack.offset, demand.since)
     if due:
-        return ("due", max(claim.not_before, now), *wants)
-    waits = (tail.kind, tail.urgency, tail.origin.offset, tail.since) if tail else ()
+        return ("due", max(demand.not_before, now), *wants)
+    waits = (tail.kind, tail.urgency, tail.open_pack.offset, tail.since) if tail else ()
     return ("runs", unit, unit.began, *wants, *waits)
 
 
@@ -94,9 +94,9 @@ def _compare_marks(engine: Engine, model: Model, faults: dict[bytes, int], absen
 
 def _compare_pending(engine: Engine, model: Model, live: int, removals: int) -> None:
     lost, expected = 0, model.done()
-    for _, names, claim, _ in engine._dedup.schedule.dropped:  # the next step will account for them
-        lost += sum(model.keys[each].parses for each in names) if claim.kind is Kind.CHANGE else 0
-        expected = min(expected, claim.origin.offset)
+    for _, names, demand, _ in engine._dedup.schedule.dropped:  # the next step will account for them
+        lost += sum(model.keys[each].parses for each in names) if demand.kind is Kind.CHANGE else 0
+        expected = min(expected, demand.open_pack.offset)
     require(engine._removals.open + lost == removals, "invalidations", engine._removals.open, removals)
     require(engine.pending == live + engine._removals.open, "pending", engine.pending, live)
     before, done = engine.cursor.done, engine.cursor.advance()

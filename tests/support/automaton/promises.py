@@ -55,7 +55,7 @@ def _check_idle(play: Play) -> None:
         dedup.tails,
         dedup._timers,
         dedup._running,
-        dedup._ends,
+        dedup._recent_ends,
         schedule._delayed,
         schedule.dropped,
     )
@@ -63,8 +63,8 @@ def _check_idle(play: Play) -> None:
     require(engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off")
     require(not engine._troubles, "troubles are left")
     require(engine._removals.open == 0, "an invalidation is left")
-    for lane in schedule._lanes.values():
-        require(not (lane.ready or lane.waiting), "a lane counts keys that are gone")
+    for backlog in schedule._backlogs.values():
+        require(not (backlog.ready or backlog.waiting), "a backlog counts keys that are gone")
     require(engine.cursor.advance() == play.model.scan == engine.cursor.scan, "the cursor does not catch up")
     engine.step(play.now + 32 * TICK)
     require(not engine._marks.keys, "absent marks are left")

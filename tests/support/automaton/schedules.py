@@ -23,10 +23,10 @@ from automaton.promises import check_ages, check_backlog, check_rest
 from automaton.taps import DropLog, LoggedCursor
 from automaton.worlds import GAP, TICK, draw_limits, draw_namespaces
 from cacheupdater.core.answers import FINISHING, Answer, Result
-from cacheupdater.core.endings import Failure
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.outcomes import Failure
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.unit import Phase, Unit
 
@@ -399,7 +399,7 @@ class Play:
         if work.invalidation:
             self.asked.append(Asked(work.invalidation, self.now))
             for removal in work.invalidation.removals:
-                self.model.asked(removal.key, removal.origin.offset, removal, self.now)
+                self.model.asked(removal.key, removal.open_pack.offset, removal, self.now)
         self.wake = work.wake
         require(work.wake > self.now, "the engine asks to be woken at once, at", work.wake)
         compare_counts(self.engine, self.model)
@@ -424,9 +424,9 @@ class Play:
         require(len(set(names)) == len(names), "twice in one unit", names)
         require(all(self.model.keys[n].namespace == namespace.name for n in names), "namespaces mixed", names)
         require(list(unit.captures) == [namespace.pattern.parse(n) for n in names], "captures", names)
-        for claim, part in unit.parts:
+        for demand, part in unit.parts:
             for name in part:
-                self._check_spacing(name, claim.kind, self.model.keys[name].hold)
+                self._check_spacing(name, demand.kind, self.model.keys[name].hold)
         self.model.started(names, unit, self.now)
         self.running.append(Running(unit, names, self.now))
         require(self.engine.on_statement(unit, self.now), "paid, and must not leave", names)
@@ -478,7 +478,7 @@ class Play:
                 )
             self.model.dropped(name, dropped.reason)
             self.given_up[name].append(self.now)
-            if dropped.claim.not_before > self.now or dropped.claim.kind is Kind.CHANGE:
+            if dropped.demand.not_before > self.now or dropped.demand.kind is Kind.CHANGE:
                 # it waited for its gap, or need not; a dropped key leaves memory, and with it the time of its last start
                 self.last_start.pop(name, None)
                 self.last_change.pop(name, None)
@@ -487,8 +487,8 @@ class Play:
     def _take_delay(self, name: bytes) -> None:
         unit = self.engine._dedup.seats.get(name)
         require(unit is not None and unit.phase is Phase.DUE, name, "should be due again")
-        claim = unit.claim
-        waits = claim.not_before if claim.earliest is None else claim.earliest
+        demand = unit.demand
+        waits = demand.not_before if demand.earliest is None else demand.earliest
         self.model.delay(name, waits, self.now)
 
     # --- the end ----------------------------------------------------------------------------------------

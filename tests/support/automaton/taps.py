@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from automaton.model import require
-from cacheupdater.core.cursors import Cursor, Origin
+from cacheupdater.core.cursors import Cursor, OpenPack
 
 if TYPE_CHECKING:
     from cacheupdater.core.peers import Peer
     from cacheupdater.core.schedule import Dropped, Schedule
-    from cacheupdater.core.unit import Claim
+    from cacheupdater.core.unit import Demand
 
 GIVE_UP_ORDER = (3, 2, 0, 1)  # urgencies: a full backlog drops what can wait, then touches, misses, changes
 
@@ -31,10 +31,10 @@ class DropLog(list):
 
     def _check_order(self, dropped: Dropped) -> None:
         """ "oldest touch dropped first" """
-        theirs = _worth(dropped.claim)
-        for fair in self.schedule._lanes[dropped.namespace].queues:
-            for unit in fair.waiting(dropped.claim.peer.number):
-                mine = _worth(unit.claim)
+        theirs = _worth(dropped.demand)
+        for fair in self.schedule._backlogs[dropped.namespace].queues:
+            for unit in fair.waiting(dropped.demand.peer.number):
+                mine = _worth(unit.demand)
                 require(
                     mine >= theirs or not self.schedule._seats.live(unit),
                     unit,
@@ -42,8 +42,8 @@ class DropLog(list):
                 )
 
 
-def _worth(claim: Claim) -> tuple[int, float]:
-    return GIVE_UP_ORDER.index(claim.urgency), claim.since
+def _worth(demand: Demand) -> tuple[int, float]:
+    return GIVE_UP_ORDER.index(demand.urgency), demand.since
 
 
 class LoggedCursor(Cursor):
@@ -53,6 +53,6 @@ class LoggedCursor(Cursor):
         super().__init__(offset)
         self.log = log
 
-    def read(self, offset: int, now: float, peer: Peer) -> Origin:
+    def read(self, offset: int, now: float, peer: Peer) -> OpenPack:
         self.log.append(offset)
         return super().read(offset, now, peer)

@@ -80,7 +80,7 @@ class AdapterConsumer:
         """The adapter knows where to begin. From now on it is the owner, whenever the service hears of it."""
         self._begin(places)
         for partition in places:
-            owner = self.owner(partition, self.queue._owned.lanes[partition].epoch)
+            owner = self.owner(partition, self.queue._owned.inboxes[partition].epoch)
             self._world.seen.note(owner, "begins")
             if self._member.counts:  # otherwise it has slept, and another member owns the partition already
                 self._group.holders[partition] = owner
@@ -92,9 +92,9 @@ class AdapterConsumer:
 
     def _judge(self, partition):
         """Records a hand-over for the checkers, while commits still count: finished work must have been committed."""
-        lane = self.queue._owned.lanes[partition]
-        owner, seen = self.owner(partition, lane.epoch), self._world.seen
-        if lane.open and owner in self._world.cursors:
+        inbox = self.queue._owned.inboxes[partition]
+        owner, seen = self.owner(partition, inbox.epoch), self._world.seen
+        if inbox.open and owner in self._world.cursors:
             seen.hand_overs.append(
                 HandOver(seen.clock(), owner, self._world.cursors[owner].advance(), self._said[owner])
             )

@@ -137,8 +137,8 @@ class Consumer(Reader):
         return lambda: self.holds(partition, epoch)
 
     async def close(self):
-        for partition, lane in self._lanes.items():
-            if self.holds(partition, lane.epoch):
-                self.judge_hand_over(partition, lane.epoch)
+        for partition, inbox in self._inboxes.items():
+            if self.holds(partition, inbox.epoch):
+                self.judge_hand_over(partition, inbox.epoch)
         self._broker.leave(self)
         self.end()

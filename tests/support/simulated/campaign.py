@@ -9,7 +9,7 @@ from itertools import count, islice
 from time import perf_counter
 
 from simulated.plan import draw
-from simulated.plants import PLANTS
+from simulated.planted_faults import PLANTS
 from simulated.world import simulate
 
 GARBAGE = 50_000  # objects: some ten megabytes, of ten schedules; a tenth of the time is saved

@@ -43,7 +43,7 @@ class Group(Topic):
         self._seats = []
         self._rebalances = 0
         self._shift = 0
-        self._ends = False  # the topic, with this generation
+        self._recent_ends = False  # the topic, with this generation
         self._instances = set()  # all that there have ever been
         self._before = [0] * partitions  # what was stored before the last commit
         self._said = [0] * partitions  # what is stored, as this generation knows it
@@ -89,11 +89,11 @@ class Group(Topic):
 
     def begin_anew(self):
         """Deletes the topic and makes it again: offsets begin at zero, and all members join again."""
-        self._ends = True
+        self._recent_ends = True
         self._rebalance()
 
     def _end_topic(self):
-        self._ends, seen = False, self._world.seen
+        self._recent_ends, seen = False, self._world.seen
         for partition, log in enumerate(self.logs):
             seen.expired.append(Expired(seen.clock(), partition, 0, len(log), self.number))
             log.clear()
@@ -206,7 +206,7 @@ class Group(Topic):
                 self._remove(seat)
             else:
                 self._tell_soon(seat.consumer)
-        if self._ends:
+        if self._recent_ends:
             self._end_topic()
         self.generation += 1
         self.stable = True

@@ -412,8 +412,8 @@ def over_caps(world):
             cap("absent marks", len(engine._marks), limits.absent)
             cap("quarantine", len(engine.quarantine), limits.quarantined)
             cap("troubles", len(engine._troubles), known)
-            for lane in dedup.schedule._lanes.values():
-                cap("backlog", lane.waiting, lane.namespace.max_backlog)
+            for inbox in dedup.schedule._inboxes.values():
+                cap("backlog", inbox.waiting, inbox.namespace.max_backlog)
     for application in world.applications:
         outbox = application.client.outbox
         cap("outbox keys", outbox._keys, KEYS_MAX)

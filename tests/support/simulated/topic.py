@@ -1,7 +1,7 @@
 """The content of the queue: logs with offsets, committed `done` offsets, and records that the retention has removed.
 
 It outlives every process. `Broker` and `Group` add ownership, each in its own way. They share this module: on the server's side
-`Topic`, on that of one updater `Lane` and `Reader`.
+`Topic`, on that of one updater `Inbox` and `Reader`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Topic:
         )
 
 
-class Lane:
+class Inbox:
     """One ownership of one partition, as its reader knows it."""
 
     __slots__ = ("at", "epoch")
@@ -90,7 +90,7 @@ class Reader:
         self._world = world
         self._changes = asyncio.Queue()
         self._arrived = asyncio.Event()
-        self._lanes = {}
+        self._inboxes = {}
         self._said = {}  # by ownership: the highest done that it wanted to commit
         self._commits_arrive = 0.0
         self._closed = False
@@ -110,7 +110,7 @@ class Reader:
             if change is None:
                 return
             for gained in change.gained:  # from here on the service knows of it, and asks for this epoch
-                self._lanes[gained.partition] = Lane(gained.epoch, gained.offset)
+                self._inboxes[gained.partition] = Inbox(gained.epoch, gained.offset)
                 self._said[self.owner(gained.partition, gained.epoch)] = gained.offset
             yield change
 
@@ -122,7 +122,7 @@ class Reader:
     async def fetch(self, partition, limit, held=()):
         """As the port says. An owner that has lost the partition waits for ever."""
         world, broker = self._world, self._broker
-        lane = self._lanes[partition]
+        inbox = self._inboxes[partition]
         world.check_room(self, partition)
         if world.faults("queue_fetch_error"):
             await asyncio.sleep(world.latency())
@@ -130,11 +130,11 @@ class Reader:
         await asyncio.sleep(world.slow(SLOW_S) if world.faults("queue_fetch_delay") else world.latency())
         while not self._closed:
             self._process.check()
-            if self._lanes[partition] is lane and self.holds(partition, lane.epoch):
-                if lane.at < (start := broker.starts[partition]):
-                    self.count_lost(partition, lane.at, start)
-                    lane.at = start
-                if taken := self._take(partition, lane, limit):
+            if self._inboxes[partition] is inbox and self.holds(partition, inbox.epoch):
+                if inbox.at < (start := broker.starts[partition]):
+                    self.count_lost(partition, inbox.at, start)
+                    inbox.at = start
+                if taken := self._take(partition, inbox, limit):
                     return taken
             self._arrived.clear()
             await self._arrived.wait()
@@ -147,16 +147,16 @@ class Reader:
         seen.note(self.name, "has lost", partition, "from", first, "to", end)
         broker.skipped[partition] = max(broker.skipped[partition], end)
 
-    def _take(self, partition, lane, limit):
+    def _take(self, partition, inbox, limit):
         seen, log, taken = self._world.seen, self._broker.logs[partition], []
-        owner = self.owner(partition, lane.epoch)
-        while lane.at < len(log) and len(taken) < limit:
-            if (record := log[lane.at]) is not FORGOTTEN:
-                taken.append((lane.at, *record))
-            lane.at += 1
+        owner = self.owner(partition, inbox.epoch)
+        while inbox.at < len(log) and len(taken) < limit:
+            if (record := log[inbox.at]) is not FORGOTTEN:
+                taken.append((inbox.at, *record))
+            inbox.at += 1
         seen.intakes += [Intake(seen.clock(), owner, hint) for _, _, hint in taken if hint is not None]
         if taken:
-            seen.note(self.name, "reads", partition, "from", taken[0][0], "to", lane.at)
+            seen.note(self.name, "reads", partition, "from", taken[0][0], "to", inbox.at)
         return [Message(offset, payload) for offset, payload, _ in taken]
 
     # --- committing -------------------------------------------------------------------------------------

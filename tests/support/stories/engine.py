@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from cacheupdater.core.answers import WRITTEN, Answer, Result
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.endings import Failure, Load
 from cacheupdater.core.engine import Engine, Work
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
+from cacheupdater.core.outcomes import Failure, Load
 from cacheupdater.core.peers import NOBODY
 from cacheupdater.core.policy import Fixed
 from cacheupdater_client.protocol.patterns import Pattern

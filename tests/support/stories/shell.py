@@ -193,7 +193,7 @@ class Shell:
     async def partition(self):
         """The first partition, executing."""
         change = await anext(self.queue.assignments())
-        partition = self.make(change.gained[0], lambda: partition.stir())  # noqa: PLW0108  not made yet
+        partition = self.make(change.gained[0], lambda: partition.wake_up())  # noqa: PLW0108  not made yet
         async with executing(partition.execute()):
             yield partition
 

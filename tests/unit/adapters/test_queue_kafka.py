@@ -11,9 +11,9 @@ pytest.importorskip("aiokafka")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheupdater.adapters.queue_kafka import lanes, settings
+from cacheupdater.adapters.queue_kafka import inboxes, settings
 from cacheupdater.adapters.queue_kafka.commits import Commits, Done
-from cacheupdater.adapters.queue_kafka.lanes import Lane
+from cacheupdater.adapters.queue_kafka.inboxes import Inbox
 from cacheupdater.adapters.queue_kafka.messages import message
 from cacheupdater.adapters.queue_kafka.ownership import Impostors
 from cacheupdater.adapters.queue_kafka.parcels import Parcel
@@ -70,73 +70,73 @@ def test_a_record_that_is_larger_than_any_pack_is_refused_as_such_and_not_kept()
         wire.decode_pack(first.payload)
 
 
-# --- lanes ----------------------------------------------------------------------------------------------
+# --- inboxes ----------------------------------------------------------------------------------------------
 
 
-def filled(lane, count, *, size=10, packs=1, offset=0):
+def filled(inbox, count, *, size=10, packs=1, offset=0):
     for n in range(count):
-        lane.put(Parcel(b"x" * size, offset + n + 1, packs))
+        inbox.put(Parcel(b"x" * size, offset + n + 1, packs))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=60))
 def test_a_lane_knows_what_waits_in_it(steps):
-    lane, waiting, end = Lane(), [], 0
-    lane.begin(0, known=False)
+    inbox, waiting, end = Inbox(), [], 0
+    inbox.begin(0, known=False)
     for arrives, count in steps:
         if arrives:
             end += count
             waiting.append(Parcel(b"x" * (count % 7), end, count))
-            lane.put(waiting[-1])
+            inbox.put(waiting[-1])
         elif waiting:
-            lane.used_up()
+            inbox.used_up()
             waiting.pop(0)
-        assert list(lane.parcels) == waiting
-        assert lane.bytes == sum(len(each.raw) for each in waiting)
-        assert lane.packs == sum(each.packs for each in waiting)
-        assert lane.arrived.is_set() == bool(waiting)
-        assert lane.next == end
+        assert list(inbox.parcels) == waiting
+        assert inbox.bytes == sum(len(each.raw) for each in waiting)
+        assert inbox.packs == sum(each.packs for each in waiting)
+        assert inbox.arrived.is_set() == bool(waiting)
+        assert inbox.next == end
 
 
 def test_a_lane_gives_what_was_unpacked_in_order():
-    lane = Lane()
-    lane.begin(0, known=False)
-    filled(lane, 1, packs=3)
-    lane.unread.extend(Message(n, b"x") for n in range(3))
-    lane.used_up()
-    assert [each.offset for each in lane.take(2)] == [0, 1]
-    assert (lane.taken, lane.arrived.is_set()) == (2, True)
-    assert [each.offset for each in lane.take(2)] == [2]
-    assert (lane.taken, lane.arrived.is_set()) == (3, False)
+    inbox = Inbox()
+    inbox.begin(0, known=False)
+    filled(inbox, 1, packs=3)
+    inbox.unread.extend(Message(n, b"x") for n in range(3))
+    inbox.used_up()
+    assert [each.offset for each in inbox.take(2)] == [0, 1]
+    assert (inbox.taken, inbox.arrived.is_set()) == (2, True)
+    assert [each.offset for each in inbox.take(2)] == [2]
+    assert (inbox.taken, inbox.arrived.is_set()) == (3, False)
 
 
 def test_a_lane_is_full_by_packs_or_by_bytes_and_roomy_at_half():
-    many = Lane()
-    filled(many, lanes.LANE_PACKS_MAX - 1, size=1)
+    many = Inbox()
+    filled(many, inboxes.LANE_PACKS_MAX - 1, size=1)
     assert not many.full
     filled(many, 1, size=1)
     assert many.full
-    for _ in range(lanes.LANE_PACKS_MAX // 2 - 1):
+    for _ in range(inboxes.LANE_PACKS_MAX // 2 - 1):
         many.used_up()
     assert not many.roomy
     many.used_up()
     assert many.roomy
-    large = Lane()
-    filled(large, 3, size=lanes.LANE_BYTES_MAX // 3 + 1)
+    large = Inbox()
+    filled(large, 3, size=inboxes.LANE_BYTES_MAX // 3 + 1)
     assert large.full
 
 
 def test_an_epoch_takes_its_packs_with_it_and_never_repeats():
-    lane = Lane()
-    lane.begin(5, known=True)
-    filled(lane, 3, offset=5)
-    lane.unread.append(Message(5, b"x"))
-    lane.over()
-    assert not lane.open
-    assert not lane.unread
-    assert not lane.parcels
-    assert lane.bytes == lane.packs == 0
-    lane.begin(6, known=True)
-    assert (lane.epoch, lane.next, lane.taken, lane.committed) == (2, 6, 6, 6)
+    inbox = Inbox()
+    inbox.begin(5, known=True)
+    filled(inbox, 3, offset=5)
+    inbox.unread.append(Message(5, b"x"))
+    inbox.over()
+    assert not inbox.open
+    assert not inbox.unread
+    assert not inbox.parcels
+    assert inbox.bytes == inbox.packs == 0
+    inbox.begin(6, known=True)
+    assert (inbox.epoch, inbox.next, inbox.taken, inbox.committed) == (2, 6, 6, 6)
 
 
 # --- commits --------------------------------------------------------------------------------------------

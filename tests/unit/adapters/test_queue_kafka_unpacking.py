@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from cacheupdater.adapters.queue_kafka import batches, codecs, unpacking
 from cacheupdater.adapters.queue_kafka.batches import Torn, records, walk
 from cacheupdater.adapters.queue_kafka.codecs import BODY_BYTES_MAX, Unreadable, decompress
-from cacheupdater.adapters.queue_kafka.lanes import Lane
+from cacheupdater.adapters.queue_kafka.inboxes import Inbox
 from cacheupdater.adapters.queue_kafka.parcels import Parcel, parcel, seal
 from cacheupdater.adapters.queue_kafka.unpacking import Unpacking
 from cacheupdater.ports import Message
@@ -46,32 +46,32 @@ class Told:
 
 
 class World:
-    """One queue's lanes, without a broker."""
+    """One queue's inboxes, without a broker."""
 
     def __init__(self):
         self.observer, self.told = RecordingObserver(), Told()
         self.unpacking = Unpacking(observer=self.observer, notices=self.told)
-        self.lanes = {}
+        self.inboxes = {}
 
     def put(self, *batches, partition=0):
-        lane = self.lanes.get(partition)
-        if lane is None:
-            lane = self.lanes[partition] = Lane()
-            lane.begin(0, known=False)
+        inbox = self.inboxes.get(partition)
+        if inbox is None:
+            inbox = self.inboxes[partition] = Inbox()
+            inbox.begin(0, known=False)
         raw = b"".join(batches)
         last = list(walk(raw))[-1]
-        lane.put(Parcel(raw, last.end, 1))
-        return lane
+        inbox.put(Parcel(raw, last.end, 1))
+        return inbox
 
     def some(self, limit, *, partition=0):
-        lane, before = self.lanes[partition], -1
-        while len(lane.unread) < limit and lane.parcels and before != len(lane.unread):
-            assert self.unpacking.some(lane, partition, limit)
-        return lane.take(limit) if lane.unread else []
+        inbox, before = self.inboxes[partition], -1
+        while len(inbox.unread) < limit and inbox.parcels and before != len(inbox.unread):
+            assert self.unpacking.some(inbox, partition, limit)
+        return inbox.take(limit) if inbox.unread else []
 
     def everything(self, *, partition=0):
         got = []
-        while self.lanes[partition].parcels or self.lanes[partition].unread:
+        while self.inboxes[partition].parcels or self.inboxes[partition].unread:
             got += self.some(8, partition=partition)
         return got
 
@@ -140,9 +140,9 @@ def test_messages_of_old_topics_are_read(magic, codec):
 
 
 def test_markers_of_transactions_hold_no_packs(world):
-    lane = world.put(made.of([made.record(0, b"marker", key=b"\0\0\0\1")], attributes=0x20))
+    inbox = world.put(made.of([made.record(0, b"marker", key=b"\0\0\0\1")], attributes=0x20))
     assert world.everything() == []
-    assert not lane.arrived.is_set()
+    assert not inbox.arrived.is_set()
 
 
 def test_a_batch_of_which_a_part_was_fetched_is_left_for_the_next_fetch():
@@ -170,12 +170,12 @@ def test_a_bomb_is_passed_over_in_bounded_memory_and_committed(world, codec, man
     rows = [made.record(n, BOMB[:MIB]) for n in range(64)] if many else [made.record(0, BOMB)]
     bomb = made.of(rows, codec)
     del rows
-    lane = world.put(bomb, made.of([made.record(0, b"pack")], base=64 if many else 1))
+    inbox = world.put(bomb, made.of([made.record(0, b"pack")], base=64 if many else 1))
     got = []
     assert peak(lambda: got.extend(world.everything())) < 3 * BODY_BYTES_MAX
     last = 63 if many else 0
     assert got == [Message(last, b""), Message(last + 1, b"pack")]
-    assert (lane.unpacked, lane.taken) == (last + 2, last + 2)
+    assert (inbox.unpacked, inbox.taken) == (last + 2, last + 2)
     assert world.skipped("too_large") == 1
 
 
@@ -200,7 +200,7 @@ def test_what_is_read_of_a_batch_is_a_few_packs_at_a_time(world):
     world.put(made.of([made.record(n, b"%d" % n) for n in range(10_000)], "zstd"))
     for n in range(0, 80, 8):
         assert world.some(8) == [Message(n + m, b"%d" % (n + m)) for m in range(8)]
-        assert len(world.lanes[0].unread) == 0
+        assert len(world.inboxes[0].unread) == 0
 
 
 def test_half_a_million_headers_are_passed_without_being_made(world):
@@ -217,12 +217,12 @@ def test_batches_of_many_partitions_that_are_half_read_stay_within_their_bound(w
         world.put(made.of(rows, "zstd"), partition=partition)
     monkeypatch.setattr(unpacking, "OPEN_BYTES_MAX", 3_000_000)
     monkeypatch.setattr(unpacking, "TURNS", 0)
-    got = {partition: [] for partition in world.lanes}
+    got = {partition: [] for partition in world.inboxes}
     for _ in range(13):
-        for partition in world.lanes:
+        for partition in world.inboxes:
             got[partition] += world.some(8, partition=partition)
             assert sum(each.size for each in world.unpacking._open.values()) <= 3_000_000
-            assert sum(lane.rest is not None for lane in world.lanes.values()) <= 4
+            assert sum(inbox.rest is not None for inbox in world.inboxes.values()) <= 4
     expected = [Message(n, b"%07d" % n * 1000) for n in range(100)]
     assert all(each == expected for each in got.values())
     assert world.skipped() == 0
@@ -242,9 +242,9 @@ def test_a_batch_that_made_room_goes_on_where_it_was(world, monkeypatch):
     monkeypatch.setattr(unpacking, "TURN_S", 0.0)
     crowd(world, monkeypatch)
     for turn in range(400):
-        for partition, lane in world.lanes.items():
-            assert world.unpacking.some(lane, partition, 8)
-            assert [each.offset for each in lane.take(8)] == list(range(8 * turn, 8 * turn + 8))
+        for partition, inbox in world.inboxes.items():
+            assert world.unpacking.some(inbox, partition, 8)
+            assert [each.offset for each in inbox.take(8)] == list(range(8 * turn, 8 * turn + 8))
 
 
 def test_batches_that_find_no_room_wait_and_are_not_decompressed_for_every_few_packs(world, monkeypatch):
@@ -253,11 +253,11 @@ def test_batches_that_find_no_room_wait_and_are_not_decompressed_for_every_few_p
     monkeypatch.setattr(unpacking, "TURNS", 1_000_000)
     monkeypatch.setattr(unpacking, "IDLE_S", 1_000.0)
     crowd(world, monkeypatch)
-    got = {partition: [] for partition in world.lanes}
-    while any(lane.parcels for lane in world.lanes.values()):
-        for partition, lane in world.lanes.items():
-            assert world.unpacking.some(lane, partition, 8)
-            got[partition] += lane.take(8) if lane.unread else []
+    got = {partition: [] for partition in world.inboxes}
+    while any(inbox.parcels for inbox in world.inboxes.values()):
+        for partition, inbox in world.inboxes.items():
+            assert world.unpacking.some(inbox, partition, 8)
+            got[partition] += inbox.take(8) if inbox.unread else []
     assert len(opened) <= 2 * len(got)
     assert all([each.offset for each in found] == list(range(5_000)) for found in got.values())
 
@@ -265,21 +265,21 @@ def test_batches_that_find_no_room_wait_and_are_not_decompressed_for_every_few_p
 def test_whoever_found_no_room_has_it_when_others_had_theirs_for_some_turns(world, monkeypatch):
     monkeypatch.setattr(unpacking, "IDLE_S", 1_000.0)
     crowd(world, monkeypatch)
-    read = dict.fromkeys(world.lanes, 0)
+    read = dict.fromkeys(world.inboxes, 0)
     for _ in range(400):
-        for partition, lane in world.lanes.items():
-            assert world.unpacking.some(lane, partition, 8)
-            assert lane.crowded == (not lane.unread)
-            read[partition] += len(lane.take(8)) if lane.unread else 0
+        for partition, inbox in world.inboxes.items():
+            assert world.unpacking.some(inbox, partition, 8)
+            assert inbox.crowded == (not inbox.unread)
+            read[partition] += len(inbox.take(8)) if inbox.unread else 0
     assert min(read.values()) > 0.3 * 8 * 400
 
 
 def test_a_partition_that_is_not_read_keeps_nobody_from_room(world, monkeypatch):
     monkeypatch.setattr(unpacking, "IDLE_S", -1.0)
     crowd(world, monkeypatch)
-    for partition, lane in world.lanes.items():
-        assert world.unpacking.some(lane, partition, 8)
-        assert len(lane.take(8)) == 8
+    for partition, inbox in world.inboxes.items():
+        assert world.unpacking.some(inbox, partition, 8)
+        assert len(inbox.take(8)) == 8
 
 
 # --- not to be read -------------------------------------------------------------------------------------
@@ -344,9 +344,9 @@ def test_a_torn_batch_is_read_again_and_passed_over_the_third_time(world):
     whole = made.of([made.record(0, b"a")])
     torn = whole[:-2] + b"\xff" + whole[-1:]
     for _ in range(unpacking.TORN_TIMES - 1):
-        lane = world.put(torn)
-        assert not world.unpacking.some(lane, 0, 8)
-        assert not lane.parcels
+        inbox = world.put(torn)
+        assert not world.unpacking.some(inbox, 0, 8)
+        assert not inbox.parcels
     world.put(torn)
     assert world.everything() == [Message(0, b"")]
     assert world.skipped("torn") == 1

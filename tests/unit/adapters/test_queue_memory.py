@@ -286,7 +286,7 @@ async def test_nothing_is_kept_of_a_peer_that_has_gone():
     for _ in range(500):
         assert queue.offer(0, b"x", queue.newcomer())
         await finish(queue, epoch)
-    assert not queue._lanes[0]._fills
+    assert not queue._inboxes[0]._fills
 
 
 async def test_whoever_comes_again_is_one_of_as_many_peers_as_may_be_here_at_once(monkeypatch):

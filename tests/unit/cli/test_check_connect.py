@@ -8,7 +8,7 @@ import pytest
 
 from cacheupdater.cli import main
 from cacheupdater.service import contact
-from cacheupdater.service.contact import Finding
+from cacheupdater.service.connection_check import Finding
 
 _CONFIG = """\
 version: 1

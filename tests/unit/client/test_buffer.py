@@ -205,9 +205,9 @@ def test_buffer_hurries_for_changes_alone(buffer, attendant):
 def test_buffer_of_a_forked_child_is_empty_and_cold(buffer, attendant):
     buffer.touch("parents")
     buffer.touch("x" * 500)
-    buffer.reborn()
+    buffer.begin_after_fork()
     assert drained(buffer) == {}
-    buffer.reborn()
+    buffer.begin_after_fork()
     buffer.touch("childs")
     assert attendant.asked == 2
     assert drained(buffer) == {TOUCH: {b"childs": 1}}

@@ -144,7 +144,7 @@ def test_sender_has_one_target_for_clients_that_are_made_at_the_same_time(buffer
 def test_sender_makes_targets_in_a_child_that_was_forked_while_another_thread_made_one(buffer_to, sender):
     with ThreadPoolExecutor(1) as parent, ThreadPoolExecutor(1) as child:
         parent.submit(sender._naming.acquire).result()
-        sender.reborn()
+        sender.begin_after_fork()
         assert child.submit(buffer_to, "memory://nobody").result(5) is not None
 
 
@@ -522,7 +522,7 @@ def test_forked_child_looks_for_the_socket_itself(sender, tmp_path, often):
     buffer.touch("p:1")
     assert eventually(lambda: target._asleep)
     sender.close(1)
-    sender.reborn()
+    sender.begin_after_fork()
     with HintServer(tmp_path / "s") as server:
         buffer.touch("p:child")
         assert server.wait_until(lambda it: it.hints() == {b"p:child": 1})

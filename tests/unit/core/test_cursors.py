@@ -25,14 +25,14 @@ def test_pack_without_open_hints_is_done_at_once():
 
 def test_packs_done_out_of_order_are_committed_in_order():
     cursor = Cursor(0)
-    origins = [cursor.read(offset, 0.0, PEER) for offset in range(3)]
-    for origin in origins:
-        origin.hold(1)
-    origins[2].release(1)
-    origins[1].release(1)
+    open_packs = [cursor.read(offset, 0.0, PEER) for offset in range(3)]
+    for open_pack in open_packs:
+        open_pack.hold(1)
+    open_packs[2].release(1)
+    open_packs[1].release(1)
     assert cursor.advance() == 0
 
-    origins[0].release(1)
+    open_packs[0].release(1)
     assert cursor.advance() == 3
 
 
@@ -64,22 +64,22 @@ def test_one_stuck_hint_does_not_make_the_cursor_grow_with_all_that_follows():
     cursor = Cursor(0)
     cursor.read(0, 0.0, PEER).hold(1)
     for offset in range(1, 50_000):
-        origin = cursor.read(offset, 0.0, PEER)
-        origin.hold(1)
+        open_pack = cursor.read(offset, 0.0, PEER)
+        open_pack.hold(1)
         cursor.read(offset, 0.0, PEER)
-        origin.release(1)
+        open_pack.release(1)
 
-    assert len(cursor._origins) < 3_000
+    assert len(cursor._open_packs) < 3_000
     assert cursor.advance() == 0
 
 
 def test_packs_that_were_finished_out_of_order_are_told_once():
     cursor = Cursor(0)
-    origins = [cursor.read(offset, 0.0, PEER) for offset in range(6)]
-    for origin in origins[:4]:
-        origin.hold(1)
+    open_packs = [cursor.read(offset, 0.0, PEER) for offset in range(6)]
+    for open_pack in open_packs[:4]:
+        open_pack.hold(1)
     assert cursor.finished() == [4, 5]
-    origins[2].release(1)
+    open_packs[2].release(1)
     assert cursor.finished() == [2]
     assert cursor.finished() == []
     assert (cursor.advance(), cursor.scan) == (0, 6)
@@ -126,10 +126,10 @@ def test_done_is_the_lowest_unfinished_whatever_the_order():
         rng = Random(seed)
         cursor, unfinished, before = Cursor(0), {}, 0
         for offset in range(40):
-            origin = cursor.read(offset, 0.0, PEER)
+            open_pack = cursor.read(offset, 0.0, PEER)
             if rng.random() < 0.6:
-                origin.hold(1)
-                unfinished[offset] = origin
+                open_pack.hold(1)
+                unfinished[offset] = open_pack
             while unfinished and rng.random() < 0.5:
                 unfinished.pop(rng.choice(list(unfinished))).release(1)
             done = cursor.advance()

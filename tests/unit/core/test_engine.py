@@ -10,8 +10,8 @@ from stories.engine import Story, namespace, plenty
 from cacheupdater.core.answers import BRAKED, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.endings import Failure
 from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.outcomes import Failure
 from cacheupdater.core.policy import Fixed
 
 A, B, C = b"p:1", b"p:2", b"p:3"
@@ -129,8 +129,8 @@ def test_merged_head_takes_the_strongest_kind_and_queues_as_the_most_urgent():
     story.change(A, at=0.0)
     story.miss(A, at=0.0)
 
-    ((claim, keys),) = story.start(0.0).parts
-    assert (claim.kind, claim.urgency, keys) == (Kind.CHANGE, 0, [A])
+    ((demand, keys),) = story.start(0.0).parts
+    assert (demand.kind, demand.urgency, keys) == (Kind.CHANGE, 0, [A])
 
 
 def test_slot_of_a_unit_of_nobodys_keys_goes_to_the_next_at_once():

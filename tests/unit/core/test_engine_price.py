@@ -9,10 +9,10 @@ from stories.engine import Story
 from stories.price import priced, source
 
 from cacheupdater.core.answers import UNCHANGED, WRITTEN
-from cacheupdater.core.endings import Load
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
+from cacheupdater.core.outcomes import Load
 from cacheupdater.core.policy import Fixed
 from cacheupdater.price import Market, Price
 

@@ -30,8 +30,8 @@ def test_first_form_1_touch_tail_does_not_swallow_a_later_change():
     story.change(A, at=0.7)
     story.end(unit, 0.8)
 
-    ((claim, _),) = story.start(0.8).parts
-    assert claim.kind is Kind.CHANGE
+    ((demand, _),) = story.start(0.8).parts
+    assert demand.kind is Kind.CHANGE
 
 
 def test_first_form_2_head_that_failed_or_was_refused_does_not_keep_its_seat():

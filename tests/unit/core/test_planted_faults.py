@@ -16,14 +16,14 @@ from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.cursors import Cursor
 from cacheupdater.core.dedup import Dedup
-from cacheupdater.core.endings import Endings
-from cacheupdater.core.ends import Ends
 from cacheupdater.core.engine import Engine
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.outcomes import Outcomes
+from cacheupdater.core.recent_ends import RecentEnds
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.schedule import Schedule
-from cacheupdater.core.unit import URGENCY, Claim, Phase
+from cacheupdater.core.unit import URGENCY, Demand, Phase
 from cacheupdater.core.witnesses import Witnesses
 
 ENOUGH = 2_000  # seeds; the worst of them needs a tenth, and a change of the stories moves where it is found
@@ -43,7 +43,7 @@ def ticket_ignored(patch):
         for key in keys_of.get(unit, ()):
             other = self._dedup.seats.get(key)
             if unit.phase is Phase.OVER and other is not None and other.phase is Phase.RUNNING:
-                self._endings._finish(other, [Answer(Result.WRITTEN)] * len(other.keys), (), now)
+                self._outcomes._finish(other, [Answer(Result.WRITTEN)] * len(other.keys), (), now)
 
     patch(Dedup, "run", remember)
     patch(Engine, "on_answers", end_anyone)
@@ -67,23 +67,23 @@ def tail_timed_from_its_enqueue(patch):
 
 
 def failed_head_keeps_its_seat(patch):
-    patch(Endings, "_settle", lambda self, unit, failed, now: None)
+    patch(Outcomes, "_settle", lambda self, unit, failed, now: None)
 
 
 def no_refresh_after_a_refused_write(patch):
-    settle = Endings._settle
+    settle = Outcomes._settle
 
     def forget_refused(self, unit, failed, now):
-        for claim, keys in unit.parts:
+        for demand, keys in unit.parts:
             for key in keys:
                 if key in failed and failed[key].result is Result.REFUSED:
-                    claim.origin.release(1)
+                    demand.open_pack.release(1)
                     tail = self._dedup.give_up(unit, key)
                     if tail:
-                        tail.origin.release(1)
+                        tail.open_pack.release(1)
         settle(self, unit, {k: a for k, a in failed.items() if a.result is not Result.REFUSED}, now)
 
-    patch(Endings, "_settle", forget_refused)
+    patch(Outcomes, "_settle", forget_refused)
 
 
 def cursor_past_an_unfinished_hint(patch):
@@ -96,15 +96,15 @@ def cursor_past_an_unfinished_hint(patch):
 
 def open_packs_told_as_finished(patch):
     def all_but_the_oldest(self):
-        return [origin.offset for origin in list(self._origins)[1:]]
+        return [open_pack.offset for open_pack in list(self._open_packs)[1:]]
 
     patch(Cursor, "finished", all_but_the_oldest)
 
 
 def dropped_change_without_invalidation(patch):
-    def forget(self, keys, origins):
-        for origin in origins:
-            origin.release(1)
+    def forget(self, keys, open_packs):
+        for open_pack in open_packs:
+            open_pack.release(1)
 
     patch(Removals, "ask", forget)
 
@@ -114,7 +114,7 @@ def hold_counted_from_acceptance(patch):
 
     def run_from_acceptance(self, unit, hold, now):
         run(self, unit, hold, now)
-        unit.began = min(claim.since for claim, _ in unit.parts)
+        unit.began = min(demand.since for demand, _ in unit.parts)
 
     patch(Dedup, "run", run_from_acceptance)
 
@@ -122,9 +122,9 @@ def hold_counted_from_acceptance(patch):
 def touch_tail_swallows_a_change(patch):
     hint = Dedup.hint
 
-    def cover_blindly(self, key, kind, origin, now):
+    def cover_blindly(self, key, kind, open_pack, now):
         tail = self.tails.get(key)
-        said = hint(self, key, kind, origin, now)
+        said = hint(self, key, kind, open_pack, now)
         if tail is not None:
             self.tails[key] = tail
         return said
@@ -158,28 +158,28 @@ def late_misses_load_again(patch):
 
 
 def misses_load_again_once_the_hold_is_over(patch):
-    patch(Ends, "soon", lambda self, key, now: False)
+    patch(RecentEnds, "soon", lambda self, key, now: False)
 
 
 def misses_are_declined_for_two_gaps(patch):
-    put = Ends.put
-    patch(Ends, "put", lambda self, keys, ended, now: put(self, keys, ended + self._gap, now))
+    put = RecentEnds.put
+    patch(RecentEnds, "put", lambda self, keys, ended, now: put(self, keys, ended + self._gap, now))
 
 
 def merged_hint_keeps_the_weaker_kind(patch):
-    patch(Claim, "covering", lambda self, kind, urgency, peer: self)
+    patch(Demand, "covering", lambda self, kind, urgency, peer: self)
 
 
 def merged_head_queues_where_it_was(patch):
-    covering = Claim.covering
-    patch(Claim, "covering", lambda self, kind, urgency, peer: covering(self, kind, self.urgency, peer))
+    covering = Demand.covering
+    patch(Demand, "covering", lambda self, kind, urgency, peer: covering(self, kind, self.urgency, peer))
 
 
 def head_starts_within_the_gap(patch):
     add = Schedule.add
 
     def at_once(self, unit, now):
-        unit.claim = unit.claim._replace(not_before=0.0)
+        unit.demand = unit.demand._replace(not_before=0.0)
         add(self, unit, now)
 
     patch(Schedule, "add", at_once)
@@ -187,29 +187,29 @@ def head_starts_within_the_gap(patch):
 
 def eviction_passes_nothing_on(patch):
     def close_all(self, unit, failure, now):
-        for claim, keys in unit.parts:
+        for demand, keys in unit.parts:
             for key in keys:
-                claim.origin.release(1)
+                demand.open_pack.release(1)
                 tail = self._dedup.give_up(unit, key)
                 if tail:
-                    tail.origin.release(1)
+                    tail.open_pack.release(1)
         self._dedup.close(unit)
 
-    patch(Endings, "failed", close_all)
+    patch(Outcomes, "failed", close_all)
 
 
 def refused_head_is_due_as_it_was(patch):
-    settle = Endings._settle
+    settle = Outcomes._settle
 
     def as_touch(self, unit, failed, now):
         settle(self, unit, {k: a._replace(wait=0.0) for k, a in failed.items()}, now)
 
-    patch(Endings, "_settle", as_touch)
+    patch(Outcomes, "_settle", as_touch)
 
 
 def refused_head_becomes_a_change(patch):
-    refused = Claim.refused
-    patch(Claim, "refused", lambda self, until: refused(self.covering(Kind.CHANGE, 1, self.peer), until))
+    refused = Demand.refused
+    patch(Demand, "refused", lambda self, until: refused(self.covering(Kind.CHANGE, 1, self.peer), until))
 
 
 def own_errors_never_count(patch):
@@ -240,14 +240,14 @@ def absent_mark_outlives_a_change(patch):
 
 
 def absent_mark_hides_what_came_while_it_ran(patch):
-    finish = Endings._finish
+    finish = Outcomes._finish
 
     def mark_all(self, unit, answers, absent, now):
         marked = [key for key in absent if self._dedup.seats.get(key) is unit]
         finish(self, unit, answers, absent, now)
         self._marks.mark(marked, unit.namespace.missing_ttl)
 
-    patch(Endings, "_finish", mark_all)
+    patch(Outcomes, "_finish", mark_all)
 
 
 def bucket_begins_full(patch):
@@ -287,17 +287,17 @@ def promoted_tail_stays_a_tail(patch):
 def change_while_the_head_runs_is_declined(patch):
     hint = Dedup.hint
 
-    def decline(self, key, kind, origin, now, *, urgency):
+    def decline(self, key, kind, open_pack, now, *, urgency):
         unit = self.seats.get(key)
         if kind is Kind.CHANGE and unit is not None and unit.phase is Phase.RUNNING:
-            return hint(self, key, Kind.MISS, origin, now, urgency=urgency)
-        return hint(self, key, kind, origin, now, urgency=urgency)
+            return hint(self, key, Kind.MISS, open_pack, now, urgency=urgency)
+        return hint(self, key, kind, open_pack, now, urgency=urgency)
 
     patch(Dedup, "hint", decline)
 
 
 def misses_are_served_last(patch):
-    patch(Claim, "__new__", _with_urgency(Claim.__new__))
+    patch(Demand, "__new__", _with_urgency(Demand.__new__))
 
 
 def _with_urgency(new):
@@ -343,16 +343,16 @@ def change_that_can_wait_is_hurried(patch):
 
 
 def policy_takes_a_braked_key_for_a_refreshed_one(patch):
-    patch(Endings, "_live_parts", lambda self, unit, bad: self._dedup.seats.live_parts(unit))
+    patch(Outcomes, "_live_parts", lambda self, unit, bad: self._dedup.seats.live_parts(unit))
 
 
 def policy_is_not_told_of_refreshes_for_changes(patch):
-    told = Endings._live_parts
+    told = Outcomes._live_parts
 
     def all_but_changes(self, unit, bad):
-        return [(claim, keys) for claim, keys in told(self, unit, bad) if claim.kind is not Kind.CHANGE]
+        return [(demand, keys) for demand, keys in told(self, unit, bad) if demand.kind is not Kind.CHANGE]
 
-    patch(Endings, "_live_parts", all_but_changes)
+    patch(Outcomes, "_live_parts", all_but_changes)
 
 
 FAULTS = [

@@ -6,18 +6,18 @@ import pytest
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.cursors import Origin
+from cacheupdater.core.cursors import OpenPack
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.peers import Peer
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
-from cacheupdater.core.unit import URGENCY, Claim, Unit
+from cacheupdater.core.unit import URGENCY, Demand, Unit
 from cacheupdater_client.protocol.patterns import Pattern
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 SOURCE = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)
 SPACE = Namespace("p", Pattern.compile("p:{id:int}"), SOURCE)
-CLAIM = Claim(Kind.TOUCH, URGENCY[Kind.TOUCH], Origin(0, 0.0, Peer(1)), 0.0)
+CLAIM = Demand(Kind.TOUCH, URGENCY[Kind.TOUCH], OpenPack(0, 0.0, Peer(1)), 0.0)
 
 
 @pytest.fixture

@@ -129,10 +129,10 @@ def test_a_full_backlog_of_many_peers_is_put_in_order_once_and_not_for_each_key(
     for at, key in enumerate(keys(4_000)):
         peer = 1 if at % 2 else 2 + at % 1_000
         story.engine.on_hints([Hints(at, Kind.MISS, [key], (), peer)], 0.0)
-    (lane,) = story.engine._dedup.schedule._lanes.values()
-    lane.by_peer = Counted(lane.by_peer)
+    (backlog,) = story.engine._dedup.schedule._backlogs.values()
+    backlog.by_peer = Counted(backlog.by_peer)
     story.engine.on_hints([Hints(4_000, Kind.MISS, keys(1_000, b"p:1%05d"), (), 3)], 0.0)
 
-    assert lane.waiting == 4_000
-    assert lane.by_peer[1] == 1_000
+    assert backlog.waiting == 4_000
+    assert backlog.by_peer[1] == 1_000
     assert looks == 5, "once for each unit of the pack"

@@ -9,7 +9,7 @@ from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.endings import PIECES_OF_A_SLOW_UNIT, Failure, Load
+from cacheupdater.core.outcomes import PIECES_OF_A_SLOW_UNIT, Failure, Load
 
 KEYS = [b"p:%d" % n for n in range(100)]
 SLOW = KEYS[37]

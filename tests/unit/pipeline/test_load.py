@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from stories.shell import Rows, in_virtual_time
 
-from cacheupdater.core.endings import Load
+from cacheupdater.core.outcomes import Load
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.load import load
 from cacheupdater.pipeline.recipe import Recipe

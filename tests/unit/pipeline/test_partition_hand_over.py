@@ -97,7 +97,7 @@ async def test_a_refresh_cut_off_before_its_task_began_gives_its_slot_back_too()
 
         def give_slot():
             shell.source.free = 1
-            partition.stir()
+            partition.wake_up()
 
         asyncio.get_running_loop().call_at(now() + 1.0 - 5e-10, give_slot)
         await partition.hand_over(1.0)

@@ -12,7 +12,7 @@ from suite.spending import worst
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.ports import at_once
-from cacheupdater.price.shell.portions import Portions
+from cacheupdater.price.shell.partition_shares import PartitionShares
 
 RATE = BURST = 50.0
 CONNECTIONS = 5
@@ -72,7 +72,7 @@ async def test_an_owner_with_moments_of_its_own_sleeps_until_the_next_and_loads_
     source = Source("db", Bucket(10.0, 10.0, now=0.0), concurrency=CONNECTIONS)
     shell = Shell(namespace(source=source, every=0.0), gap=0.0)
     database = shell.tables["p"] = Database(0.05)
-    portions = Portions(shell.namespaces)
+    portions = PartitionShares(shell.namespaces)
     portions.divide(1_000_000.0)
     portions.own([7], 0.0, of=48, sources=True)
     async with shell.partition():

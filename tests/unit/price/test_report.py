@@ -17,7 +17,7 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.policy import Loaded
 from cacheupdater.price import Market, Price
-from cacheupdater.price.census import Census, census, joined
+from cacheupdater.price.key_sample import KeySample, joined, key_sample
 from cacheupdater.price.report import (
     TIMES,
     Ahead,
@@ -71,7 +71,7 @@ class Shop:
         return seconds + 1.0
 
     def report(self, now):
-        columns = columns_of(self.market, self.policy.spaces, census(self.policy, 0, now))
+        columns = columns_of(self.market, self.policy.spaces, key_sample(self.policy, 0, now))
         gains = [
             Gain(least, found.spent, found.stale)
             for least in gains_of(self.market)
@@ -132,7 +132,9 @@ def test_smaller_least_gain_is_shown_to_spend_more_for_fewer_stale_reads(lived):
     shop, report = lived
     assert [each.least_gain for each in report.gains] == [0.0, 0.01, 0.02, 0.04, 0.1]
     keys = columns_of(
-        shop.market, shop.policy.spaces, census(shop.policy, 0, float(shop.policy.table.times[:, 0].max()))
+        shop.market,
+        shop.policy.spaces,
+        key_sample(shop.policy, 0, float(shop.policy.table.times[:, 0].max())),
     ).keys
     found = [look_ahead(shop.market, keys, times=100.0, least=least) for least in (0.0, 0.5, 1.0, 2.0)]
     spent, stale = ([getattr(each, column) for each in found] for column in ("spent", "stale"))
@@ -177,15 +179,16 @@ def test_a_report_is_plain_json(lived):
 def test_a_census_of_many_keys_knows_their_number_and_their_reads(monkeypatch, pieces):
     shop, number = Shop(), 40_000
     shop.policy.born = -inf  # counts stand for the whole of their memory
-    monkeypatch.setattr("cacheupdater.price.census.PIECE", number // pieces)
+    monkeypatch.setattr("cacheupdater.price.key_sample.PIECE", number // pieces)
     ids = np.arange(number)
     for count in (1, 10, 1000):
         shop.read("product", ids[: number // count], 1.0, count=count)
     parts = [
-        census(shop.policy, start, 1.0, most=2000 // pieces) for start in range(0, number, number // pieces)
+        key_sample(shop.policy, start, 1.0, most=2000 // pieces)
+        for start in range(0, number, number // pieces)
     ]
     found = joined(parts)
-    assert isinstance(found, Census)
+    assert isinstance(found, KeySample)
     assert len(found.mu) <= 2000
     assert found.weight.sum() == pytest.approx(number, rel=0.03)
     true = (number + number // 10 * 10 + number // 1000 * 1000) / 300.0
@@ -194,8 +197,8 @@ def test_a_census_of_many_keys_knows_their_number_and_their_reads(monkeypatch, p
     assert hottest.min() > 1000 / 300.0  # none of those that matter most is left out
 
 
-def test_forgotten_keys_are_in_no_census():
+def test_forgotten_keys_are_in_no_key_sample():
     shop = Shop()
     shop.read("product", range(100), 1.0)
     shop.policy._forget(shop.policy.table.find([b"product:%d" % each for each in range(40)]))
-    assert census(shop.policy, 0, 1.0).weight.sum() == 60
+    assert key_sample(shop.policy, 0, 1.0).weight.sum() == 60

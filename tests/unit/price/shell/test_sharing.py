@@ -39,13 +39,13 @@ class Owned:
             Purse("source main", "main", self.source.bucket),
             self.market,
             self.fleet,
-            stir=self.stir,
+            wake_up=self.wake_up,
             notices=Notices(asyncio.get_running_loop().time),
             unsound=Unsound(RecordingObserver()),
         )
         self.task = loop.create_task(self.sharing.run())
 
-    def stir(self):
+    def wake_up(self):
         self.stirred += 1
 
     @property

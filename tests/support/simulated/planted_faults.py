@@ -10,7 +10,7 @@ from math import inf
 from zlib import crc32
 
 from cacheupdater.adapters.queue_kafka.commits import Done
-from cacheupdater.adapters.queue_kafka.lanes import Lane
+from cacheupdater.adapters.queue_kafka.inboxes import Inbox
 from cacheupdater.core.answers import UNCHANGED, Result
 from cacheupdater.testing import memory_fleet
 from cacheupdater_client.protocol import fence
@@ -121,9 +121,9 @@ class Careless(Plant):
     name = "dropped changes leave the value"
 
     def engine(self, engine):
-        def forget(namespace, keys, origins):
-            for origin in origins:
-                origin.release(1)
+        def forget(namespace, keys, open_packs):
+            for open_pack in open_packs:
+                open_pack.release(1)
 
         engine._removals.ask = forget
 
@@ -210,7 +210,7 @@ class _OfFleets(Plant):
 
 
 class Undying(_OfFleets):
-    name = "a claim is believed for ever"
+    name = "a demand is believed for ever"
 
     def pricing(self, pricing):
         for sharing in pricing._sharings.values():
@@ -235,7 +235,7 @@ class Credulous(_OfFleets):
 
 
 class Hopeful(_OfFleets):
-    """An earlier rule of ours: owners that reach Redis have repeated their claims by then; one that is cut off has not."""
+    """An earlier rule of ours: owners that reach Redis have repeated their demands by then; one that is cut off has not."""
 
     name = "a new record is believed after two exchanges"
 
@@ -296,7 +296,7 @@ class AdaptersAnyEpoch(_OfAdapters):
 
     def adapter(self, queue):
         async def commit(partition, *, epoch, done, finished=()):
-            await queue._commits.add(partition, Done(queue._owned.lane(partition).epoch, done))
+            await queue._commits.add(partition, Done(queue._owned.inbox(partition).epoch, done))
 
         queue.commit = commit
 
@@ -334,9 +334,9 @@ class KeptPlace(_OfMembers):
     name = "an older epoch's place is kept"
 
     def member(self, consumer):
-        first, lanes = consumer.first_offset, consumer._lanes
+        first, inboxes = consumer.first_offset, consumer._inboxes
         consumer.first_offset = lambda partition: (
-            lanes[partition].at if partition in lanes else first(partition)
+            inboxes[partition].at if partition in inboxes else first(partition)
         )
 
 
@@ -344,11 +344,11 @@ class StaticFromScan(_OfMembers):
     name = "a static member starts from scan"
 
     def __init__(self):
-        self._places = {}  # by instance: its last lanes
+        self._places = {}  # by instance: its last inboxes
 
     def member(self, consumer):
         first, before = consumer.first_offset, self._places.get(consumer.instance, {})
-        self._places[consumer.instance] = consumer._lanes
+        self._places[consumer.instance] = consumer._inboxes
         consumer.first_offset = lambda partition: (
             before[partition].at if partition in before else first(partition)
         )
@@ -384,17 +384,17 @@ class Leftovers(_OfAdapters):
     name = "packs of an older epoch are delivered"
 
     def adapter(self, queue):
-        owned, lane = queue._owned, queue._owned.lane
+        owned, inbox = queue._owned, queue._owned.inbox
 
         def lane_that_forgets_nothing(partition):
-            if partition not in owned.lanes:
-                owned.lanes[partition] = _FullLane()
-            return lane(partition)
+            if partition not in owned.inboxes:
+                owned.inboxes[partition] = _FullLane()
+            return inbox(partition)
 
-        owned.lane = lane_that_forgets_nothing
+        owned.inbox = lane_that_forgets_nothing
 
 
-class _FullLane(Lane):
+class _FullLane(Inbox):
     """Removes both guards: packs read for an epoch are dropped with it, and no pack is given on twice."""
 
     unpacked = property(lambda _: 0, lambda *_: None)

@@ -1,6 +1,6 @@
-"""Builds the parts of a service from the configuration: sources, namespaces, loaders, writers, prices.
+"""Builds the components of a service from the configuration: sources, namespaces, loaders, writers, prices.
 
-`Service.run` makes one `Parts`. Parts that must be closed are pushed onto an exit stack in the order in which they are made.
+`Service.run` makes one `Components`. Components that must be closed are pushed onto an exit stack in the order in which they are made.
 A part that several namespaces share (a database, a writer) is made once.
 """
 
@@ -43,8 +43,8 @@ def rate_of(source: SourceSection) -> tuple[float, float]:
     return rate, rate * source.burst
 
 
-class Parts:
-    """The parts of one service."""
+class Components:
+    """The components of one service."""
 
     def __init__(self, config: Config, stack: AsyncExitStack) -> None:
         self._config = config
@@ -78,8 +78,8 @@ class Parts:
             namespaces, aims, limits=Limits(), random=random.random, observer=observer, notices=notices
         )
 
-    async def beyond(self, pricing: Pricing, stir: Callable[[], None], *, partitions: int) -> None:
-        """Connects prices with the state file and the fleet. `stir` wakes the partitions when there may be more to spend."""
+    async def beyond(self, pricing: Pricing, wake_up: Callable[[], None], *, partitions: int) -> None:
+        """Connects prices with the state file and the fleet. `wake_up` wakes the partitions when there may be more to spend."""
         config = self._config
         if config.state is not None:
             state = StateFile(config.state, most=memory.SIZE_MAX)
@@ -89,7 +89,7 @@ class Parts:
             fleet = RedisFleet(config.cache.reveal(), config.fleet)
             self._stack.push_async_callback(fleet.close)
             # a topic's partitions divide quotas already; an updater with a memory queue owns all partitions
-            pricing.share(fleet, stir, quotas=isinstance(config.queue, MemoryQueueConfig))
+            pricing.share(fleet, wake_up, quotas=isinstance(config.queue, MemoryQueueConfig))
 
     def recipe(self, name: str) -> Recipe:
         """The recipe by which keys of this namespace become values."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from stories.engine import namespace
 
-from cacheupdater.core.cursors import Origin
+from cacheupdater.core.backlog import Backlog
+from cacheupdater.core.cursors import OpenPack
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.lane import Lane
 from cacheupdater.core.peers import NOBODY, Peer
 from cacheupdater.core.seats import Seats
-from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Unit
+from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Unit
 
 PEER = Peer(NOBODY)
 
@@ -19,24 +19,24 @@ def keys(count: int, first: int = 0) -> list[bytes]:
 
 
 class Desk:
-    """A lane and the seats of its keys."""
+    """A backlog and the seats of its keys."""
 
     def __init__(self) -> None:
         self.space = namespace()
-        self.lane = Lane(self.space)
+        self.backlog = Backlog(self.space)
         self.seats = Seats()
 
     def put(
         self, names: list[bytes], kind: Kind = Kind.TOUCH, *, since: float = 0.0, **changed: object
     ) -> Unit:
-        claim = Claim(kind, URGENCY[kind], Origin(0, since, PEER), since)._replace(**changed)
-        unit = Unit(self.space, names, claim)
+        demand = Demand(kind, URGENCY[kind], OpenPack(0, since, PEER), since)._replace(**changed)
+        unit = Unit(self.space, names, demand)
         self.seats.give(unit)
-        self.lane.put(unit)
+        self.backlog.put(unit)
         return unit
 
     def pick(self, rows: int, *, quiet: bool = False) -> list[list[bytes]]:
-        return [names for _, names in self.lane.pick(rows, self.seats, quiet=quiet).parts]
+        return [names for _, names in self.backlog.pick(rows, self.seats, quiet=quiet).parts]
 
 
 def test_most_urgent_keys_come_first():
@@ -51,7 +51,7 @@ def test_what_can_wait_goes_in_a_quiet_moment_only():
     desk = Desk()
     desk.put(keys(1), Kind.CHANGE, urgency=PATIENT)
 
-    assert desk.lane.patient == 1
+    assert desk.backlog.patient == 1
     assert desk.pick(5) == []
     assert desk.pick(5, quiet=True) == [keys(1)]
 
@@ -69,7 +69,7 @@ def test_keys_that_came_together_run_as_they_came():
     unit = desk.put(keys(5))
     desk.put(keys(5, 10))
 
-    assert desk.lane.pick(5, desk.seats, quiet=False).whole is unit
+    assert desk.backlog.pick(5, desk.seats, quiet=False).whole is unit
 
 
 def test_smaller_unit_overtakes_one_that_does_not_fit():
@@ -132,9 +132,9 @@ def test_changes_have_saved_up_nothing_while_none_waited():
 
 
 def test_waiting_keys_are_counted_by_their_peer():
-    desk, claim = Desk(), Claim(Kind.TOUCH, 2, Origin(0, 0.0, Peer(7)), 0.0)
-    desk.lane.count(claim, 5)
-    desk.lane.count(claim._replace(moved_to=Peer(8)), 2)
-    assert desk.lane.by_peer == {7: 5, 8: 2}
-    desk.lane.count(claim, -5)
-    assert desk.lane.by_peer == {8: 2}
+    desk, demand = Desk(), Demand(Kind.TOUCH, 2, OpenPack(0, 0.0, Peer(7)), 0.0)
+    desk.backlog.count(demand, 5)
+    desk.backlog.count(demand._replace(moved_to=Peer(8)), 2)
+    assert desk.backlog.by_peer == {7: 5, 8: 2}
+    desk.backlog.count(demand, -5)
+    assert desk.backlog.by_peer == {8: 2}

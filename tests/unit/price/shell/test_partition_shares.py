@@ -11,7 +11,7 @@ from suite.spending import worst
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.price.shell.portions import Portions
+from cacheupdater.price.shell.partition_shares import PartitionShares
 
 WALL = 1_700_000_000.25  # how far the time of day is ahead of the loop's clock
 
@@ -24,20 +24,20 @@ def shop(now=0.0, budget=(100.0, 50.0), quota=(20.0, 20.0)):
 
 def test_owner_of_a_quarter_spends_a_quarter_of_every_rate():
     one = shop()
-    Portions([one]).own([7], 0.0, of=4, sources=True)
+    PartitionShares([one]).own([7], 0.0, of=4, sources=True)
     assert (one.source.bucket.rate, one.source.bucket.burst) == (25.0, 12.5)
     assert (one.quota.rate, one.quota.burst) == (5.0, 5.0)
 
 
 def test_fleet_decides_about_sources_and_leaves_quotas_to_ownership():
     one = shop()
-    Portions([one]).own([1, 3], 0.0, of=4, sources=False)
+    PartitionShares([one]).own([1, 3], 0.0, of=4, sources=False)
     assert (one.source.bucket.rate, one.quota.rate) == (100.0, 10.0)
 
 
 def test_owner_of_nothing_spends_nothing_and_begins_again_with_nothing_saved():
     one = shop()
-    portions = Portions([one])
+    portions = PartitionShares([one])
     portions.own([0, 1], 0.0, of=2, sources=True)
     portions.own([], 10.0, of=2, sources=True)
     assert one.source.bucket.rows(100.0) == 0
@@ -48,7 +48,7 @@ def test_owner_of_nothing_spends_nothing_and_begins_again_with_nothing_saved():
 
 def test_changed_budget_is_shared_in_the_same_parts():
     one = shop()
-    portions = Portions([one])
+    portions = PartitionShares([one])
     portions.own([0], 0.0, of=2, sources=True)
     portions.change(one.source, 400.0, 40.0, now=1.0)
     assert (one.source.bucket.rate, one.source.bucket.burst) == (200.0, 20.0)
@@ -64,7 +64,7 @@ class Group:
         print(f"seed {self.seed}")
         self.lot, self.partitions, self.now = random.Random(self.seed), partitions, 0.0
         self.members = [shop(budget=budget, quota=quota) for _ in range(owners)]
-        self.portions = [Portions([each]) for each in self.members]
+        self.portions = [PartitionShares([each]) for each in self.members]
         self.spent = [[] for _ in self.members]
         self.leaving = []
         self.step = 0.02 / budget[0]  # of a row: who waits for nothing is asked again after it

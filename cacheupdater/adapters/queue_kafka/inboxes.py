@@ -1,8 +1,8 @@
-"""The packs that were read and not yet fetched by their partition: one lane for each partition, from the poller to `fetch`.
+"""The packs that were read and not yet fetched by their partition: one inbox for each partition, from the poller to `fetch`.
 
-The queue makes a lane when it first gains a partition, and keeps it for life, for epochs must never repeat. The content of a
-lane belongs to one epoch and is dropped with it. Packs wait in parcels, as the broker stores them, and are unpacked when the
-partition fetches them. A full lane is held: the consumer pauses the partition until half of the lane is unpacked. So memory
+The queue makes an inbox when it first gains a partition, and keeps it for life, for epochs must never repeat. The content of a
+inbox belongs to one epoch and is dropped with it. Packs wait in parcels, as the broker stores them, and are unpacked when the
+partition fetches them. A full inbox is held: the consumer pauses the partition until half of the inbox is unpacked. So memory
 stays bounded with any lag. No method here waits; `fetch` waits for `arrived`.
 """
 
@@ -24,8 +24,8 @@ LANE_PACKS_MAX = 1024
 LANE_BYTES_MAX = 1024 * 1024  # 100 packs of 500 keys that are not compressed
 
 
-class Lane:
-    """The lane of one partition."""
+class Inbox:
+    """The inbox of one partition."""
 
     __slots__ = (
         "arrived",
@@ -66,7 +66,7 @@ class Lane:
         self.open = False  # ours, and commits of this epoch count
         self.held = False  # full: the consumer has paused the partition
         self.mark: Mark | None = None  # how far the batch was read when it was closed to make room for others
-        self.crowded = False  # there was no room for the lane's batch; there will be soon
+        self.crowded = False  # there was no room for the inbox's batch; there will be soon
         self.skips = False  # the last batch could not be read
         self.torn = (-1, 0)  # the offset of a torn batch, and how often in a row it was torn
 
@@ -130,5 +130,5 @@ class Lane:
 
     @property
     def roomy(self) -> bool:
-        """Whether half of the lane is free again. With only one mark, each pack would pause and resume the partition."""
+        """Whether half of the inbox is free again. With only one mark, each pack would pause and resume the partition."""
         return self.packs <= LANE_PACKS_MAX // 2 and self.bytes <= LANE_BYTES_MAX // 2

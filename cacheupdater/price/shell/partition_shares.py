@@ -1,7 +1,7 @@
 """The part of every rate that goes with the partitions that this process owns.
 
 A budget or a quota is configured for all updaters together. If several share a queue's partitions and no fleet is named, an
-owner of 3 out of 12 may spend a quarter of each. `price.shell.pricing` makes one `Portions` and reports every change of
+owner of 3 out of 12 may spend a quarter of each. `price.shell.pricing` makes one `PartitionShares` and reports every change of
 ownership to it: a loss before others hear that they may gain, a gain before its first load. So the parts of all living
 owners never exceed the whole. An owner that was thought dead and wakes up finds out within a heartbeat.
 
@@ -33,7 +33,7 @@ class _Whole(NamedTuple):
     burst: float
 
 
-class Portions:
+class PartitionShares:
     """The portions of one process."""
 
     def __init__(self, namespaces: Sequence[Namespace]) -> None:

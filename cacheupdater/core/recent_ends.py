@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Ends:
+class RecentEnds:
     """The last ends of one partition's keys."""
 
     def __init__(self, gap: float) -> None:

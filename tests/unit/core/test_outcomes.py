@@ -23,8 +23,8 @@ def test_refused_write_is_loaded_again_as_urgently_as_a_change_not_before_the_fl
     story.end(story.start(0.0), 0.1, Result.REFUSED, wait=0.5)
 
     assert story.starts(0.59) == []
-    ((claim, _),) = story.start(0.6).parts
-    assert (claim.kind, claim.urgency) == (Kind.TOUCH, URGENCY[Kind.CHANGE])
+    ((demand, _),) = story.start(0.6).parts
+    assert (demand.kind, demand.urgency) == (Kind.TOUCH, URGENCY[Kind.CHANGE])
 
 
 def test_key_with_five_errors_of_its_own_is_quarantined():
@@ -78,7 +78,7 @@ def test_retries_wait_longer_and_longer_but_never_more_than_two_seconds():
     now, waits = 0.0, []
     for _ in range(8):
         story.engine.on_answers(story.start(now), [FAILED], now)
-        again = story.engine._dedup.seats[A].claim.not_before
+        again = story.engine._dedup.seats[A].demand.not_before
         waits.append(again - now)
         now = again
 
@@ -92,7 +92,7 @@ def test_key_whose_server_is_away_is_tried_more_and_more_slowly_and_its_neighbou
     story.engine.on_answers(story.start(0.0), [WRITTEN, Answer(Result.UNAVAILABLE, why="node away")], 0.0)
     now, waits = 0.0, []
     for _ in range(12):
-        again = story.engine._dedup.seats[B].claim.not_before
+        again = story.engine._dedup.seats[B].demand.not_before
         waits.append(again - now)
         now = again
         unit = story.start(now)
@@ -114,8 +114,8 @@ def test_hints_of_a_failed_head_pass_to_the_tail_with_its_delay():
 
     assert story.engine._dedup.tails == {}
     assert story.starts(1.19) == []
-    ((claim, _),) = story.start(1.2).parts
-    assert (claim.kind, claim.origin.offset, claim.since) == (Kind.CHANGE, 0, 0.0)
+    ((demand, _),) = story.start(1.2).parts
+    assert (demand.kind, demand.open_pack.offset, demand.since) == (Kind.CHANGE, 0, 0.0)
 
 
 def test_value_that_is_not_ours_ends_its_head_without_a_write_and_without_blame():
@@ -140,7 +140,7 @@ def test_key_of_a_namespace_without_a_verdict_is_due_again_as_it_was_and_never_a
     story.miss(A, at=0.0)
     for now in range(0, 20, 2):
         unit = story.start(float(now))
-        assert [claim.kind for claim, _ in unit.parts] == [Kind.MISS]
+        assert [demand.kind for demand, _ in unit.parts] == [Kind.MISS]
         story.end(unit, now + 0.1, Result.UNDECIDED, wait=1.9)
         assert story.starts(now + 1.99) == []
 

@@ -15,7 +15,7 @@ from cacheupdater.core.answers import ENDING, FINISHING, UNCHANGED, WRITTEN, Ans
 from cacheupdater.core.brake import Brake
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Loaded
-from cacheupdater.core.unit import Claim, Phase, Unit
+from cacheupdater.core.unit import Demand, Phase, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Failure(NamedTuple):
     slow: bool = False
 
 
-class Endings:
+class Outcomes:
     """The rules for the end of a head."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Endings:
         if unit.phase is not Phase.RUNNING or not absent:
             return []
         rowless = set(absent)
-        touched = (keys for claim, keys in unit.parts if claim.kind is Kind.TOUCH)
+        touched = (keys for demand, keys in unit.parts if demand.kind is Kind.TOUCH)
         return [key for key in chain.from_iterable(touched) if key in rowless]
 
     def braked(
@@ -95,12 +95,14 @@ class Endings:
         if unit.phase is not Phase.RUNNING:
             return absent
         touched = [
-            (claim, [key for key in keys if key not in valueless] if valueless else keys)
-            for claim, keys in unit.parts
-            if claim.kind is Kind.TOUCH
+            (demand, [key for key in keys if key not in valueless] if valueless else keys)
+            for demand, keys in unit.parts
+            if demand.kind is Kind.TOUCH
         ]
         rowless = set(absent)
-        gone = [(claim, [key for key in keys if key in rowless]) for claim, keys in touched] if absent else []
+        gone = (
+            [(demand, [key for key in keys if key in rowless]) for demand, keys in touched] if absent else []
+        )
         brake = self._brakes.get(unit.namespace)
         if brake is None:
             brake = self._brakes[unit.namespace] = Brake()
@@ -128,15 +130,15 @@ class Endings:
             }
             self._settle(unit, bad, now)
             absent = [key for key in absent if key not in bad]  # a key that was left alone is not marked
-        wrote = [(claim, keys) for claim, keys in self._live_parts(unit, bad) if keys]
+        wrote = [(demand, keys) for demand, keys in self._live_parts(unit, bad) if keys]
         self._report_ages(unit.namespace, wrote, now)
         if learned:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
             by_key = dict(zip(learned, answers, strict=True))
-            for claim, keys in wrote:  # each claim apart, for an announced change is no surprise
+            for demand, keys in wrote:  # each demand apart, for an announced change is no surprise
                 changed = [by_key[key].result is Result.WRITTEN for key in keys]
                 mine = [said[key] for key in keys] if said else ()
-                self._policy.on_loaded(Loaded(claim.kind, keys, changed, unit.began, mine, absent), now)
+                self._policy.on_loaded(Loaded(demand.kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
@@ -145,13 +147,13 @@ class Endings:
         if failure.slow:
             at_fault, pieces = self._slow(unit, now), PIECES_OF_A_SLOW_UNIT
         parts = list(unit.parts)
-        for claim, keys in parts:
+        for demand, keys in parts:
             if at_fault and len(unit.keys) == 1:
-                self._retry(unit, keys[0], claim, failure=failure._replace(own=True), now=now)
+                self._retry(unit, keys[0], demand, failure=failure._replace(own=True), now=now)
                 continue
-            self._put_off(unit, [key for key in keys if key not in at_fault], claim, now)
+            self._put_off(unit, [key for key in keys if key not in at_fault], demand, now)
             for piece in _cut([key for key in keys if key in at_fault], pieces if len(parts) == 1 else 1):
-                self._dedup.again(unit, piece, claim._replace(alone=True), now)
+                self._dedup.again(unit, piece, demand._replace(alone=True), now)
         self._dedup.close(unit)
 
     def _slow(self, unit: Unit, now: float) -> set[bytes]:
@@ -162,12 +164,12 @@ class Endings:
         witnesses.silent(now)
         return at_fault
 
-    def _put_off(self, unit: Unit, keys: list[bytes], claim: Claim, now: float) -> None:
+    def _put_off(self, unit: Unit, keys: list[bytes], demand: Demand, now: float) -> None:
         """Nobody is at fault: these keys are due again together, later."""
         if keys:
             for key in keys:
                 self.troubles.failed(key, own=False)
-            delayed = claim._replace(not_before=now + self.troubles.delay(keys[0]))
+            delayed = demand._replace(not_before=now + self.troubles.delay(keys[0]))
             self._dedup.again(unit, keys, delayed, now)
 
     def _finish(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
@@ -188,7 +190,7 @@ class Endings:
 
     def _settle(self, unit: Unit, failed: Mapping[bytes, Answer], now: float) -> None:
         """Keys whose write was not accepted leave the unit, each by its own rule. Braked and foreign keys stay."""
-        for claim, keys in unit.parts:
+        for demand, keys in unit.parts:
             together: dict[float, list[bytes]] = {}  # by their wait
             for key in keys:
                 answer = failed.get(key)
@@ -197,30 +199,30 @@ class Endings:
                 if answer.result is Result.UNDECIDED:
                     together.setdefault(answer.wait, []).append(key)
                 elif answer.result is Result.REFUSED:
-                    self._dedup.again(unit, [key], claim.refused(now + answer.wait), now)
+                    self._dedup.again(unit, [key], demand.refused(now + answer.wait), now)
                 else:
                     own = answer.result not in _NOBODYS_FAULT
                     failure = Failure(answer.why or answer.result.value, own)
-                    self._retry(unit, key, claim, failure=failure, now=now)
+                    self._retry(unit, key, demand, failure=failure, now=now)
             for wait, undecided in together.items():
-                self._dedup.again(unit, undecided, claim._replace(not_before=now + wait), now)
+                self._dedup.again(unit, undecided, demand._replace(not_before=now + wait), now)
 
-    def _retry(self, unit: Unit, key: bytes, claim: Claim, *, failure: Failure, now: float) -> None:
+    def _retry(self, unit: Unit, key: bytes, demand: Demand, *, failure: Failure, now: float) -> None:
         """One key failed: it is tried again later, or never, if it was at fault itself too often."""
         if not self.troubles.failed(key, own=failure.own):
-            self._dedup.again(unit, [key], claim._replace(not_before=now + self.troubles.delay(key)), now)
+            self._dedup.again(unit, [key], demand._replace(not_before=now + self.troubles.delay(key)), now)
             return
         tail = self._dedup.give_up(unit, key)
         self.troubles.over([key])
         self.troubles.quarantine.put(key, failure.error, now)
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
-            tail.origin.release(1)
-            tail.origin.lean(tail.kind > claim.kind)
-        if Kind.CHANGE in (claim.kind, tail.kind if tail else None):
-            self._removals.ask(unit.namespace, [key], [claim.origin])
+            tail.open_pack.release(1)
+            tail.open_pack.lean(tail.kind > demand.kind)
+        if Kind.CHANGE in (demand.kind, tail.kind if tail else None):
+            self._removals.ask(unit.namespace, [key], [demand.open_pack])
         else:
-            claim.origin.release(1)
+            demand.open_pack.release(1)
 
     def _count_results(self, unit: Unit, answers: Sequence[Answer]) -> int:
         """How many are plain successes. In almost every unit all are, and that is found without a look at each."""
@@ -236,17 +238,17 @@ class Endings:
                     self._tally.add("refreshes", 1, name, reason=answer.result.value)
         return plain
 
-    def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Claim, list[bytes]]]:
-        """Each claim with its keys that have written."""
-        for claim, keys in self._dedup.seats.live_parts(unit):
-            yield claim, [key for key in keys if key not in bad] if bad else keys
+    def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Demand, list[bytes]]]:
+        """Each demand with its keys that have written."""
+        for demand, keys in self._dedup.seats.live_parts(unit):
+            yield demand, [key for key in keys if key not in bad] if bad else keys
 
     def _report_ages(
-        self, namespace: Namespace, parts: Sequence[tuple[Claim, list[bytes]]], now: float
+        self, namespace: Namespace, parts: Sequence[tuple[Demand, list[bytes]]], now: float
     ) -> None:
-        """One age per claim: its keys came together. Bounded, for it may be that nobody takes the ages."""
-        for claim, _ in parts[: AGES_MAX - len(self.ages)]:
-            self.ages.append((namespace.name, now - claim.since))
+        """One age per demand: its keys came together. Bounded, for it may be that nobody takes the ages."""
+        for demand, _ in parts[: AGES_MAX - len(self.ages)]:
+            self.ages.append((namespace.name, now - demand.since))
 
 
 def _cut(keys: list[bytes], pieces: int) -> Iterator[list[bytes]]:
@@ -255,6 +257,6 @@ def _cut(keys: list[bytes], pieces: int) -> Iterator[list[bytes]]:
     return (keys[at : at + size] for at in range(0, len(keys), size or 1))
 
 
-def _unjudged(parts: Iterable[tuple[Claim, list[bytes]]]) -> int:
+def _unjudged(parts: Iterable[tuple[Demand, list[bytes]]]) -> int:
     """Keys that no brake has counted before."""
-    return sum(len(keys) for claim, keys in parts if not claim.judged)
+    return sum(len(keys) for demand, keys in parts if not demand.judged)

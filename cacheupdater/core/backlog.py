@@ -1,6 +1,6 @@
 """The due keys of one namespace in one partition, and which of them go into its next unit.
 
-`schedule` makes a lane when the first key of a namespace is due, and keeps it for its own life. A lane knows the order of its
+`schedule` makes a backlog when the first key of a namespace is due, and keeps it for its own life. A backlog knows the order of its
 own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Peers take turns
 within each of these. Changes get a part of the rows however many misses wait. The schedule decides which namespace is next,
 and what can be paid.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core.fair import Fair
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
-from cacheupdater.core.unit import PATIENT, URGENCY, Claim, Unit
+from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Unit
 
 if TYPE_CHECKING:
     from collections import deque
@@ -33,16 +33,16 @@ CHANGES_PART = 1 / 3
 class Picked(NamedTuple):
     """The keys of a unit. If one unit has just these keys already, `whole` is that unit."""
 
-    parts: list[tuple[Claim, list[bytes]]]
+    parts: list[tuple[Demand, list[bytes]]]
     whole: Unit | None
 
 
-class Lane:
+class Backlog:
     """The due keys of one namespace."""
 
     __slots__ = (
         "by_peer",
-        "claims",
+        "demands",
         "last_partial",
         "namespace",
         "need",
@@ -63,7 +63,7 @@ class Lane:
         self.ready = 0  # live keys in the queues
         self.patient = 0  # those of them in the last queue
         self.waiting = 0  # all of `ready`, and the delayed ones
-        self.claims = 0  # those of `waiting` that are a claim on the budget
+        self.demands = 0  # those of `waiting` that are a demand on the budget
         self.last_partial = -inf  # when its last unit was started
         self.rests = inf  # until when nothing of it may start, whatever the budget
         self.start: float | None = None  # its place in the line of its source, once it stands there
@@ -74,15 +74,15 @@ class Lane:
         """Whether a reader waits, or a value is known to be old."""
         return bool(self.queues[0] or self.queues[1])
 
-    def count_ready(self, claim: Claim, keys: int) -> None:
+    def count_ready(self, demand: Demand, keys: int) -> None:
         """So many more live keys are in the queues (fewer, if negative)."""
         self.ready += keys
-        if claim.urgency == PATIENT:
+        if demand.urgency == PATIENT:
             self.patient += keys
 
-    def count(self, claim: Claim, keys: int) -> None:
+    def count(self, demand: Demand, keys: int) -> None:
         """So many more keys wait (fewer, if negative)."""
-        peer = claim.peer
+        peer = demand.peer
         self.waiting += keys
         peer.waiting += keys
         number = peer.number
@@ -94,13 +94,13 @@ class Lane:
     def put(self, unit: Unit) -> None:
         """In the order of arrival. A unit that is due again, or merged, keeps its place among those of its peer."""
         unit.ready = True
-        claim = unit.claim
-        queue, since = self.queues[claim.urgency].of(claim.peer.number), claim.since
-        if queue and since < queue[-1].claim.since:
-            queue.insert(bisect_right(queue, since, key=lambda other: other.claim.since), unit)
+        demand = unit.demand
+        queue, since = self.queues[demand.urgency].of(demand.peer.number), demand.since
+        if queue and since < queue[-1].demand.since:
+            queue.insert(bisect_right(queue, since, key=lambda other: other.demand.since), unit)
         else:
             queue.append(unit)
-        self.count_ready(unit.claim, len(unit.keys) - unit.gone)
+        self.count_ready(unit.demand, len(unit.keys) - unit.gone)
 
     def clear(self) -> None:
         """What is left in the queues has no live keys."""
@@ -117,15 +117,15 @@ class Lane:
         self._owe(picking.parts)
         return Picked(picking.parts, picking.whole)
 
-    def _owe(self, parts: Sequence[tuple[Claim, list[bytes]]]) -> None:
+    def _owe(self, parts: Sequence[tuple[Demand, list[bytes]]]) -> None:
         """Count the rows that these parts owe to changes."""
         if not self.queues[_CHANGES]:
             self.owed = 0.0
             return
-        for claim, keys in parts:
-            if claim.urgency == _MISSES:
+        for demand, keys in parts:
+            if demand.urgency == _MISSES:
                 self.owed += len(keys) * CHANGES_PART
-            elif claim.urgency == _CHANGES:
+            elif demand.urgency == _CHANGES:
                 self.owed = max(0.0, self.owed - len(keys))
 
 
@@ -140,7 +140,7 @@ class _Picking:
 
     def __init__(self, rows: int, seats: Seats) -> None:
         self.rows = rows  # left
-        self.parts: list[tuple[Claim, list[bytes]]] = []
+        self.parts: list[tuple[Demand, list[bytes]]] = []
         self.whole: Unit | None = None
         self._enough = rows // 2
         self._seats = seats
@@ -149,7 +149,7 @@ class _Picking:
         """Take at most so many keys from this queue."""
         while self.rows and most > 0 and (flow := queue.first()):
             unit = flow.items[0]
-            if unit.claim.alone and self.parts:
+            if unit.demand.alone and self.parts:
                 self.rows = 0
                 return
             keys = self._seats.live(unit)
@@ -168,7 +168,7 @@ class _Picking:
 
     def _cut(self, unit: Unit, keys: list[bytes], rows: int) -> list[bytes]:
         narrow(unit, keys[rows:])
-        self.parts.append((unit.claim, keys[:rows]))
+        self.parts.append((unit.demand, keys[:rows]))
         self.whole = None
         self.rows -= rows
         return keys[:rows]
@@ -177,15 +177,15 @@ class _Picking:
         if not keys:
             return
         self.whole = unit if not self.parts and not unit.gone else None
-        self.parts.append((unit.claim, keys))
-        self.rows = 0 if unit.claim.alone else self.rows - len(keys)
+        self.parts.append((unit.demand, keys))
+        self.rows = 0 if unit.demand.alone else self.rows - len(keys)
 
 
 def _bring_forward(queue: deque[Unit], rows: int) -> bool:
     """Let a unit that fits overtake a few that do not; they run next."""
     for at in range(1, min(len(queue), _OVERTAKEN + 1)):
         unit = queue[at]
-        if len(unit.keys) - unit.gone <= rows and not unit.claim.alone:
+        if len(unit.keys) - unit.gone <= rows and not unit.demand.alone:
             del queue[at]
             queue.appendleft(unit)
             return True

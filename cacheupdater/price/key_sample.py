@@ -30,7 +30,7 @@ PIECE = 200_000
 _READS_MIN = 1e-9  # reads per second; logarithms stay finite
 
 
-class Census(NamedTuple):
+class KeySample(NamedTuple):
     """Some of a policy's keys."""
 
     space: NDArray[np.intp]  # the number of the namespace within the policy
@@ -41,7 +41,7 @@ class Census(NamedTuple):
     weight: Doubles  # how many keys each stands for
 
 
-def census(policy: Price, start: int, now: float, *, most: int = KEYS) -> Census:
+def key_sample(policy: Price, start: int, now: float, *, most: int = KEYS) -> KeySample:
     """At most `most` keys of one piece of the table, which begins at row `start`."""
     table = policy.table
     end = min(start + PIECE, table.high)
@@ -54,12 +54,12 @@ def census(policy: Price, start: int, now: float, *, most: int = KEYS) -> Census
     quiet_a, quiet_b = believed.astype(np.float64).T
     mu = learning.wanted(state, now - table.times[rows, TOUCHED], age=now - policy.born).astype(np.float64)
     space = state[:, SPACE].astype(np.intp)
-    return Census(space, np.maximum(mu, _READS_MIN), a, b, np.minimum(quiet_a / quiet_b, a / b), weight)
+    return KeySample(space, np.maximum(mu, _READS_MIN), a, b, np.minimum(quiet_a / quiet_b, a / b), weight)
 
 
-def joined(parts: Sequence[Census]) -> Census:
+def joined(parts: Sequence[KeySample]) -> KeySample:
     """Several samples as one. They are of pieces and policies whose namespaces have the same numbers."""
-    return Census(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return KeySample(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _drawn(reads: Doubles, most: int) -> tuple[NDArray[np.intp], Doubles]:

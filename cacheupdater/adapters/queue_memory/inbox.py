@@ -2,7 +2,7 @@
 
 Unread packs wait by peer, and a peer's changes wait apart from its reads. These flows take turns by bytes, so that a flood
 waits behind its own packs. A pack gets its offset when it is read. A `Fill` holds the amounts that have caps, for all peers
-together and for each peer, which must leave room for others. `MemoryQueue` makes and uses one lane per partition.
+together and for each peer, which must leave room for others. `MemoryQueue` makes and uses one inbox per partition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PACK_COST = 64  # bytes by which the cost of a pack exceeds the cost of its keys
 
 @dataclass(slots=True)
 class Fill:
-    """How much is in a lane, or how much may be in it."""
+    """How much is in an inbox, or how much may be in it."""
 
     packs: int = 0  # unread
     bytes: int = 0  # of unread packs
@@ -42,7 +42,7 @@ class Fill:
         )
 
     def has_room(self, most: Fill, size: int) -> bool:
-        """Whether a pack of `size` fits into a lane with this fill."""
+        """Whether a pack of `size` fits into an inbox with this fill."""
         return (
             self.packs < most.packs
             and self.bytes + size <= most.bytes
@@ -51,7 +51,7 @@ class Fill:
         )
 
 
-class Lane:
+class Inbox:
     """The packs of one partition."""
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Lane:
         return self._again[0].offset if self._again else self.next
 
     def fill(self, peer: int) -> Fill:
-        """How much of the lane is this peer's."""
+        """How much of the inbox is this peer's."""
         return self._fills.get(peer) or Fill()
 
     def append(self, payload: bytes, peer: int) -> None:

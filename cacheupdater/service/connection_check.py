@@ -1,6 +1,6 @@
 """Tries everything that an updater needs, once: queue, cache, databases, loaders. For `cacheupdater check --connect`.
 
-`contact` builds the parts of a service and tries each part once. It tries all parts at the same time, each within its own
+`contact` builds the components of a service and tries each part once. It tries all components at the same time, each within its own
 time limit. This costs little and leaves nothing behind. Each statement loads one key that does not exist. A user's loader is
 imported and called with an empty list. Redis gets one key per namespace, which is removed at once.
 
@@ -23,7 +23,7 @@ from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.core.answers import FINISHING
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.ports import Entry
-from cacheupdater.service.parts import Parts
+from cacheupdater.service.components import Components
 from cacheupdater.service.side_by_side import side_by_side
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def contact(config: Config) -> Sequence[Finding]:
     """
     namespaces = config.namespaces.values()
     async with AsyncExitStack() as stack:
-        parts = Parts(config, stack)
+        components = Components(config, stack)
         imported = await asyncio.gather(
             *(
                 _python(each, each.load.python, deadline=config.sources[each.load.source].statement_timeout)
@@ -83,32 +83,32 @@ async def contact(config: Config) -> Sequence[Finding]:
             )
         )
         asked = [each for each in namespaces if not each.load.python]
-        built = {each.name: _built(each, parts) for each in asked}
-        visits = [_queue(config.queue), _cache(config, parts)]
+        built = {each.name: _built(each, components) for each in asked}
+        visits = [_queue(config.queue), _cache(config, components)]
         for name in config.sources:
             its = [each for each in asked if each.load.source == name]
             visits += [_source(name, its, built)] if its else []
         visited = await asyncio.gather(*visits)
         found = [finding for each in (*visited, imported) for finding in each]
-        return [*found, *await _values(config, parts, found)]
+        return [*found, *await _values(config, components, found)]
 
 
-async def _values(config: Config, parts: Parts, found: Sequence[Finding]) -> Sequence[Finding]:
+async def _values(config: Config, components: Components, found: Sequence[Finding]) -> Sequence[Finding]:
     """Compares the values in Redis with the values that would be written, for namespaces where both can be read."""
     if not any(each.part == "cache" and each.state == "ok" for each in found):
         return []
     names = [each.name for each in found if each.part == "load" and each.state == "ok"]
-    said = await side_by_side(config, parts, names)
+    said = await side_by_side(config, components, names)
     return [Finding("values", name, state, _plain(what)) for name, state, what in said]
 
 
-def _built(namespace: NamespaceSection, parts: Parts) -> Loader | Finding:
+def _built(namespace: NamespaceSection, components: Components) -> Loader | Finding:
     """The namespace's loader, or why there is none.
 
     A driver may take half a second to import. It is imported here, so that the time does not count against a server.
     """
     try:
-        return parts.recipe(namespace.name).loader
+        return components.recipe(namespace.name).loader
     except CacheUpdaterError as e:
         return _trouble("load", namespace.name, e)
 
@@ -137,10 +137,10 @@ async def _queue(queue: QueueConfig) -> Sequence[Finding]:
     ]
 
 
-async def _cache(config: Config, parts: Parts) -> Sequence[Finding]:
+async def _cache(config: Config, components: Components) -> Sequence[Finding]:
     """Takes a token, and writes and removes one key of each namespace: an ACL may allow some keys and commands only."""
     try:
-        writer = parts.writer()
+        writer = components.writer()
         await writer.token()
     except CacheUpdaterError as e:
         return [_trouble("cache", "", e)]

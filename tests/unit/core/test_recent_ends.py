@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import inf
 
-from cacheupdater.core.ends import Ends
+from cacheupdater.core.recent_ends import RecentEnds
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 GAP = 0.1
 
 
 def test_miss_within_the_gap_is_soon_and_later_is_not():
-    ends = Ends(GAP)
+    ends = RecentEnds(GAP)
     ends.put([A, B], 1.0, 1.05)
 
     assert ends.soon(A, 1.06)
@@ -21,7 +21,7 @@ def test_miss_within_the_gap_is_soon_and_later_is_not():
 
 
 def test_the_last_end_counts():
-    ends = Ends(GAP)
+    ends = RecentEnds(GAP)
     ends.put([A], 1.0, 1.05)
     assert ends.soon(A, 1.06)
     ends.put([A], 1.07, 1.08)
@@ -32,7 +32,7 @@ def test_the_last_end_counts():
 
 
 def test_turn_forgets_nothing_whose_gap_lasts():
-    ends = Ends(GAP)
+    ends = RecentEnds(GAP)
     ends.put([A], 1.0, 1.0)
     assert ends.soon(A, 1.0)
     ends.put([B], 1.09, 1.09)
@@ -46,7 +46,7 @@ def test_turn_forgets_nothing_whose_gap_lasts():
 
 
 def test_nothing_is_left_after_two_gaps_and_nobody_is_woken_then():
-    ends = Ends(GAP)
+    ends = RecentEnds(GAP)
     ends.put([A], 1.0, 1.0)
     assert ends.soon(A, 1.05)
     ends.put([B], 1.05, 1.05)
@@ -60,7 +60,7 @@ def test_nothing_is_left_after_two_gaps_and_nobody_is_woken_then():
 
 
 def test_what_ended_long_ago_is_not_even_noted():
-    ends = Ends(GAP)
+    ends = RecentEnds(GAP)
     ends.put([A], 1.0, 2.0)
 
     assert ends.wake == inf
