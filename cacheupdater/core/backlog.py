@@ -9,8 +9,9 @@ and what can be paid.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cacheupdater.core.fair import Fair
 from cacheupdater.core.hints import Kind
@@ -28,13 +29,6 @@ _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five 
 _MISSES, _CHANGES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE]
 CHANGES_PART = 1 / 3
 """Rows for changes per row for a miss, while both wait. So a flood of misses leaves a quarter of the rows to changes."""
-
-
-class Picked(NamedTuple):
-    """The keys of a unit. If one unit has just these keys already, `whole` is that unit."""
-
-    parts: list[tuple[Demand, list[bytes]]]
-    whole: Unit | None
 
 
 class Backlog:
@@ -58,7 +52,8 @@ class Backlog:
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.queues: tuple[Fair[int, Unit], ...] = tuple(Fair() for _ in range(PATIENT + 1))
-        self.by_peer: dict[int, int] = {}  # keys of `waiting`, by the number of their peer
+        # keys of `waiting`, by the number of their peer; a number without keys stays, for there are few numbers
+        self.by_peer: defaultdict[int, int] = defaultdict(int)
         self.owed = 0.0  # rows that changes have saved up while misses were served
         self.ready = 0  # live keys in the queues
         self.patient = 0  # those of them in the last queue
@@ -85,11 +80,7 @@ class Backlog:
         peer = demand.peer
         self.waiting += keys
         peer.waiting += keys
-        number = peer.number
-        if left := self.by_peer.get(number, 0) + keys:
-            self.by_peer[number] = left
-        else:
-            self.by_peer.pop(number, None)
+        self.by_peer[peer.number] += keys
 
     def put(self, unit: Unit) -> None:
         """In the order of arrival. A unit that is due again, or merged, keeps its place among those of its peer."""
@@ -107,15 +98,16 @@ class Backlog:
         for queue in self.queues:
             queue.clear()
 
-    def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picked:
+    def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picking:
         """The most urgent keys. Keys that can wait are picked only if it is `quiet`."""
-        picking = _Picking(rows, seats)
+        picking = Picking(rows, seats)
         if self.owed >= 1.0:
             picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))
         for queue in self.queues if quiet else self.queues[:PATIENT]:
-            picking.take(queue, picking.rows)
+            if queue:
+                picking.take(queue, picking.rows)
         self._owe(picking.parts)
-        return Picked(picking.parts, picking.whole)
+        return picking
 
     def _owe(self, parts: Sequence[tuple[Demand, list[bytes]]]) -> None:
         """Count the rows that these parts owe to changes."""
@@ -129,8 +121,8 @@ class Backlog:
                 self.owed = max(0.0, self.owed - len(keys))
 
 
-class _Picking:
-    """A unit that is being put together.
+class Picking:
+    """A unit that is being put together. If one unit has just the keys of `parts` already, `whole` is that unit.
 
     A unit that runs as it came needs no new seats for its keys. So if the next unit is too large, a smaller one from a few
     places behind is taken. A unit is cut in two only while less than half of the rows are used.

@@ -48,11 +48,13 @@ class Flow(Generic[Name, Item]):
 class Fair(Generic[Name, Item]):
     """All flows."""
 
-    __slots__ = ("_clock", "_end", "_flows", "_heap", "_order")
+    __slots__ = ("_clock", "_end", "_flows", "_heap", "_only", "_order")
 
     def __init__(self) -> None:
         self._clock = 0.0
         self._end = 0.0  # of the turn that was served last: a new flow begins there
+        # While nobody else has come, a flow needs no turns. Of a topic's hints there is never more than one.
+        self._only: tuple[int, Flow[Name, Item]] | None = None
         self._flows: dict[Name, Flow[Name, Item]] = {}
         self._heap: list[
             tuple[float, int, Flow[Name, Item]]
@@ -64,10 +66,24 @@ class Fair(Generic[Name, Item]):
 
     def __iter__(self) -> Iterator[deque[Item]]:
         """The items of each flow that has any."""
+        if self._only:
+            self._admit_others(*self._only)
         return (flow.items for _, _, flow in self._heap if flow.items)
 
     def of(self, name: Name) -> deque[Item]:
         """The flow's items. The caller puts one in at once."""
+        if self._only:
+            order, only = self._only
+            if not only.items:
+                self._forget()
+                only.start = 0.0
+            if only.name == name:
+                return only.items
+            self._admit_others(order, only)
+        elif not self._flows:
+            only = Flow(name)
+            self._only = next(self._order), only
+            return only.items
         flow = self._flows.get(name)
         if flow is None:
             flow = self._flows[name] = Flow(name)
@@ -77,13 +93,26 @@ class Fair(Generic[Name, Item]):
             heappush(self._heap, (flow.start, next(self._order), flow))
         return flow.items
 
+    def _admit_others(self, order: int, flow: Flow[Name, Item]) -> None:
+        """From now on this flow is one of many."""
+        self._only = None
+        if flow.items:
+            flow.entered = True
+            self._flows[flow.name] = flow
+            self._heap.append((0.0, order, flow))
+
     def waiting(self, name: Name) -> deque[Item]:
         """The flow's items, which the caller may take out."""
+        if self._only:
+            self._admit_others(*self._only)
         flow = self._flows.get(name)
         return deque() if flow is None else flow.items
 
     def first(self) -> Flow[Name, Item] | None:
         """The flow whose turn it is."""
+        if self._only:
+            only = self._only[1]
+            return only if only.items else None
         heap = self._heap
         while heap:
             start, _, flow = heap[0]
@@ -100,6 +129,8 @@ class Fair(Generic[Name, Item]):
 
     def first_where(self, ready: Callable[[Name], bool]) -> Flow[Name, Item] | None:
         """The flow whose turn it is among those that are ready. This costs a look at each flow."""
+        if self._only:
+            self._admit_others(*self._only)
         waiting = [flow for _, _, flow in self._heap if flow.items and ready(flow.name)]
         return min(waiting, key=lambda flow: flow.start, default=None)
 
@@ -107,13 +138,14 @@ class Fair(Generic[Name, Item]):
         """The flow has had so much."""
         self._clock = max(self._clock, flow.start)
         flow.start = self._end = self._clock + amount
-        if len(self._flows) > 2 * len(self._heap) + _LEFT_OVER:
+        if not self._only and len(self._flows) > 2 * len(self._heap) + _LEFT_OVER:
             self._flows = {
                 name: each for name, each in self._flows.items() if each.entered or each.start > self._clock
             }
 
     def clear(self) -> None:
         """Nothing waits any more."""
+        self._only = None
         for flow in self._flows.values():
             flow.items.clear()
         self._heap.clear()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.namespace import Namespace
@@ -83,7 +83,7 @@ class Receipt:
         for bucket, amount in self._bills():
             bucket.let_go(amount, now)
 
-    def _bills(self) -> Iterator[tuple[Bucket, float]]:
-        yield self._namespace.source.bucket, self.paid
-        if self._namespace.quota is not None:
-            yield self._namespace.quota, float(self._rows)
+    def _bills(self) -> Sequence[tuple[Bucket, float]]:
+        namespace = self._namespace
+        source = namespace.source.bucket, self.paid
+        return (source,) if namespace.quota is None else (source, (namespace.quota, float(self._rows)))

@@ -297,9 +297,10 @@ class Schedule:
         quiet = bool(backlog.patient) and (
             backlog.ready == backlog.patient or self._quiet_from(backlog.namespace.source, now) <= now
         )
-        parts, whole = backlog.pick(rows, self._seats, quiet=quiet)
-        if whole is not None:
-            unit = whole  # one pack's keys as they came: their seats are right already
+        picked = backlog.pick(rows, self._seats, quiet=quiet)
+        parts = picked.parts
+        if picked.whole is not None:
+            unit = picked.whole  # one pack's keys as they came: their seats are right already
         else:
             keys = [key for _, part in parts for key in part]
             unit = Unit(backlog.namespace, keys, parts[0][0])
@@ -315,7 +316,7 @@ class Schedule:
     def _drop_excess(self, backlog: Backlog) -> None:
         """Drop from the peer with most keys waiting (of equals, the one that came last), the least urgent and oldest keys
         first. A thousand peers are put in order once, and not for each key."""
-        most = [(-keys, -peer) for peer, keys in backlog.by_peer.items()]
+        most = [(-keys, -peer) for peer, keys in backlog.by_peer.items() if keys]
         heapify(most)
         while most and backlog.waiting > backlog.namespace.max_backlog:
             peer = -most[0][1]

@@ -137,4 +137,4 @@ def test_waiting_keys_are_counted_by_their_peer():
     desk.backlog.count(demand._replace(moved_to=Peer(8)), 2)
     assert desk.backlog.by_peer == {7: 5, 8: 2}
     desk.backlog.count(demand, -5)
-    assert desk.backlog.by_peer == {8: 2}
+    assert desk.backlog.by_peer == {7: 0, 8: 2}
