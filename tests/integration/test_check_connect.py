@@ -10,7 +10,7 @@ from live.database import Database
 
 from cacheupdater.cli import main
 from cacheupdater.local import kafka_topics
-from cacheupdater.service import contact
+from cacheupdater.service import connection_check
 
 _CONFIG = """\
 version: 1
@@ -233,7 +233,7 @@ def test_a_statement_that_takes_too_long_does_not_hide_the_others(check, pg_url)
 
 
 def test_a_source_with_too_many_slow_statements_is_left_in_time(check, monkeypatch):
-    monkeypatch.setattr(contact, "SOURCE_S", -1.0)
+    monkeypatch.setattr(connection_check, "SOURCE_S", -1.0)
     code, rows = check()
     assert code == 70
     assert ("source", "main", "away", "1 of its statements were not tried within -1 s") in rows

@@ -210,7 +210,7 @@ class _OfFleets(Plant):
 
 
 class Undying(_OfFleets):
-    name = "a demand is believed for ever"
+    name = "a claim is believed for ever"
 
     def pricing(self, pricing):
         for sharing in pricing._sharings.values():
@@ -235,7 +235,7 @@ class Credulous(_OfFleets):
 
 
 class Hopeful(_OfFleets):
-    """An earlier rule of ours: owners that reach Redis have repeated their demands by then; one that is cut off has not."""
+    """An earlier rule of ours: owners that reach Redis have repeated their claims by then; one that is cut off has not."""
 
     name = "a new record is believed after two exchanges"
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from cacheupdater.cli import main
-from cacheupdater.service import contact
+from cacheupdater.service import connection_check
 from cacheupdater.service.connection_check import Finding
 
 _CONFIG = """\
@@ -44,7 +44,7 @@ def test_the_exit_code_says_whose_turn_it_is(connect, monkeypatch, found, code):
     async def contacted(_config):
         return found
 
-    monkeypatch.setattr(contact, "contact", contacted)
+    monkeypatch.setattr(connection_check, "contact", contacted)
     got, out = connect()
     assert got == code
     for each in found:
@@ -55,7 +55,7 @@ def test_the_table_follows_the_usual_report(connect, monkeypatch):
     async def contacted(_config):
         return [OK, WRONG]
 
-    monkeypatch.setattr(contact, "contact", contacted)
+    monkeypatch.setattr(connection_check, "contact", contacted)
     _, out = connect()
     assert "Nothing was contacted" not in out
     assert out.endswith(
@@ -136,7 +136,7 @@ def test_a_module_that_ends_its_process_is_named(connect, tmp_path, monkeypatch,
 
 def test_an_import_that_hangs_is_not_waited_for(connect, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(contact, "IMPORT_S", 0.05)
+    monkeypatch.setattr(connection_check, "IMPORT_S", 0.05)
     monkeypatch.setattr(threading, "hung_import", threading.Event(), raising=False)
     (tmp_path / "connect_hangs.py").write_text("import threading\nbanners = threading.hung_import.wait()\n")
     code, out = connect("connect_hangs:banners")

@@ -17,12 +17,13 @@ import redis
 from hints.server import HintServer
 from suite.pace import PATIENCE_S, soonest
 
-from cacheupdater_client import calls, native, settings, telling, transports
+from cacheupdater_client import calls, native, settings, telling
 from cacheupdater_client import target as target_module
 from cacheupdater_client.buffer import PLACES
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, mailbox
 from cacheupdater_client.sender import Sender
 from cacheupdater_client.target import DRAIN_S, HURRY_S
+from cacheupdater_client.transports import links
 
 sender_module = sys.modules["cacheupdater_client.sender"]  # the package has the sender itself by this name
 ENCODER = redis.Redis().get_encoder()
@@ -127,12 +128,12 @@ def test_sender_shares_a_buffer_among_clients_of_one_target(buffer_to):
 def test_sender_has_one_target_for_clients_that_are_made_at_the_same_time(buffer_to, sender, monkeypatch):
     amid = threading.Barrier(2)
 
-    class SlowLink(transports.MemoryLink):
+    class SlowLink(links.MemoryLink):
         def __init__(self, name):
             amid.wait(5)  # both threads have found no target
             super().__init__(name)
 
-    monkeypatch.setattr(transports, "MemoryLink", SlowLink)
+    monkeypatch.setattr(links, "MemoryLink", SlowLink)
     with ThreadPoolExecutor(2) as pool:
         buffers = list(pool.map(buffer_to, ["memory://nobody"] * 2))
     for buffer in buffers:

@@ -52,12 +52,12 @@ def test_its_configuration_is_valid_and_gives_each_application_a_namespace_and_t
     assert {name: each.budget for name, each in told.sources.items()} == {
         lane.name: updater.budget for lane in SERVED
     }
-    assert {name: (each.policy, each.load.source) for name, each in told.namespaces.items()} == {
+    assert {name: (each.refresh.policy, each.load.source) for name, each in told.namespaces.items()} == {
         FIXED.name: ("fixed", FIXED.name),
         PRICE.name: ("price", PRICE.name),
         TOLD.name: ("price", TOLD.name),
     }
-    assert told.namespaces[FIXED.name].every == pytest.approx(interval(plan.BUDGET), abs=0.001)
+    assert told.namespaces[FIXED.name].refresh.every == pytest.approx(interval(plan.BUDGET), abs=0.001)
     assert all(told.namespaces[lane.name].pattern.parse(lane.key(7).encode()) == (7,) for lane in SERVED)
 
 

@@ -28,10 +28,10 @@ async def queue():
 
 def read(cursor, *offsets):
     """These packs, none of them finished."""
-    origins = [cursor.read(offset, 0.0, PEER) for offset in offsets]
-    for origin in origins:
-        origin.hold(1)
-    return origins
+    packs = [cursor.read(offset, 0.0, PEER) for offset in offsets]
+    for pack in packs:
+        pack.hold(1)
+    return packs
 
 
 async def commit(committer, queue):

@@ -74,7 +74,7 @@ def test_repeated_hints_are_counted_as_often_as_they_were_meant(story, observer)
 
 def test_each_hint_keeps_the_offset_of_its_message(story, observer):
     take(story, observer, pack(b"p:1"), GARBAGE, pack(b"p:2"))
-    assert [(claim.origin.offset, keys) for claim, keys in story.start(0.0).parts] == [
+    assert [(demand.open_pack.offset, keys) for demand, keys in story.start(0.0).parts] == [
         (0, [b"p:1"]),
         (2, [b"p:2"]),
     ]

@@ -102,7 +102,7 @@ async def test_a_service_in_a_small_container_remembers_less(monkeypatch, tmp_pa
     from cacheupdater.config import load_config
     from cacheupdater.core.limits import Limits
 
-    monkeypatch.setattr(cacheupdater.service, "allowed", lambda: Allowance(1.0, 256 * MIB))
+    monkeypatch.setattr("cacheupdater.service.service.allowed", lambda: Allowance(1.0, 256 * MIB))
     file = tmp_path / "cacheupdater.yaml"
     file.write_text(
         '{version: 1, listen: ["memory://small"], cache: {url: "redis://127.0.0.1:1/0"},'

@@ -40,7 +40,7 @@ def test_its_configuration_is_valid_and_joins_the_group_with_a_session_that_can_
         plan.SESSION_S,
         "hints",
     )
-    assert {name: each.every for name, each in told.namespaces.items()} == {
+    assert {name: each.refresh.every for name, each in told.namespaces.items()} == {
         page.name: plan.EVERY_S for page in PAGES
     }
     assert all(told.namespaces[page.name].pattern.parse(page.key(7).encode()) == (7,) for page in PAGES)
