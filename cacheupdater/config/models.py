@@ -8,22 +8,18 @@ section is safe. Unknown keys are refused.
 from __future__ import annotations
 
 import math
-import re
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    InstanceOf,
     PrivateAttr,
     StringConstraints,
 )
 
-from cacheupdater import masking
 from cacheupdater.config import units
-from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
 from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Encrypted,
     Foreign,
@@ -32,133 +28,38 @@ from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Rows,
     WrongType,
 )
-from cacheupdater.config.queues import queue_url
-from cacheupdater.config.secrets import Url
-from cacheupdater.core import cache_url, database_url
-from cacheupdater.errors import Misconfigured
+from cacheupdater.config.fields import (
+    CacheUrl,
+    Count,
+    DatabaseTime,
+    Duration,
+    HostPort,
+    Interval,
+    Jitter,
+    KeyPattern,
+    LeastGain,
+    Listen,
+    MaxAge,
+    QueueUrl,
+    Rate,
+    SourceUrl,
+    StateFile,
+    Target,
+    Text,
+    Worth,
+    short_ttl,
+    switch,
+)
+from cacheupdater.core import database_url
 from cacheupdater_client.protocol.encoding import Encoding  # noqa: TC001  pydantic reads it
-from cacheupdater_client.protocol.patterns import Pattern
 from cacheupdater_client.protocol.spelling import Numbers, Times  # noqa: TC001  pydantic reads it
 
 if TYPE_CHECKING:
     from typing import Self
 
-_YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
-_JITTER_MAX = 0.5  # more than half would make the ttl a lottery
-_DB_TIME_MAX = 1000.0  # seconds per second: every connection of the largest pool, always busy
+    from cacheupdater_client.protocol.patterns import Pattern
+
 _BURST_MAX = 3600.0  # seconds: an hour's rows at once would be a batch job and no refresh
-_WORTH_MAX = 1e6  # beyond it nothing else would ever be refreshed
-_LEAST_GAIN_MAX = 1e3  # stale reads per row: beyond it hardly anything would be refreshed
-_MAX_AGE_MIN = 1.0  # seconds: within one, a load would be due again before readers had its value
-
-Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
-Duration: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(gt=0, le=_YEAR)]
-Interval: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge=0, le=_YEAR)]
-Rate: TypeAlias = Annotated[float, BeforeValidator(units.rate), Field(gt=0, le=1e9)]
-DatabaseTime: TypeAlias = Annotated[float, BeforeValidator(units.database_time), Field(gt=0, le=_DB_TIME_MAX)]
-Count: TypeAlias = Annotated[int, BeforeValidator(units.whole), Field(ge=1)]
-
-
-def _url(value: object, *, sql: bool = False) -> Url:
-    """Messages about a URL never repeat it: it may hold a password."""
-    if not isinstance(value, str) or not value.partition("://")[1]:
-        raise ValueError("must be a URL such as redis://127.0.0.1:6379/0")
-    if not value.isprintable() or " " in value:
-        raise ValueError("holds a space or a control character")
-    if why := masking.ambiguity(value, sql=sql):
-        raise ValueError(why)
-    return Url(value)
-
-
-def _scheme(url: Url) -> str:
-    """What stands before `://`, where it looks like one: in a URL that lacks its beginning that may be the password."""
-    return units.shown(url.scheme) if re.fullmatch(r"[a-z][a-z0-9+.-]{0,40}", url.scheme) else "this"
-
-
-def _cache_url(value: object) -> Url:
-    url = _url(value)
-    if url.scheme not in cache_url.SCHEMES:
-        raise ValueError(
-            f"{_scheme(url)} is no scheme for Redis; use redis://, rediss:// or unix://, "
-            "redis+cluster:// or redis+sentinel://"
-        )
-    try:
-        cache_url.parse(url.reveal())
-    except Misconfigured as e:
-        raise ValueError(str(e)) from e
-    return url
-
-
-_SOURCES = {
-    "postgresql": ("postgresql+asyncpg",),
-    "postgres": ("postgresql+asyncpg",),
-    "sqlite": ("sqlite+aiosqlite",),
-    "mysql": ("mysql+aiomysql", "mysql+asyncmy"),
-    "mariadb": ("mariadb+aiomysql", "mariadb+asyncmy"),
-}
-"""Databases and the drivers that can ask them without stopping the event loop, the recommended one first."""
-
-
-def _source_url(value: object) -> Url:
-    url = _url(value, sql=True)
-    drivers = _SOURCES.get(url.scheme.partition("+")[0], ())
-    if url.scheme not in drivers:
-        advice = f"write {drivers[0]}://" if drivers else "use postgresql+asyncpg or sqlite+aiosqlite"
-        raise ValueError(f"{_scheme(url)} is no database and driver that can be asked; {advice}")
-    if why := database_url.wrong_option(database_url.parts(url.reveal())):
-        raise ValueError(why)
-    return url
-
-
-def _pattern(value: object) -> Pattern:
-    if not isinstance(value, str):
-        raise ValueError("must be text")  # noqa: TRY004  pydantic makes a problem of it, of a TypeError it would not
-    return Pattern.compile(value)
-
-
-def _switch(value: object) -> object:
-    """Helm, whose YAML is older, makes `false` of `off` before we see it."""
-    return {"false": "off", "true": "on"}.get(value, value) if isinstance(value, str) else value
-
-
-def _ttl(value: object) -> object:
-    """`ttl: 5m` is short for `ttl: {base: 5m}`."""
-    return {"base": value} if isinstance(value, str) else value
-
-
-def _jitter(value: object) -> float:
-    share = units.percent(value)
-    if share > _JITTER_MAX:
-        raise ValueError(f"must be at most {_JITTER_MAX:.0%}")
-    return share
-
-
-def _target(value: object) -> float:
-    share = units.percent(value)
-    if not 0 < share < 1:
-        raise ValueError("must be more than 0% and less than 100%")
-    return share
-
-
-def _max_age(value: object) -> float:
-    seconds = units.duration(value)
-    if seconds <= _MAX_AGE_MIN:
-        raise ValueError(f"must be longer than {_MAX_AGE_MIN:g}s; for a short fixed interval use every")
-    return seconds
-
-
-Jitter: TypeAlias = Annotated[float, BeforeValidator(_jitter)]
-StateFile: TypeAlias = Annotated[Text, StringConstraints(pattern=r"[^/]$")]
-CacheUrl: TypeAlias = Annotated[Url, BeforeValidator(_cache_url)]
-SourceUrl: TypeAlias = Annotated[Url, BeforeValidator(_source_url)]
-QueueUrl: TypeAlias = Annotated[str, BeforeValidator(queue_url)]
-Listen: TypeAlias = Annotated[Address, BeforeValidator(listen_address)]
-Target: TypeAlias = Annotated[float, BeforeValidator(_target)]
-MaxAge: TypeAlias = Annotated[float, BeforeValidator(_max_age), Field(le=_YEAR)]
-Worth: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(gt=0, le=_WORTH_MAX)]
-LeastGain: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(ge=0, le=_LEAST_GAIN_MAX)]
-KeyPattern: TypeAlias = Annotated[InstanceOf[Pattern], BeforeValidator(_pattern)]
-HostPort: TypeAlias = Annotated[TcpAddress, BeforeValidator(host_port)]
 
 
 class Section(BaseModel):
@@ -241,7 +142,7 @@ class SourceSection(Named):
     """Connections. Five run thousands of small statements a second and are little for any database."""
     statement_timeout: Duration = 1.0
     """Seconds. A batch by primary key takes milliseconds; one that takes 1 s meets a database in trouble."""
-    tls: Annotated[Encrypted, BeforeValidator(_switch)] | None = None
+    tls: Annotated[Encrypted, BeforeValidator(switch)] | None = None
     """on: encrypted, with whoever answers. verify: with whom an authority vouches for. off: as it is. None: verify where `ca`
     is given, else off on this machine and on to any other. A password must not cross a network because nobody thought of it."""
     ca: Text | None = None
@@ -334,7 +235,7 @@ class QuotaSection(Section):
 class DefaultsSection(Section):
     """What `defaults:` may say, and every namespace again."""
 
-    ttl: Annotated[TtlSection, BeforeValidator(_ttl)] = TtlSection()
+    ttl: Annotated[TtlSection, BeforeValidator(short_ttl)] = TtlSection()
     value: ValueSection = ValueSection()
     refresh: RefreshSection = RefreshSection()
     missing: MissingSection = MissingSection()

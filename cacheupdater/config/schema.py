@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from cacheupdater.config import addresses, models, queues, units
+from cacheupdater.config import addresses, fields, models, queues, units
 from cacheupdater.core import cache_url
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _NUMBER = r"[0-9]{1,12}(\.[0-9]{1,6})?"
 _PARTS = [f"({_NUMBER}{unit})" for unit in ("d", "h", "m", "s", "ms")]
 # two beginnings, for a pattern of optional parts alone would take nothing for a duration
 _DURATION = f"^{'?'.join(_PARTS)}?$"
-_DRIVERS = dict.fromkeys(driver for drivers in models._SOURCES.values() for driver in drivers)  # noqa: SLF001  one package
+_DRIVERS = dict.fromkeys(driver for drivers in fields.DRIVERS.values() for driver in drivers)
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
 
 
@@ -49,15 +49,15 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     units.rate: _text(f"^{_NUMBER}/[smh]$", "500/s"),
     units.database_time: _text(f"^{_NUMBER}(ms|s)/s$", "300ms/s"),
     units.factor: {"anyOf": [{"type": "number"}, _text(f"^{_NUMBER}$", "10")]},
-    models._jitter: _text(f"^{_NUMBER}%$", "10%"),  # noqa: SLF001
-    models._target: _text(f"^{_NUMBER}%$", "99%"),  # noqa: SLF001
-    models._switch: {  # noqa: SLF001
+    fields.jitter: _text(f"^{_NUMBER}%$", "10%"),
+    fields.target: _text(f"^{_NUMBER}%$", "99%"),
+    fields.switch: {
         "anyOf": [{"enum": ["off", "on", "verify", False, True]}, {"type": "string", "pattern": _VARIABLE}]
     },
-    models._pattern: {"type": "string", "minLength": 1, "maxLength": 100_000},  # noqa: SLF001
-    models._max_age: {**_text(_DURATION, "30s"), "minLength": 2},  # noqa: SLF001
-    models._cache_url: _address("|".join(sorted(cache_url.SCHEMES)), "redis://127.0.0.1:6379/0"),  # noqa: SLF001
-    models._source_url: _address("|".join(_DRIVERS), "postgresql+asyncpg://db:5432/shop"),  # noqa: SLF001
+    fields.key_pattern: {"type": "string", "minLength": 1, "maxLength": 100_000},
+    fields.max_age: {**_text(_DURATION, "30s"), "minLength": 2},
+    fields.cache_url: _address("|".join(sorted(cache_url.SCHEMES)), "redis://127.0.0.1:6379/0"),
+    fields.source_url: _address("|".join(_DRIVERS), "postgresql+asyncpg://db:5432/shop"),
     queues.queue_url: _text("^memory://$|^kafka://[^/]+/.", "kafka://kafka-1:9092/hints"),
     addresses.listen_address: _text("^(unix:///.|tcp://.+:[0-9]|memory://.)", "tcp://127.0.0.1:7171"),
     addresses.host_port: _text(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", "127.0.0.1:9464"),
@@ -95,7 +95,7 @@ class _OfTheFile(GenerateJsonSchema):
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
         function = schema["function"]["function"]
         inner = schema["schema"]
-        if function is models._ttl:  # noqa: SLF001
+        if function is fields.short_ttl:
             return {"anyOf": [_FORMS[units.duration], self.generate_inner(inner)]}
         if function is units.whole:
             return _whole(inner)

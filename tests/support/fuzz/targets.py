@@ -409,7 +409,8 @@ def urls(_stack):
     """All code that reads an address or prints one."""
     from cacheupdater import masking
     from cacheupdater.config import addresses, queues
-    from cacheupdater.config.models import _cache_url, _source_url
+    from cacheupdater.config.fields import cache_url as cache_field
+    from cacheupdater.config.fields import source_url
     from cacheupdater.config.secrets import Url
     from cacheupdater.core import cache_url
     from cacheupdater.errors import Misconfigured
@@ -420,8 +421,8 @@ def urls(_stack):
         addresses.listen_address,
         addresses.host_port,
         queues.queue_url,
-        _cache_url,
-        _source_url,
+        cache_field,
+        source_url,
         cache_url.parse,
         broker.parse,
         link_to,
