@@ -130,7 +130,7 @@ class Dedup:
         narrow(unit, [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit])
 
     def _seat(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
-        """Seats keys in a unit of their own. The demand holds its open pack for them already."""
+        """Seats keys in a unit of their own. The demand's open pack is held for them already."""
         unit = Unit(namespace, keys, demand)
         self.seats.give(unit)
         self.schedule.add(unit, now)
@@ -238,7 +238,7 @@ class Dedup:
             self._seat(unit.namespace, rest, demand, now)
 
     def give_up(self, unit: Unit, key: bytes) -> Demand | None:
-        """The key leaves without a refresh; its tail, if any, is given up with it. Origins stay open."""
+        """The key leaves without a refresh, and so does its tail. The packs of both stay open until the caller releases them."""
         self._vacate(unit, key)
         return self.tails.pop(key, None)
 

@@ -1,10 +1,10 @@
 """Which due keys run next: misses before changes before touches, as fast as quotas and budgets pay.
 
 Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full.
-Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits for
-company. Then it stands in line at its source, where `turns` says which backlog is first. Nothing here looks at all backlogs: a
-unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the process share
-the buckets and turns behind it. `now` is an argument; `wake` says when a blocked backlog may start.
+Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits
+for company. Then it stands in line at its source, where `turns` says which backlog is first. Nothing here looks at all
+backlogs: a unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the
+process share the buckets and turns behind it. `now` is an argument; `wake` says when a blocked backlog may start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUIET = 0.5  # share of a full bucket above which patient keys are served: `pri
 
 
 class Dropped(NamedTuple):
-    """Keys that waited too long or stood in too long a queue."""
+    """Keys that waited too long, or for which their backlog was too long."""
 
     namespace: Namespace
     keys: list[bytes]
@@ -49,7 +49,7 @@ class Schedule:
     def __init__(self, seats: Seats, limits: Limits) -> None:
         self.wake = inf
         self.waiting = 0
-        self.patient = 0  # keys of `waiting` that are no demand on the budget
+        self.patient = 0  # patient keys of `waiting`: the source does not count them as due
         self.dropped: list[Dropped] = []  # for the engine to account for
         self._seats = seats
         self._limits = limits
@@ -97,7 +97,7 @@ class Schedule:
             backlog.count_ready(unit.demand, -1)
 
     def end(self) -> None:
-        """Another owner will read all of it again: what waits here is no demand on the budget any more, which outlives us."""
+        """Another owner will read these keys again, so the sources, which outlive us, do not count them as due any more."""
         self._over = True
         for backlog in self._backlogs.values():
             backlog.namespace.cost.wait(-backlog.demands)
@@ -161,7 +161,7 @@ class Schedule:
         self._active[backlog] = self._news[backlog] = None
 
     def _count(self, backlog: Backlog, demand: Demand, keys: int) -> None:
-        """So many more keys are due (fewer, if negative). Patient keys are no demand on the budget."""
+        """So many more keys wait (fewer, if negative). The source does not count patient keys as due."""
         backlog.count(demand, keys)
         self.waiting += keys
         if demand.urgency == PATIENT:

@@ -1,7 +1,8 @@
 """Keys that wait, run and hold their seats together, and the demands that made them due.
 
-A `Unit` is born when hints are accepted, runs when its rows can be paid, and lives until the last seat in it is
-over. The object itself is the ticket: its holder may end the head. A key whose seat is another unit by then has moved on.
+A `Unit` is made when hints are accepted, runs when its rows can be paid, and lives until the last seat in it is
+over. The engine recognises a unit by the object itself: the pipeline hands it back when its head ends. A key whose
+seat is another unit by then has moved on.
 `dedup` and `schedule` make and change units; the pipeline only reads them.
 """
 
