@@ -1,7 +1,7 @@
 """The queue of a single machine: packs wait in this process until their hints are finished.
 
 The listeners put packs in; the partitions fetch and commit them. The service makes one `MemoryQueue`, which lives as long as
-the process. Each partition is an inbox: it holds unread packs, and packs that were fetched but are not finished. A full inbox
+the process. Each partition has an inbox: its unread packs, and the packs that were fetched and are not finished. A full inbox
 makes the listeners wait. This stops the senders, whose own buffers drop hints and count them. Each peer must leave room for
 others, and peers take turns, so the packs of a flood wait behind each other. Fetched packs have caps of their own, far wider:
 hints of a source that is down stay open for long, and must not keep out hints of other sources. Finished packs are forgotten,
@@ -58,7 +58,7 @@ class MemoryQueue:
         self._numbers = NOBODY  # the highest number that was given to a peer
         self._free: dict[
             int, Hashable
-        ] = {}  # free numbers and their last owners' origins, the longest free first
+        ] = {}  # free numbers, each with the origin of its last owner; the longest free first
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
@@ -66,10 +66,10 @@ class MemoryQueue:
     def newcomer(self, origin: Hashable = None) -> int:
         """A number for a new peer.
 
-        A peer from the same place as one that left gets the number of the latest. Otherwise it gets a number that nobody
-        has had, and where none is left, the number that has been free for longest. Packs that the last owner left behind
-        count against the new one. So a sender that connects anew for each pack stays one peer, and no more peers take turns
-        than may be connected at once.
+        If peers from the same `origin` have left, the new peer gets the number of the last one. Otherwise it gets a number
+        that no peer has had. If there is none, it gets the number that has been free for longest. Packs that the last owner
+        of the number left behind count against the new one. So a sender that connects anew for each pack stays one peer, and
+        no more peers take turns than may be connected at once.
         """
         number = next((each for each in reversed(self._free) if self._free[each] == origin), None)
         if number is None and self._numbers >= NUMBERS:
