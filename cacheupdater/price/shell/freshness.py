@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from cacheupdater.price.outlook import Keys
     from cacheupdater.price.report import SourceReport
 
-LEVELS_EVERY = 1.0  # seconds: what costs nothing
-REPORT_EVERY = 10.0  # seconds: what has to look at many keys; the shares that it tells move slower
-GOOD_FOR = 1.0  # seconds for which the last report is given again
+LEVELS_EVERY = 1.0  # seconds: these metrics cost nothing
+REPORT_EVERY = 10.0  # seconds: a report looks at many keys, and its shares move slower than that
+GOOD_FOR = 1.0  # seconds for which the last report is returned again
 
 
 class Freshness:
