@@ -71,7 +71,7 @@ def _url(value: object, *, sql: bool = False) -> Url:
 
 
 def _scheme(url: Url) -> str:
-    """What stands before `://`, where it looks like one: in a URL that lacks its beginning that may be the password."""
+    """The scheme, if it looks like one. In a URL that lacks its beginning, the text before `://` may be the password."""
     return units.shown(url.scheme) if re.fullmatch(r"[a-z][a-z0-9+.-]{0,40}", url.scheme) else "this"
 
 
@@ -117,7 +117,7 @@ def _pattern(value: object) -> Pattern:
 
 
 def _switch(value: object) -> object:
-    """Helm, whose YAML is older, makes `false` of `off` before we see it."""
+    """Helm's older YAML turns `off` into `false` before we see it."""
     return {"false": "off", "true": "on"}.get(value, value) if isinstance(value, str) else value
 
 
@@ -190,16 +190,16 @@ class Named(Section):
 
 
 class Encryption(NamedTuple):
-    """Of a source's connections; files are PEM. A plain tuple for the adapter."""
+    """The encryption of a source's connections; files are PEM. A plain tuple for the adapter."""
 
-    mode: Encrypted  # on: by whoever answers; verify: by whom an authority vouches for
-    ca: str | None = None  # None: those that this machine trusts
+    mode: Encrypted  # on: whatever server answers; verify: only a server for which an authority vouches
+    ca: str | None = None  # None: the authorities that this machine trusts
     cert: str | None = None
     key: str | None = None
 
 
 class Stamp(NamedTuple):
-    """Which column of a row tells of its last change; a plain tuple for the adapter."""
+    """The column of a row that shows its last change; a plain tuple for the adapter."""
 
     column: str
     kind: Literal["version", "age"]  # a number that grows, or the time of the change
@@ -259,7 +259,7 @@ class SourceSection(Named):
 
     @property
     def _is_plain(self) -> bool:
-        """Where nobody says anything of encryption: what leads nowhere, cannot be encrypted, or stays on this machine."""
+        """Whether a source without settings of encryption stays unencrypted: it has no URL, has no TLS, or is on this machine."""
         if self.url is None:
             return True
         of = database_url.parts(self.url.reveal())
@@ -332,7 +332,7 @@ class QuotaSection(Section):
 
 
 class DefaultsSection(Section):
-    """What `defaults:` may say, and every namespace again."""
+    """The settings that `defaults:` and every namespace may have."""
 
     ttl: Annotated[TtlSection, BeforeValidator(_ttl)] = TtlSection()
     value: ValueSection = ValueSection()
