@@ -107,7 +107,7 @@ class Schedule:
         self._busy.clear()
 
     def start(self, now: float) -> list[Unit]:
-        """Every unit that can be paid for now, its seats taken over, not yet marked as running."""
+        """Every unit that can be paid for now. Its keys sit in it already; it is not marked as running yet."""
         self._release(now)
         self._rouse(now)
         self.wake = inf
@@ -257,7 +257,7 @@ class Schedule:
         return started
 
     def _undisputed(self, backlog: Backlog, source: Source, now: float) -> int:
-        """The keys of a whole unit if nothing is left to decide: no other backlog stands at the source, and it can be paid."""
+        """The size of a whole unit, if no other backlog stands at the source and the unit can be paid now; else 0."""
         rows = self._limits.unit_keys
         if source.turns.backlogs or source.free <= 0 or backlog.namespace.quota is not None:
             return 0

@@ -30,7 +30,7 @@ PATIENT = 3
 
 
 class Demand(NamedTuple):
-    """Why some keys are due, or one key will be due again: its tail. `open_pack` is held until they are finished or dropped."""
+    """Why keys are due; of a tail, why its key will be due again. `open_pack` is held until the keys are finished or dropped."""
 
     kind: Kind  # the strongest that is covered: change > miss > touch
     urgency: int  # the most urgent that is covered

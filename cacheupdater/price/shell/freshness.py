@@ -33,7 +33,7 @@ class Freshness:
     def __init__(
         self, markets: Sequence[Market], policies: Mapping[int, Price], *, observer: Observer
     ) -> None:
-        """`policies` holds those of our partitions, by partition; it follows changes of ownership."""
+        """`policies` holds the policies of our partitions, by partition. It follows changes of ownership."""
         self._markets = markets
         self._policies = policies
         self._observer = observer
