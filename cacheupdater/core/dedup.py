@@ -57,8 +57,9 @@ class Dedup:
     def touches(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Of these touched keys, those that need a seat, and those that have a seat and need a look.
 
-        A key needs a look if its hold is over. It also needs one if its change waits for a quiet moment, for the touch
-        shows that somebody reads the old value. All other touches are merged into a due head or held: nothing is left to do for them.
+        A key needs a look if its hold is over. It also needs one if its change waits for a quiet moment, for the touch shows
+        that somebody reads the old value. All other touches are merged into a due head or held: nothing is left to do for
+        them.
         """
         seats, patient = self.seats, self.schedule.patient
         if not self._late and self._behind == -inf and not patient:
@@ -76,7 +77,7 @@ class Dedup:
         return fresh, over
 
     def hint(self, key: bytes, kind: Kind, open_pack: OpenPack, now: float, *, urgency: int) -> Action | None:
-        """Does what the table says about one hint, and returns it. None: the key needs a seat, which `accept` gives to many at once."""
+        """Does what the table says about one hint, and returns it. None: the key needs a seat, which `accept` gives it later."""
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
         action = TABLE[self._state(key, unit), event][1]

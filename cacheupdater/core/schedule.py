@@ -35,7 +35,7 @@ _QUIET = 0.5  # share of a full bucket above which patient keys are served: `pri
 
 
 class Dropped(NamedTuple):
-    """Keys that waited too long, or for which their backlog was too long."""
+    """Keys that waited too long, or that a full backlog gave up."""
 
     namespace: Namespace
     keys: list[bytes]
