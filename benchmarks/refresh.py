@@ -147,11 +147,11 @@ class Whole:
             around=Surroundings(
                 self.queue, recipes, self.writer, self.observer, random.random, Notices(time.monotonic)
             ),
-            stir_all=self.stirred,
+            wake_all=self.woken,
         )
         self.packs_put, self.drained, self.running = 0, asyncio.Event(), None
 
-    def stirred(self):
+    def woken(self):
         self.partition.stir()
         if not self.engine.pending and self.engine.cursor.scan == self.packs_put:
             self.drained.set()

@@ -90,9 +90,9 @@ async def _idle(url, partitions, seconds):
     queue = KafkaQueue(broker.parse(url), group="idle", observer=SILENT, notices=Notices(lambda: 0.0))
     around = Surroundings(queue, {}, None, SILENT, random.random, Notices(time.monotonic))
 
-    def make(gained, stir_all):
+    def make(gained, wake_all):
         engine = Engine(Keyspace([]), Fixed(), limits=Limits(), random=random.random, offset=gained.offset)
-        return Partition(gained, engine, around=around, stir_all=stir_all)
+        return Partition(gained, engine, around=around, wake_all=wake_all)
 
     await queue.start()
     supervisor = Supervisor(queue, make)

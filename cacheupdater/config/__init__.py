@@ -1,6 +1,6 @@
 """The configuration: the only package that reads files and takes an environment.
 
-`load_config` is its entry; `Config` is what the service is built from; `ConfigErrors` says all that is wrong at once.
+`load_config` makes a `Config`, from which the service is built. `ConfigErrors` names everything that is wrong at once.
 """
 
 from cacheupdater.config.load import load_config

@@ -1,6 +1,6 @@
 """Where the updater listens: a unix socket, a TCP port, or a mailbox inside this process.
 
-The models parse them, the service hands their plain parts to the adapters.
+The models parse addresses. The service hands their plain parts to the adapters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class UnixAddress:
 
     @property
     def host_port(self) -> str:
-        """Where a TCP address would stand."""
+        """The address itself, for code that wants a TCP address' host and port."""
         return str(self)
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class UnixAddress:
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """Port 0 takes any free one."""
+    """Port 0 means any free port."""
 
     host: str
     port: int
@@ -71,12 +71,12 @@ def listen_address(value: object) -> Address:
         return host_port(rest)
     if scheme == "memory" and sep:
         return _memory(rest)
-    # not repeated: it may be a piece of another URL, cut by a comma
+    # the text is not repeated: it may be a piece of another URL, cut by a comma
     raise ValueError(f"is no address to listen on; write {_FORMS}" if text else f"write {_FORMS}")
 
 
 def host_port(value: object) -> TcpAddress:
-    """`127.0.0.1:9464` or `[::1]:9464`. The host is required: who may connect shall be a decision."""
+    """`127.0.0.1:9464` or `[::1]:9464`. The host is required, so that an operator decides which machines may connect."""
     match = _HOST_PORT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("write a host and a port, such as 127.0.0.1:9464 (0.0.0.0 for every interface)")

@@ -1,6 +1,6 @@
-"""The second pass: what no single value shows, such as a ttl that is shorter than the interval of refreshes.
+"""The second pass: mistakes that no single value shows, such as a ttl that is shorter than the interval of refreshes.
 
-`load` runs it on whatever parts are well formed, so that one run names every problem with its line. Nothing is
+`load` runs it on the parts that are well formed, so that one run names every problem with its line. Nothing is
 contacted and no loader is imported.
 """
 
@@ -60,7 +60,7 @@ def _name_problem(name: str) -> str:
 
 
 def token_of(document: Document, admin: AdminSection) -> str | None:
-    """What the admin address wants to be told before it speaks of keys; None where it wants nothing."""
+    """The token that the admin address requires before it answers about keys; None if it requires none."""
     if admin.token_file is None:
         return None
     try:
@@ -94,7 +94,7 @@ def _check_topic(document: Document, top: TopSection) -> None:
 
 
 def _check_listen(document: Document, top: TopSection) -> None:
-    """Each address once; port 0 means any port and clashes with nothing."""
+    """No address may stand twice, except those of port 0, which means any free port."""
     if top.listen is not None and not top.listen:
         document.refuse(
             ("listen",), "names no address, so no hint could arrive; remove it for the conventional socket"
@@ -126,7 +126,7 @@ def check_source(document: Document, name: str, source: SourceSection) -> None:
 
 
 def check_encryption(document: Document, name: str, source: SourceSection) -> None:
-    """What the source says of encryption and cannot hold."""
+    """Refuses settings of encryption that do not fit the source's URL, or do not fit together."""
     said = [each for each in ("tls", "ca", "cert", "key") if getattr(source, each) is not None]
     if source.url is None:
         where, local = "a source without url connects to nothing", True
@@ -153,7 +153,7 @@ def check_encryption(document: Document, name: str, source: SourceSection) -> No
 
 
 def check_load(document: Document, name: str, load: LoadSection, sources: Sequence[str]) -> None:
-    """One way to load, from a source that exists and can do it. `sources` are the declared names."""
+    """There must be exactly one way to load, from a declared source. `sources` are the declared names."""
     path: Path = ("namespaces", name, "load")
     said = [
         way for way, value in (("sql", load.sql), ("table", load.table), ("python", load.python)) if value
@@ -174,7 +174,7 @@ def check_load(document: Document, name: str, load: LoadSection, sources: Sequen
 
 
 def _check_stamp(document: Document, path: Path, load: LoadSection) -> None:
-    """What tells of a row's last change, where a key has one row."""
+    """One column may say when a row has changed, and only if a key has one row."""
     said = [
         name
         for name, column in (("version_column", load.version_column), ("updated_at", load.updated_at))
@@ -223,7 +223,7 @@ def check_overlap(document: Document, patterns: Mapping[str, Pattern]) -> None:
 
 
 def check_refresh(document: Document, home: Path, own: RefreshSection, policy: object) -> None:
-    """Whether a section's words on refreshing mean anything under the policy that is in force there."""
+    """Refuses settings of a section's `refresh` that mean nothing under the policy in force there."""
     path: Path = (*home, "refresh")
     said = own.model_fields_set
     if own.policy == "price" and {"policy", "every"} <= said:
@@ -240,14 +240,17 @@ def check_refresh(document: Document, home: Path, own: RefreshSection, policy: o
 
 
 def check_value(document: Document, home: Path, own: ValueSection) -> None:
-    """One setting has two names."""
+    """`foreign` has an older name, which may not stand beside it."""
     if {"foreign", "wrong_type"} <= own.model_fields_set:
         path: Path = (*home, "value", "wrong_type")
         document.refuse(path, "is an older name for foreign, which stands beside it; remove wrong_type")
 
 
 def check_merged(document: Document, one: NamespaceSection) -> None:
-    """What holds between settings that may come from different places: noted where the namespace says them, else at it."""
+    """Checks settings together, whether they come from the namespace or from `defaults`.
+
+    A problem is noted at the setting, or at the namespace if the setting is not its own.
+    """
     path: Path = ("namespaces", one.name)
     _check_ttl(document, one)
     many = one.load.rows == "many"
@@ -275,7 +278,7 @@ def _check_ttl(document: Document, one: NamespaceSection) -> None:
 
 
 def _check_spelling(document: Document, one: NamespaceSection) -> None:
-    """Settings that an encoding cannot follow, where the namespace itself says them; those in `defaults` are for others."""
+    """Refuses spellings that mean nothing to the encoding. Those in `defaults` stay, for they are for other namespaces."""
     value: Path = ("namespaces", one.name, "value")
     for name in ("numbers", "times"):
         if (*value, name) in document.values and one.value.encoding == "raw":

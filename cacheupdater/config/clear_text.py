@@ -1,7 +1,7 @@
-"""Passwords that leave this machine as they are, whichever peer they are for: warnings with their line.
+"""Warns of passwords that leave this machine in clear text, to whatever server. Each warning has its line.
 
-`load` asks once a configuration has no mistakes. `tls: off` and `redis://` may be right (a tunnel, a mesh, a network of their
-own), so they are no mistakes; but nobody shall send a password over a network without having been told.
+`load` calls it for a configuration without mistakes. `tls: off` and `redis://` may be right (a tunnel, a mesh, a network of
+their own), so they are no mistakes. But no password shall cross a network without a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SECRETS = {"password", "sentinel_password"}
 def warn_of_clear_text(
     document: Document, sources: Mapping[str, SourceSection], cache: Url, queue: QueueConfig
 ) -> None:
-    """Notes each of them."""
+    """Adds the warnings to the document."""
     for name, source in sources.items():
         said = database_url.parts(source.url.reveal()) if source.url else None
         if said and said.has_password and not said.local and source.encryption.mode == "off":
@@ -50,7 +50,7 @@ def warn_of_clear_text(
 
 
 def _openly(url: Url) -> bool:
-    """Whether a password of Redis or its sentinels goes over a network as it is."""
+    """Whether a password of Redis or its sentinels goes over a network in clear text."""
     if not url.scheme.startswith("redis") or url.scheme.startswith("rediss"):
         return False
     address, _, query = url.reveal().partition("://")[2].rpartition("@")[2].partition("?")
@@ -59,7 +59,7 @@ def _openly(url: Url) -> bool:
     found = cache_url.parse(url.reveal())
     if isinstance(found, cache_url.One):
         host = address.partition("/")[0]
-        named = dict(parse_qsl(query)).get("host", "")  # where redis-py looks if there is none before
+        named = dict(parse_qsl(query)).get("host", "")  # where redis-py looks if the address names no host
         hosts = [host.partition("]")[0] if host.startswith("[") else host.partition(":")[0] or named]
     else:
         hosts = [host for host, _ in found.seeds]

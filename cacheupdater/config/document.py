@@ -1,6 +1,6 @@
-"""What a file says, as a plain tree of text, with the place of every key and value and what is wrong with them.
+"""A file as a plain tree of text, with the place of every key and value, and the problems that were found.
 
-`reader` fills it, `load` and `checks` read the tree and add what they refuse; it lives for one `load_config`.
+`reader` fills it. `load` and `checks` read the tree and add problems. It lives for one `load_config`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from cacheupdater.config.problems import TOP, ConfigErrors, Path, Place, Problem
 
-# A statement without quotes, which YAML reads up to its first comma or bracket, and what is said of the pieces
+# A statement without quotes, which YAML reads up to its first comma or bracket, and the messages about the pieces
 _UNQUOTED = re.compile(r"\bsql:\s+(?![\"'|>])\S")
 _OF_PIECES = ("not YAML:", "has no value;", "binds no capture,", "must be text")
 
@@ -33,23 +33,23 @@ class Document:
     _refused: set[Path] = field(default_factory=set)
 
     def refuse(self, path: Path, message: str, *, key: bool = False) -> None:
-        """Notes a problem with a value (or its key); one that is missing is noted at the section that lacks it.
+        """Notes a problem with a value, or with its key. A missing value is noted at the section that lacks it.
 
-        One problem per path: the first says why, later ones would only follow from it.
+        There is one problem per path: later ones would only follow from the first.
         """
         if path not in self._refused:
             self._refused.add(path)
             self.note(path, self._place(path, key=key), message)
 
     def note(self, path: Path, place: Place, message: str) -> None:
-        """Notes a problem at a place that the path does not tell."""
+        """Notes a problem at a place that does not follow from the path."""
         source = self.lines[place.line] if place.line < len(self.lines) else ""
         if message.startswith(_OF_PIECES) and _UNQUOTED.search(source):
             message += '; SQL with ::, commas or brackets needs quotes around it: sql: "SELECT …"'
         self.problems.append(Problem(self.file, place, path, message, source))
 
     def warn(self, path: Path, message: str) -> None:
-        """Notes what is no mistake and does nothing."""
+        """Notes a setting that is no mistake, and of which the operator should know."""
         place = self._place(path, key=True)
         source = self.lines[place.line] if place.line < len(self.lines) else ""
         self.warnings.append(Problem(self.file, place, path, message, source))

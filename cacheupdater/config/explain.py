@@ -1,6 +1,6 @@
-"""From pydantic's errors to sentences that name what to write instead.
+"""Turns pydantic's errors into sentences that say what to write instead.
 
-`load` calls this with what a model refused; each error becomes one problem of the document. Wording lives here alone.
+`load` calls it with the errors of a model. Each error becomes one problem of the document.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _choice(value: str, expected: str) -> str:
 
 
 def _suggestion(home: type[BaseModel], name: str) -> str:
-    """A key spelt almost so, or the same key one section deeper."""
+    """A key with almost this spelling, or the same key one section deeper."""
     close = get_close_matches(name, list(home.model_fields), n=1)
     deeper = [f"{outer}.{name}" for outer, inner in _sections(home) if name in inner.model_fields]
     best = (deeper + close)[:1]

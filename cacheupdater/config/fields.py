@@ -48,7 +48,7 @@ def _url(value: object, *, sql: bool = False) -> Url:
 
 
 def _scheme(url: Url) -> str:
-    """What stands before `://`, where it looks like one: in a URL that lacks its beginning that may be the password."""
+    """The scheme, if it looks like one. In a URL that lacks its beginning, the text before `://` may be the password."""
     return units.shown(url.scheme) if re.fullmatch(r"[a-z][a-z0-9+.-]{0,40}", url.scheme) else "this"
 
 

@@ -1,6 +1,6 @@
-"""Settings that are right and do nothing, because of what other settings say: warnings with their line.
+"""Warns of settings that are valid but have no effect, because of other settings. Each warning has its line.
 
-`load` asks once a configuration has no mistakes. A setting here is one whose author expects something of it.
+`load` calls it for a configuration without mistakes. It warns only where the author of a setting expects an effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def warn_of_idle(
     sources: Mapping[str, SourceSection],
     namespaces: Mapping[str, NamespaceSection],
 ) -> None:
-    """Notes each of them."""
+    """Adds the warnings to the document."""
     for name, source in sources.items():
         _warn_of_source(document, source, [each for each in namespaces.values() if each.load.source == name])
     for name, one in namespaces.items():

@@ -1,7 +1,7 @@
 """Values from the environment: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`, and `$$` for a plain `$`.
 
-The document calls this once per scalar value, before anything is typed; keys are never touched and what was put in is
-not looked at again. As in a shell, the two forms with a colon treat an empty variable like one that is not set.
+`reader` calls it once per scalar value, before the values get types. Keys are never changed. A value that was put in is not
+searched for variables again. As in a shell, the two forms with a colon treat an empty variable like one that is not set.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
 
 
 def _begun(inside: str) -> str:
-    """As far as it is a name: what follows may be a default, and a password."""
+    """Only the name: the rest may be a default, and so a password."""
     name = re.match(r"\w*", inside)
     return "${" + (name[0] if name else "") + "…"
 

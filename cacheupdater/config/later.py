@@ -1,6 +1,6 @@
-"""Features of later versions, refused by name: a configuration that asks for one must not half work.
+"""Refuses features of later versions by name: a configuration that asks for one must not half work.
 
-`load` calls this before the models see the tree; what was refused is taken out, so that it is not called unknown too.
+`load` calls it before the models see the tree. A refused setting is removed, so that it is not reported as unknown too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From a file and an environment to a `Config`, or to every reason why not.
+"""Makes a `Config` from a file and an environment, or names everything that is wrong with them.
 
-`load_config` is the only reader of a configuration file. It runs once at the start of `run` and `check`: read the
-document, refuse what later versions will bring, type each part by its model, merge the defaults, check what the parts
-mean together. Parts are typed one by one, so that a mistake in one does not hide those of another.
+`load_config` is the only reader of a configuration file. It runs at the start of a command, and at a reload. It reads the
+document, refuses features of later versions, types each part by its model, merges the defaults, and checks the parts
+together. Parts are typed one by one, so that a mistake in one does not hide those of another.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ N = TypeVar("N", bound=Named)
 
 
 Further: TypeAlias = "Callable[[Config], Iterable[tuple[Path, str]]]"
-"""Finds what is wrong with parts that the configuration itself does not know."""
+"""Finds problems that the configuration package cannot see, such as a port that is taken."""
 
 
 def load_config(
     path: str | FilePath, environ: Mapping[str, str], *, further: Further | None = None
 ) -> Config:
-    """Raises ConfigErrors with everything that is wrong; `further` is asked where nothing else is."""
+    """Raises ConfigErrors with everything that is wrong. `further` is called only if nothing else is wrong."""
     document = read_document(FilePath(path), environ)
     later.refuse_later(document)
     parts = _Parts(document)
@@ -150,14 +150,14 @@ class _Parts:
         return found
 
     def _whole(self, name: str, defaults: Tree | None) -> NamespaceSection | None:
-        """The namespace with what the defaults say where it says nothing."""
+        """The namespace, with the defaults of the settings that it lacks."""
         section = self._document.tree["namespaces"]
         own = section[name] if isinstance(section, dict) else None
         whole = self._typed(NamespaceSection, merged(own, defaults), ("namespaces", name))
         return whole and whole.called(name)
 
     def _dialect(self, name: str) -> Dialect:
-        """PostgreSQL's where the source is not well formed; whether it is, is said elsewhere."""
+        """The dialect of this source; PostgreSQL's if the source is malformed, which is reported elsewhere."""
         source = self._sources.get(name)
         return dialect_of(source.url.scheme.partition("+")[0] if source and source.url else "postgresql")
 
@@ -169,6 +169,6 @@ class _Parts:
 
 
 def _policy(section: Mapping[str, Tree]) -> object:
-    """The policy that a section without its defaults amounts to."""
+    """The policy of a section, without its defaults."""
     refresh = section["refresh"]
     return refresh.get("policy", "price") if isinstance(refresh, dict) else "price"

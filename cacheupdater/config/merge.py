@@ -1,6 +1,6 @@
-"""What `defaults:` says, put under a namespace: trees of text, before the models give them types.
+"""Puts `defaults:` under a namespace: both are trees of text, before the models give them types.
 
-`load` asks for each namespace. What a namespace says comes first, field by field; a quota counts as a whole.
+`load` calls it for each namespace. The namespace's own settings win, field by field; a quota counts as a whole.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _BY_FIELD = ("ttl", "value", "refresh", "missing")
 
 
 def merged(own: Tree | None, defaults: Tree | None) -> dict[str, Tree]:
-    """Of two sections that the models take."""
+    """The own settings with the defaults under them. The models must have accepted both sections."""
     first, second = plain(own), plain(defaults)
     return {**second, **first, **{name: {**_of(second, name), **_of(first, name)} for name in _BY_FIELD}}
 
 
 def plain(section: Tree | None) -> dict[str, Tree]:
-    """The section with one spelling for each thing, so that levels can be laid over each other."""
+    """The section with one spelling for each setting, so that two sections can be merged."""
     said = dict(section) if isinstance(section, dict) else {}
     value, refresh, ttl = _of(said, "value"), _of(said, "refresh"), said.get("ttl", {})
     if "wrong_type" in value:

@@ -91,16 +91,16 @@ class Named(Section):
 
 
 class Encryption(NamedTuple):
-    """Of a source's connections; files are PEM. A plain tuple for the adapter."""
+    """The encryption of a source's connections; files are PEM. A plain tuple for the adapter."""
 
-    mode: Encrypted  # on: by whoever answers; verify: by whom an authority vouches for
-    ca: str | None = None  # None: those that this machine trusts
+    mode: Encrypted  # on: whatever server answers; verify: only a server for which an authority vouches
+    ca: str | None = None  # None: the authorities that this machine trusts
     cert: str | None = None
     key: str | None = None
 
 
 class Stamp(NamedTuple):
-    """Which column of a row tells of its last change; a plain tuple for the adapter."""
+    """The column of a row that shows its last change; a plain tuple for the adapter."""
 
     column: str
     kind: Literal["version", "age"]  # a number that grows, or the time of the change
@@ -160,7 +160,7 @@ class SourceSection(Named):
 
     @property
     def _is_plain(self) -> bool:
-        """Where nobody says anything of encryption: what leads nowhere, cannot be encrypted, or stays on this machine."""
+        """Whether a source without settings of encryption stays unencrypted: it has no URL, has no TLS, or is on this machine."""
         if self.url is None:
             return True
         of = database_url.parts(self.url.reveal())
@@ -233,7 +233,7 @@ class QuotaSection(Section):
 
 
 class DefaultsSection(Section):
-    """What `defaults:` may say, and every namespace again."""
+    """The settings that `defaults:` and every namespace may have."""
 
     ttl: Annotated[TtlSection, BeforeValidator(short_ttl)] = TtlSection()
     value: ValueSection = ValueSection()

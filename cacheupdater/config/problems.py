@@ -1,6 +1,6 @@
-"""What is wrong with a configuration, all of it at once, each with the line that a person must look at.
+"""All problems of a configuration at once, each with the line that a person must look at.
 
-Reading and checking add `Problem`s to a `Document`; `ConfigErrors` carries them to whoever called `load_config` and
+Reading and checking add `Problem`s to a `Document`. `ConfigErrors` carries them to the caller of `load_config`, and
 renders them for a terminal. Passwords in source lines and messages are hidden here, in one place.
 """
 
@@ -59,12 +59,12 @@ class Problem:
         return printable(masking.text(f"{where}: {what}"))
 
     def excerpt(self) -> str:
-        """The source line with a caret under what is meant; empty where there is nothing to show."""
+        """The source line with a caret under the text in question; empty if there is nothing to show."""
         place = self.place
         if not place or not place.width or place.column >= LINE_MAX:
             return ""
         line, same = masking.line(_flat(self.source))[:LINE_MAX], self._masked_from()
-        lead = min(place.column, same)  # what is masked is pointed at where it begins
+        lead = min(place.column, same)  # the caret points at the beginning of masked text
         caret = " " * lead + "^" * max(
             1, min(place.width if lead == place.column < same else len(line), len(line) - lead)
         )
@@ -72,7 +72,7 @@ class Problem:
         return f"{number} | {line}\n{' ' * len(number)} | {caret}"
 
     def _masked_from(self) -> int:
-        """The column from which the line is not shown as it stands; beyond its end where all of it is."""
+        """The column from which the line is masked; the line's length if nothing is masked."""
         whole = _flat(self.source)
         shown = masking.line(whole)
         differ = (at for at, (a, b) in enumerate(zip(whole, shown, strict=False)) if a != b)
@@ -105,7 +105,7 @@ def _order(problem: Problem) -> tuple[int, int]:
 
 
 def dotted(path: Path) -> str:
-    """`namespaces.product.load`, `listen[1]`. What is no name of ours or of a person may be a piece of a broken URL."""
+    """`namespaces.product.load`, `listen[1]`. A step that is no name may be a piece of a broken URL, and is masked."""
     text = ""
     for step in path:
         if isinstance(step, int):

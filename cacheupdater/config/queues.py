@@ -1,6 +1,6 @@
 """Where hints come from: `memory://` for one process, `kafka://` for many.
 
-The models check a URL here, `load` turns it into what the service reads. The grammar of kafka:// is the client's
+The models check a URL here, and `load` turns it into a `QueueConfig` for the service. The grammar of kafka:// is the client's
 (`cacheupdater_client.protocol.broker`), so that both ends of a topic are written the same way.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GROUP = "cacheupdater"
 SESSION_S = 45.0  # Kafka's own default since 3.0: a restarted container is back within it
 SESSION_LEAST_S = (
-    0.5  # below, the broker would have to be told to allow it, and a pause of the loop costs a rebalance
+    0.5  # for less, the broker needs a setting of its own, and any pause of the loop costs a rebalance
 )
 SESSION_MOST_S = 1800.0  # what brokers allow at most
 PARTITIONS = 1
@@ -57,7 +57,7 @@ QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig
 
 
 def queue_url(value: object) -> str:
-    """The URL, if it is one."""
+    """The URL, if it names a queue. Otherwise raises ValueError."""
     text = value if isinstance(value, str) else ""
     scheme = text.partition("://")[0]
     if scheme in _LATER:
@@ -70,7 +70,7 @@ def queue_url(value: object) -> str:
 
 
 def queue_of(url: str, partitions: int | None) -> QueueConfig:
-    """What a checked URL means."""
+    """The queue that a checked URL names."""
     return MemoryQueueConfig(partitions or PARTITIONS) if url == "memory://" else _kafka(url)
 
 

@@ -1,8 +1,8 @@
-"""From a YAML file to a `Document`.
+"""Reads a YAML file into a `Document`.
 
 Scalars stay the text that stands in the file, with variables put in: the models type them, so that `yes`, `1e3` or
-`010` mean nothing surprising. What has no place in a configuration is refused with its line: a key that stands twice,
-an empty value, tags and merge keys. Aliases (`*name`) work, within a bound. Knows nothing of what the keys mean.
+`010` mean nothing surprising. YAML that has no place in a configuration is refused with its line: a key that stands
+twice, an empty value, tags and merge keys. Aliases (`*name`) work, within a bound. The reader knows no key's meaning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEPTH_MAX = 20  # the deepest setting lies 5 deep
 
 _LINE_END = re.compile("\r\n|[\r\n]")  # as the YAML reader counts them
 _PLAIN = "tag:yaml.org,2002:"
-# What a reader of YAML quotes of a file may be a piece of a URL that a bracket or a comma has cut: kept is a token or a sign
+# Text that the YAML reader quotes may be a piece of a URL, cut by a bracket or a comma. Only tokens and signs are kept
 _QUOTED = re.compile(r"""(["'])(?:(?P<kept><[a-z ]+>|.{1,2})\1|.*)""", re.DOTALL)
 
 
@@ -97,7 +97,7 @@ def _why(error: MarkedYAMLError) -> str:
 
 
 class _Walk:
-    """One walk over the nodes of one document. A value that was refused is None, and absent from the tree."""
+    """One walk over the nodes of a document. A refused value is None, and absent from the tree."""
 
     def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
         self._document = document

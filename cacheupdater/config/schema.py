@@ -1,8 +1,8 @@
-"""The models as a JSON schema: for editors, for the Helm chart, and for whatever else checks a configuration early.
+"""The models as a JSON schema: for editors, for the Helm chart, and for other programs that check a configuration early.
 
-`cacheupdater schema` prints it. It describes what stands in the file, not what the models make of it: a duration is
-text with a unit there. Wherever a value may stand, so may a variable, of which nothing more is known here. What a
-schema cannot say (two settings that contradict each other, a column that is missing) stays with `cacheupdater check`.
+`cacheupdater schema` prints it. It describes the text of the file, not the values that the models make of it: in a file a
+duration is text with a unit. Wherever a value may stand, so may a variable, of which nothing more is known here.
+`cacheupdater check` finds what a schema cannot say: two settings that contradict each other, or a column that is missing.
 
 The patterns use only what ECMAScript, Python and RE2 (Helm) share.
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pydantic_core import core_schema
 
 NAME = "^[A-Za-z][A-Za-z0-9_-]{0,62}$"
-"""Of a source, a namespace, a fleet."""
+"""The form of the name of a source, a namespace or a fleet."""
 
 _VARIABLE = r"\$\{"
 _NUMBER = r"[0-9]{1,12}(\.[0-9]{1,6})?"
 _PARTS = [f"({_NUMBER}{unit})" for unit in ("d", "h", "m", "s", "ms")]
-# two beginnings, for a pattern of optional parts alone would take nothing for a duration
+# all parts are optional, so `minLength` below keeps out the empty text
 _DURATION = f"^{'?'.join(_PARTS)}?$"
 _DRIVERS = dict.fromkeys(driver for drivers in fields.DRIVERS.values() for driver in drivers)
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
@@ -62,14 +62,14 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     addresses.listen_address: _text("^(unix:///.|tcp://.+:[0-9]|memory://.)", "tcp://127.0.0.1:7171"),
     addresses.host_port: _text(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", "127.0.0.1:9464"),
 }
-"""What the validator of a type takes, by the validator."""
+"""The form of the text that each validator accepts."""
 
 
 _SECTIONS = (models.TopSection, models.SourceSection, models.DefaultsSection, models.NamespaceSection)
 
 
 def schema() -> JsonSchemaValue:
-    """Of the whole document."""
+    """The schema of the whole document."""
     _, defined = _OfTheFile(ref_template="#/$defs/{model}").generate_definitions(
         [(part, "validation", part.__pydantic_core_schema__) for part in _SECTIONS]
     )
@@ -90,7 +90,7 @@ def schema() -> JsonSchemaValue:
 
 
 class _OfTheFile(GenerateJsonSchema):
-    """Of the text that stands in a file; pydantic's own would describe what becomes of it."""
+    """The schema of the text in a file. pydantic's own describes the values that the models make of it."""
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
         function = schema["function"]["function"]
@@ -102,7 +102,7 @@ class _OfTheFile(GenerateJsonSchema):
         return dict(_FORMS[function])  # a KeyError: a type without a form; say above how it is written
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])  # None is what nobody said; a file cannot say it
+        return self.generate_inner(schema["schema"])  # None is a missing setting; a file cannot say it
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -120,7 +120,7 @@ class _OfTheFile(GenerateJsonSchema):
 
 
 def _whole(inner: core_schema.CoreSchema) -> JsonSchemaValue:
-    """A number that has no unit; YAML knows it for a number, and quotes do no harm."""
+    """A number without a unit. YAML reads it as a number, and quotes do no harm."""
     if inner["type"] == "literal":
         return _or_variable({"enum": [each for one in inner["expected"] for each in (one, str(one))]})
     return {"anyOf": [{"type": "integer"}, _text("^[0-9]{1,12}$", "12")]}
@@ -141,7 +141,7 @@ def _named(part: str, description: str) -> JsonSchemaValue:
 
 
 def _describe(whole: JsonSchemaValue, parts: Mapping[str, JsonSchemaValue]) -> None:
-    """The sentences that stand under the fields of the models. Sections have titles for programmers: they go."""
+    """Takes descriptions from the sentences under the models' fields. Titles of sections are for programmers, and are removed."""
     said = _sentences()
     for name, part in [("TopSection", whole), *parts.items()]:
         part.pop("title", None)
@@ -161,7 +161,7 @@ def _bound(form: JsonSchemaValue) -> None:
 
 
 def _sentences() -> dict[tuple[str, str], str]:
-    """By class and field."""
+    """The sentences under the models' fields, by class and field."""
     said = {}
     for section in ast.parse(inspect.getsource(models)).body:
         if not isinstance(section, ast.ClassDef):

@@ -1,6 +1,6 @@
 """Addresses that may hold a password, and the file of a token.
 
-`Url` travels from the file to the adapter that connects; whatever prints it on the way (a repr, an f-string, a dump,
+A `Url` travels from the file to the adapter that connects. Anything that prints it on the way (a repr, an f-string, a dump,
 a log line) shows what `masking.url` lets through: neither user nor password.
 """
 
@@ -14,7 +14,7 @@ TOKEN_BYTES = 16, 4096  # shorter could be guessed, longer is no token
 
 
 def read_token(path: str) -> str:
-    """The first line of a file. Raises ValueError with what is wrong, never with what stands there."""
+    """The first line of a file. Raises ValueError; its message repeats nothing of the file."""
     try:
         with Path(path).open("rb") as file:
             line = file.readline(TOKEN_BYTES[1] + 2).rstrip(b"\r\n")

@@ -1,4 +1,4 @@
-"""What the service reads: the configuration as final, typed, frozen values, defaults merged.
+"""The configuration as the service reads it: final, typed, frozen values, with the defaults merged.
 
 `load_config` builds one per process. Its sections are those of the file (`models`).
 """
@@ -24,8 +24,8 @@ class Config:
     listen: tuple[Address, ...]  # at least one with a memory queue, none with Kafka
     queue: QueueConfig
     cache: Url
-    admin: TcpAddress | UnixAddress | None  # the latter only of a worker, whose parent collects its pages
-    admin_token: str | None = field(repr=False)  # whoever has it may ask about keys
+    admin: TcpAddress | UnixAddress | None  # UnixAddress: only a worker, whose parent collects its pages
+    admin_token: str | None = field(repr=False)  # a client that has it may ask about keys
     state: str | None  # the file of what was learned
     log_keys: LogKeys  # how logs and pages name a key
     fleet: str | None  # updaters of one name share the rates of their sources

@@ -1,9 +1,9 @@
 """Quantities as people write them: `100ms`, `1h30m`, `500/s`, `300ms/s`, `10%`.
 
-The models call these to type a value; each takes what stood in the file and raises ValueError with a message that
-names the forms. A bare number is refused: nobody should have to look up whether `30` means seconds or milliseconds.
-Durations become seconds, rates become rows per second, percentages shares of one. Only what is a pure number is
-written as one: a count (`whole`) and a factor.
+The models call these functions to type a value. Each takes the text of the file, and raises ValueError with a message
+that names the forms. A bare number is refused: nobody should have to look up whether `30` means seconds or milliseconds.
+Durations become seconds, rates become rows per second, percentages shares of one. Only a count (`whole`) and a factor are
+plain numbers.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ ENDING = FINISHING | {Result.BRAKED, Result.FOREIGN}
 
 
 class Answer(NamedTuple):
-    """`wait` of a refused write: seconds from its token until the floor will have passed. Of an undecided one: from now."""
+    """`wait` is in seconds. For a refused write: from its token until the floor has passed. For an undecided one: from now."""
 
     result: Result
     wait: float = 0.0

@@ -1,9 +1,9 @@
 """The due keys of one namespace in one partition, and which of them go into its next unit.
 
-`schedule` makes a backlog when the first key of a namespace is due, and keeps it for its own life. A backlog knows the order of its
-own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Peers take turns
-within each of these. Changes get a part of the rows however many misses wait. The schedule decides which namespace is next,
-and what can be paid.
+`schedule` makes a backlog when the first key of a namespace is due, and keeps it for its own life. A backlog knows the order
+of its own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Peers take
+turns within each of these. Changes get a part of the rows however many misses wait. The schedule decides which namespace is
+next, and what can be paid.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Backlog:
 
     __slots__ = (
         "by_peer",
-        "demands",
+        "counted",
         "last_partial",
         "namespace",
         "need",
@@ -58,9 +58,9 @@ class Backlog:
         self.ready = 0  # live keys in the queues
         self.patient = 0  # those of them in the last queue
         self.waiting = 0  # all of `ready`, and the delayed ones
-        self.demands = 0  # those of `waiting` that are a demand on the budget
+        self.counted = 0  # keys of `waiting` that the source counts as due: all but the patient ones
         self.last_partial = -inf  # when its last unit was started
-        self.rests = inf  # until when nothing of it may start, whatever the budget
+        self.rests = inf  # until when none of its keys may start, whatever the budget
         self.start: float | None = None  # its place in the line of its source, once it stands there
         self.need = 0  # keys that must be payable before its turn
 

@@ -32,7 +32,7 @@ _ROUNDING = 1e-9
 
 
 class Wall:
-    """How far the wall clock is ahead of the clock of `now`. `portions` keeps it correct."""
+    """How far the wall clock is ahead of the clock of `now`. `PartitionShares` keeps it correct."""
 
     __slots__ = ("ahead",)
 

@@ -1,7 +1,7 @@
 """How far a partition has been read, and up to where everything is finished.
 
 Everything before `scan` has been read. Everything before `done` may be committed: these packs have only finished, declined or
-dropped hints. Packs finish out of order and are committed in order. A head or tail keeps the open pack of its oldest hint open.
+dropped hints. Packs finish out of order and are committed in order. A head or tail keeps the pack of its oldest hint open.
 A hint that merges into it later needs no mark of its own, for the cursor cannot pass the oldest one. The exception is a hint
 that is stronger than what it merges into: its pack then *leans* on the older one, and both are read again together. The
 older pack alone would stand for less.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OpenPack:
-    """One pack on the queue and how many heads and tails still stand for its hints."""
+    """One pack on the queue, and how many heads, tails and removals still stand for its hints."""
 
     __slots__ = ("leans", "offset", "open", "peer", "since")
 
@@ -45,7 +45,7 @@ class OpenPack:
         self.leans |= stronger
 
 
-_ROOM = 1024  # open packs that are kept although they are finished, before they are tidied up
+_ROOM = 1024  # finished packs that are kept before they are tidied up
 
 
 class Cursor:
@@ -98,7 +98,7 @@ class Cursor:
         return now - oldest.since if oldest else 0.0
 
     def _tidy(self) -> None:
-        """Drop the finished open packs behind an open one: memory follows what is open."""
+        """Drop the finished packs behind an open one, so that memory follows what is open."""
         self._finished += [each.offset for each in self._open_packs if not (each.open or each.leans)]
         self._open_packs = deque(each for each in self._open_packs if each.open)
         self._roomy = 2 * len(self._open_packs) + _ROOM

@@ -2,7 +2,7 @@
 
 One dict holds each key's seat: the unit in which the key waits, runs or is held. So starting, ending or expiring a unit
 touches one object, and a touch of a seated key costs one membership test. (A dict of floats with side tables was measured:
-it was twice as slow, and larger.) Tails stand in a dict of live ones only. A heap of units, not of keys, says when holds are
+it was twice as slow, and larger.) Tails stand in a dict of their own. A heap of units, not of keys, says when holds are
 over. Running units are kept in the order of their starts, for eviction. A key leaves its seat when its hold is over, for
 most touches come just then. A miss may still come too soon after the key's last end, so `recent_ends` remembers that end.
 
@@ -57,8 +57,9 @@ class Dedup:
     def touches(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Of these touched keys, those that need a seat, and those that have a seat and need a look.
 
-        A key needs a look if its hold is over. It also needs one if its change waits for a quiet moment, for now somebody
-        reads the old value. All other touches are merged into a due head or held: nothing is left to do for them.
+        A key needs a look if its hold is over. It also needs one if its change waits for a quiet moment, for the touch shows
+        that somebody reads the old value. All other touches are merged into a due head or held: nothing is left to do for
+        them.
         """
         seats, patient = self.seats, self.schedule.patient
         if not self._late and self._behind == -inf and not patient:
@@ -76,7 +77,7 @@ class Dedup:
         return fresh, over
 
     def hint(self, key: bytes, kind: Kind, open_pack: OpenPack, now: float, *, urgency: int) -> Action | None:
-        """What was done about one hint. None: the key needs a seat, and `accept` shall give it one, with others."""
+        """Does what the table says about one hint, and returns it. None: the key needs a seat, which `accept` gives it later."""
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
         action = TABLE[self._state(key, unit), event][1]
@@ -124,13 +125,13 @@ class Dedup:
             self.schedule.add(unit, now)
 
     def _seat_once(self, unit: Unit, others: list[Unit]) -> None:
-        """A pack named a key twice: our client never does, others may. The first place counts."""
+        """For a pack that names a key twice: our client sends none, others may. The first place counts."""
         for other in others:
             self.seats.give(other)
         narrow(unit, [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit])
 
     def _seat(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
-        """Seats keys in a unit of their own. The demand holds its open pack for them already."""
+        """Seats keys in a unit of their own. The demand's open pack is held for them already."""
         unit = Unit(namespace, keys, demand)
         self.seats.give(unit)
         self.schedule.add(unit, now)
@@ -238,7 +239,7 @@ class Dedup:
             self._seat(unit.namespace, rest, demand, now)
 
     def give_up(self, unit: Unit, key: bytes) -> Demand | None:
-        """The key leaves without a refresh; its tail, if any, is given up with it. Origins stay open."""
+        """The key leaves without a refresh, and so does its tail. The packs of both stay open until the caller releases them."""
         self._vacate(unit, key)
         return self.tails.pop(key, None)
 

@@ -170,8 +170,8 @@ class Engine:
     def braked(
         self, unit: Unit, absent: Collection[bytes], now: float, *, valueless: Collection[bytes] = ()
     ) -> Collection[bytes] | None:
-        """Of these keys without a row, those whose values stay; None while the brake is off. It counts every unit, so the shell
-        asks for each."""
+        """Of these keys without a row, those whose values stay; None while the brake is off. The brake counts every unit, so
+        the shell calls this for each."""
         return self._outcomes.braked(unit, absent, now, valueless=valueless)
 
     def take_ages(self) -> list[tuple[str, float]]:
@@ -246,7 +246,7 @@ class Engine:
         self._removals.hasten()
 
     def leave(self) -> None:
-        """The partition goes to another owner; nothing is asked afterwards."""
+        """The partition goes to another owner. The engine is not called again."""
         self._policy.leave()
         self._removals.leave()
         self._dedup.schedule.end()

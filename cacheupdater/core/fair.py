@@ -1,6 +1,6 @@
 """Turns among many: the next item is the first of the flow that has been served least.
 
-The backlogs of the memory queue order packs by it, and the backlog of a namespace orders its due units. A flow is a peer. The
+An inbox of the memory queue orders its packs by it, and the backlog of a namespace orders its due units. A flow is a peer. The
 service of each flow is counted on one clock, which follows the flow being served. A flow that was away, or had to wait, has
 therefore saved up nothing. A new flow comes right behind the flow being served. So the clock advances even if many flows come
 one after the other with one item each. A single flow is a plain queue.
@@ -53,7 +53,7 @@ class Fair(Generic[Name, Item]):
     def __init__(self) -> None:
         self._clock = 0.0
         self._end = 0.0  # of the turn that was served last: a new flow begins there
-        # While nobody else has come, a flow needs no turns. Of a topic's hints there is never more than one.
+        # A flow that is alone needs no turns. All hints of a topic are one flow.
         self._only: tuple[int, Flow[Name, Item]] | None = None
         self._flows: dict[Name, Flow[Name, Item]] = {}
         self._heap: list[

@@ -71,10 +71,10 @@ def _contents(field: str, theirs: bytes, ours: bytes, *, free: bool) -> Iterator
     """One field of a hash, or a string. `free`: a column of text, which may say anything."""
     was, becomes = _content(theirs), _content(ours)
     if was == becomes == "text":
-        told = _spellings(_word(theirs), _word(ours), free=free)
-        if told is None:
+        spellings = _spellings(_word(theirs), _word(ours), free=free)
+        if spellings is None:
             return
-        was, becomes = told
+        was, becomes = spellings
     elif was == becomes and was.endswith("JSON"):
         yield from kinds.compared(msgspec.json.decode(theirs), msgspec.json.decode(ours), field)
         return

@@ -67,7 +67,7 @@ def unreadable(form: str, value: bytes | Mapping[bytes, bytes] | None) -> str:
 
 
 def advice(*whys: str) -> str:
-    """The settings that mend these, from the words of `unreadable` and of `kinds.kind_of`; each setting once."""
+    """The settings that mend such values, found by the words of `unreadable` and `kinds.kind_of`; each setting once."""
     for why in whys:
         if found := re.search(r"they read as (.+), where (\w+) would", why):
             return _another_encoding(found[1], found[2])

@@ -1,6 +1,6 @@
 """What becomes of a unit that has run: finished, due again, cut smaller, or never again.
 
-The engine calls it with the answers to a unit's writes, or with its failure. Only the holder of the unit's ticket gets here.
+The engine calls it with the answers to a unit's writes, or with its failure. The answers of an evicted unit never get here.
 Keys leave the unit one by one, each by its own rule. The keys that remain have written, or their values were left alone.
 Lives as long as its engine.
 """

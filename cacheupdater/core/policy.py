@@ -28,13 +28,13 @@ class Loaded(NamedTuple):
 
 
 class Policy(Protocol):
-    """Batch-shaped: called once per pack, unit and step."""
+    """All methods take batches: the engine calls them once per pack, unit or step."""
 
     learns: bool
     """Whether `on_loaded`, `on_misses` and `on_changes` must be called: they cost a look at every key."""
 
     met: int
-    """Keys that were new to it when it met them: each costs as much as another hint."""
+    """How many keys were new to the policy so far: each costs as much as another hint."""
 
     def hold(self, namespace: Namespace) -> float:
         """Seconds from a head's start for which touches of its key are declined."""
@@ -45,11 +45,11 @@ class Policy(Protocol):
         ...
 
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
-        """These were read, and were not there. They are loaded whatever the policy thinks."""
+        """These keys were missed. They are loaded whatever the policy thinks."""
         ...
 
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
-        """These have changed. They are due whatever the policy thinks; those it returns can wait for a quiet moment."""
+        """These keys have changed. They are due whatever the policy thinks; the returned ones can wait for a quiet moment."""
         ...
 
     def on_loaded(self, loaded: Loaded, now: float) -> None:

@@ -20,32 +20,32 @@ class RecentEnds:
     def __init__(self, gap: float) -> None:
         self.wake = inf  # when the next turn is due; never while there is nothing to forget
         self._gap = gap
-        self._told: list[tuple[float, Sequence[bytes]]] = []  # (until when, keys)
+        self._reported: list[tuple[float, Sequence[bytes]]] = []  # (until when, keys)
         self._young: dict[bytes, float] = {}
         self._old: dict[bytes, float] = {}
 
     def __len__(self) -> int:
-        return sum(len(keys) for _, keys in self._told) + len(self._young) + len(self._old)
+        return sum(len(keys) for _, keys in self._reported) + len(self._young) + len(self._old)
 
     def put(self, keys: Sequence[bytes], ended: float, now: float) -> None:
         """The refresh of these keys ended at `ended`, and they leave their seats now."""
         if ended + self._gap > now:
-            self._told.append((ended + self._gap, keys))
+            self._reported.append((ended + self._gap, keys))
             if self.wake == inf:
                 self.wake = now + self._gap
 
     def soon(self, key: bytes, now: float) -> bool:
         """Whether `now` is within a gap of the key's last end."""
-        if self._told:
-            for until, keys in self._told:
+        if self._reported:
+            for until, keys in self._reported:
                 if until > now:
                     self._young.update(dict.fromkeys(keys, until))
-            self._told.clear()
+            self._reported.clear()
         return now < self._young.get(key, self._old.get(key, -inf))
 
     def turn(self, now: float) -> None:
         """If a turn is due, forget what was reported before the last one: its gap is over."""
         if now >= self.wake:
-            self._told = [told for told in self._told if told[0] > now]
+            self._reported = [each for each in self._reported if each[0] > now]
             self._old, self._young = self._young, {}
-            self.wake = now + self._gap if self._told or self._old else inf
+            self.wake = now + self._gap if self._reported or self._old else inf

@@ -37,7 +37,7 @@ REFUSED_FOR = 30.0  # seconds of refusals, as long as a hint may wait; outages b
 
 @dataclass(slots=True)
 class Removal:
-    """One key; the open pack stays open meanwhile."""
+    """One key. Its pack stays open until the key is gone, or is given up."""
 
     key: bytes
     open_pack: OpenPack
@@ -116,7 +116,7 @@ class Removals:
 
     @property
     def _excess(self) -> int:
-        """How many must not wait although their rate says so."""
+        """How many must not wait for their rate any longer."""
         if self._hastened:
             return self.waiting
         return 0 if self._senders_wait else max(0, self.waiting - self._most)

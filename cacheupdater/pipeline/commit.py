@@ -31,9 +31,9 @@ class Committer:
         if done <= self._committed and not self._finished:
             return
         self._finished = [offset for offset in self._finished if offset >= done]
-        told = len(self._finished)
+        sent = len(self._finished)
         await self._queue.commit(
-            self._gained.partition, epoch=self._gained.epoch, done=done, finished=self._finished[:told]
+            self._gained.partition, epoch=self._gained.epoch, done=done, finished=self._finished[:sent]
         )
         self._committed = done
-        del self._finished[:told]
+        del self._finished[:sent]

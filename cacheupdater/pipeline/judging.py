@@ -114,8 +114,8 @@ def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:
     if compared is None:
         return Seen(Sight.BLANK)
     different = [each.what for each in compared if each.what]
-    told = {each.field: each.what for each in compared if not (each.what and each.within)}
-    return Seen(Sight.FOREIGN if different else Sight.LIKE, ", ".join(different[:_NAMED]), told)
+    by_field = {each.field: each.what for each in compared if not (each.what and each.within)}
+    return Seen(Sight.FOREIGN if different else Sight.LIKE, ", ".join(different[:_NAMED]), by_field)
 
 
 def compared_with(recipe: Recipe, found: Found, row: object | None) -> Sequence[Compared] | None:

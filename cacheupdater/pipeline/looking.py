@@ -69,7 +69,7 @@ class Looking:
         self._reads = 0  # since the last tick
         self._may = LOOKS_A_SECOND  # looks that are left until the next tick
         self._due: list[tuple[Kind, bytes]] = []
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._looks: deque[Look] = deque(maxlen=WINDOW)
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
@@ -82,7 +82,7 @@ class Looking:
         self._left = self._step
         self._may -= 1
         self._due.append((kind, self._drawn(keys, counts, self._random() * reads)))
-        self._stirred.set()
+        self._woken.set()
 
     def tick(self) -> None:
         """Called once a second: spreads the allowed looks evenly over as many reads as the last second had."""
@@ -105,8 +105,8 @@ class Looking:
     async def run(self, writer: Writer) -> None:
         """Runs until cancelled. Other parts report a Redis in trouble."""
         while True:
-            await self._stirred.wait()
-            self._stirred.clear()
+            await self._woken.wait()
+            self._woken.clear()
             due, self._due = self._due, []
             found: defaultdict[str, list[bytes]] = defaultdict(list)
             for kind, key in due:

@@ -136,9 +136,9 @@ class Notices:
 
     def _say_end(self, notice: Notice, cost: str = "") -> None:
         lasted = (notice.ended or notice.began) - notice.began
-        told = notice.cost + (f", {cost}" if cost else "")
+        costs = notice.cost + (f", {cost}" if cost else "")
         took = f"after {lasted:.1f} s" if lasted >= _MOMENT_S else "at once"
-        self._say(logging.INFO, notice, f"over {took} ({told})", state="over", seconds=lasted)
+        self._say(logging.INFO, notice, f"over {took} ({costs})", state="over", seconds=lasted)
 
     def _say(
         self,

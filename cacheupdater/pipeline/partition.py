@@ -51,17 +51,17 @@ class Partition:
     """The life of one owned partition: inaugurate, execute, hand over."""
 
     def __init__(
-        self, gained: Gained, engine: Engine, *, around: Surroundings, stir_all: Callable[[], None]
+        self, gained: Gained, engine: Engine, *, around: Surroundings, wake_all: Callable[[], None]
     ) -> None:
-        """`stir_all` wakes every partition: a unit that has ended leaves room at the source, which all partitions share."""
+        """`wake_all` wakes every partition: a unit that has ended leaves room at the source, which all partitions share."""
         self.engine = engine
         self.label = str(gained.partition)
         self._partition = gained.partition
         self._around = around
-        self._stir_all = stir_all
+        self._stir_all = wake_all
         self._hear = around.vitals.hear
         self._committer = Committer(around.queue, gained, engine.cursor)
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._stepped = asyncio.Event()
         self._telling = Telling(around, self.label)
         self._turn = Turn(around.observer)
@@ -73,7 +73,7 @@ class Partition:
 
     def wake_up(self) -> None:
         """Something has happened, so the engine may have work to start."""
-        self._stirred.set()
+        self._woken.set()
 
     async def execute(self) -> None:
         """Runs until it is cancelled, or until `hand_over` has ended its tasks."""
@@ -92,7 +92,7 @@ class Partition:
         self.wake_up()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                while self.engine.pending:  # falls only in a step, or in an event that stirs one
+                while self.engine.pending:  # falls only in a step, or in an event that causes one
                     self._stepped.clear()
                     await self._stepped.wait()
         for task in self._under_way:
@@ -150,7 +150,7 @@ class Partition:
     async def _work(self, group: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time
         while True:
-            self._stirred.clear()
+            self._woken.clear()
             with self._turn:
                 units, invalidation, wake = self.engine.step(clock())
             self._stepped.set()
@@ -169,7 +169,7 @@ class Partition:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(min(max(TICK, until - loop.time()), LONGEST_WAIT), self.wake_up)
         try:
-            await self._stirred.wait()
+            await self._woken.wait()
         finally:
             timer.cancel()
 

@@ -43,7 +43,7 @@ class Sieve:
         self._observer = observer
         self._notices = notices
         self._lateness = Lateness()
-        self._told = ""
+        self._reported = ""
 
     def late(self, kind: Kind, pack: wire.Pack, *, caught_up: bool) -> bool:
         """Whether the pack is too late to be taken in. A pack that does not say when it was made is never late.
@@ -65,9 +65,9 @@ class Sieve:
         """Reports which clocks are off, if that has changed. Called now and then."""
         ways = (("behind", self._lateness.behind(now)), ("ahead of", self._lateness.ahead(now)))
         text = " and ".join(f"some are up to {seconds:.0f} s {way} ours" for way, seconds in ways if seconds)
-        if text == self._told:
+        if text == self._reported:
             return
-        self._told = text
+        self._reported = text
         if text:
             self._notices.trouble("clock_off", "", f"of the clocks of hint senders, {text}")
         else:

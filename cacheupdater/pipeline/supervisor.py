@@ -32,7 +32,7 @@ class Supervisor:
         *,
         owns: Callable[[Collection[int]], None] = lambda _: None,
     ) -> None:
-        """`make(gained, stir_all)` builds a partition with a fresh engine.
+        """`make(gained, wake_all)` builds a partition with a fresh engine.
 
         `owns` is called with the partitions that are ours: after a loss, before another updater may have them; after a gain,
         before the first hint is read.
@@ -60,13 +60,13 @@ class Supervisor:
 
     def _gain(self, new: Sequence[Gained], group: asyncio.TaskGroup) -> None:
         for gained in new:
-            self.partitions[gained.partition] = self._make(gained, self.stir_all)
+            self.partitions[gained.partition] = self._make(gained, self.wake_all)
             log.info("partition %d is ours from offset %d", gained.partition, gained.offset)
         self._owns(self.partitions)
         for gained in new:
             self._tasks[gained.partition] = group.create_task(self.partitions[gained.partition].execute())
 
-    def stir_all(self) -> None:
+    def wake_all(self) -> None:
         """Wake every partition: a source that all of them share has room again."""
         for partition in self.partitions.values():
             partition.wake_up()

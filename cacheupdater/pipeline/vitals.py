@@ -1,4 +1,4 @@
-"""Signs that an updater works for nobody although nothing fails: signs that no single stage could see.
+"""Signs that an updater works for nobody although nothing fails. No single stage could see them.
 
 The partitions of a process share one `Vitals`, in their `Surroundings`. The service calls `tick` once a second. `Vitals`
 reports that no client is connected or sends hints, that hints belong to no namespace, or that keys which readers find are not
@@ -59,7 +59,7 @@ class Vitals:
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
         self._succeeded: dict[str, float] = {}  # sources, and when
         self._alone_since: float | None = None
-        self._told_nothing_since: float | None = None
+        self._no_hint_since: float | None = None
         self._hinted = False  # ever
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
@@ -139,12 +139,12 @@ class Vitals:
     def _tick_hints(self, now: float, clients: int | None) -> None:
         """A client sends no hint of a key that begins like none of our patterns. Such a client may never send any hint."""
         if self._hinted or not clients:
-            self._told_nothing_since = None
+            self._no_hint_since = None
             self._notices.over("no_hint", "")
             return
-        if self._told_nothing_since is None:
-            self._told_nothing_since = now
-        if now - self._told_nothing_since >= ALONE_S:
+        if self._no_hint_since is None:
+            self._no_hint_since = now
+        if now - self._no_hint_since >= ALONE_S:
             text = f"clients are connected, and none has ever sent a hint: do their keys begin with {self._begin}?"
             self._notices.trouble("no_hint", "", text)
 

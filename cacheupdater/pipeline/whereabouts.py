@@ -42,7 +42,7 @@ class Whereabouts:
         self._known: set[bytes] = set()  # keys of this round
         self._round = -ROUND_S  # when the round began
         self._due: list[bytes] = []
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
 
     def hear(self, kind: Kind, keys: Sequence[bytes]) -> None:
         """Called for every pack of hints."""
@@ -55,7 +55,7 @@ class Whereabouts:
         if new:
             self._known.update(new)
             self._due += new
-            self._stirred.set()
+            self._woken.set()
 
     def tick(self, now: float) -> None:
         """Called once a second."""
@@ -69,8 +69,8 @@ class Whereabouts:
         clock = asyncio.get_running_loop().time
         began = clock()
         while True:
-            await self._stirred.wait()
-            self._stirred.clear()
+            await self._woken.wait()
+            self._woken.clear()
             due, self._due = self._due, []
             try:
                 found = await writer.look(due)

@@ -1,7 +1,8 @@
 """Builds the components of a service from the configuration: sources, namespaces, loaders, writers, prices.
 
-`Service.run` makes one `Components`. Components that must be closed are pushed onto an exit stack in the order in which they are made.
-A part that several namespaces share (a database, a writer) is made once.
+`Service.run` makes one `Components`, and so does each command that needs a component. Components that must be closed are
+pushed onto an exit stack in the order in which they are made. A component that several namespaces share (a database, a
+writer) is made once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Tries everything that an updater needs, once: queue, cache, databases, loaders. For `cacheupdater check --connect`.
 
-`contact` builds the components of a service and tries each part once. It tries all components at the same time, each within its own
+`contact` builds the components of a service and tries each of them once, all servers at the same time, each within its own
 time limit. This costs little and leaves nothing behind. Each statement loads one key that does not exist. A user's loader is
 imported and called with an empty list. Redis gets one key per namespace, which is removed at once.
 
-An error that a driver calls unavailable may be a wrong password. A running updater waits until somebody corrects it; here
-somebody is looking. So the words of the servers decide whether a person must act.
+An error that a driver calls unavailable may be a wrong password. A running updater waits until somebody corrects it, but here
+a person waits for the result. So the words of the servers decide whether a person must act.
 """
 
 from __future__ import annotations

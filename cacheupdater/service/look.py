@@ -88,10 +88,10 @@ async def seen(config: Config, key: bytes) -> dict[str, object]:
         return {"error": str(e)}
     finally:
         await glance.close()
-    return _told(look)
+    return _for_json(look)
 
 
-def _told(look: Look) -> dict[str, object]:
+def _for_json(look: Look) -> dict[str, object]:
     return {
         "type": look.kind,
         "size": look.size,

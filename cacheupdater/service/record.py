@@ -1,4 +1,4 @@
-"""The composition root of `cacheupdater record`: the configured addresses and sources, and no part that refreshes.
+"""The composition root of `cacheupdater record`: the configured addresses and sources, and no component that refreshes.
 
 `record` listens on the updater's addresses for the given time, and returns a recording of the reads and of a sample of
 changes. It never uses Redis. It loads from a source only for the sample (`recording.watch`).

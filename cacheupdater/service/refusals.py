@@ -1,7 +1,7 @@
 """Settings that `run` would refuse although the file is well formed, so that `check` can show each with its line.
 
-`check` hands `refusals` to `load_config`, which calls it for a configuration without other mistakes. The components are built as
-`run` builds them, and thrown away. No server is contacted, and no Python loader is imported: only their files are read.
+`check` hands `refusals` to `load_config`, which calls it for a configuration without other mistakes. The components are built
+as `run` builds them, and thrown away. No server is contacted, and no Python loader is imported: only their files are read.
 """
 
 from __future__ import annotations

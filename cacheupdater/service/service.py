@@ -117,7 +117,7 @@ class Service:
             await self._answer(stack, lambda: self._conditions(door, stop), explainer)
             if await _unless(stop, door.find()):
                 pricing.limits = self._fitting(pricing.limits, door.partitions)
-                await components.beyond(pricing, supervisor.stir_all, partitions=door.partitions)
+                await components.beyond(pricing, supervisor.wake_all, partitions=door.partitions)
                 await self._work(door, supervisor, around, ready=ready, stop=stop)
         return 0
 
@@ -149,7 +149,7 @@ class Service:
             known = self._config.sources.get(name)
             if known is not None and (known.budget is None) == (source.budget is None):
                 self._pricing.change(name, *rate_of(source), now=asyncio.get_running_loop().time())
-                self._pricing.demand(name, source.least_gain)
+                self._pricing.require(name, source.least_gain)
                 log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
             else:
                 log.warning(
@@ -281,9 +281,9 @@ def _maker(
 ) -> Callable[[Gained, Callable[[], None]], Partition]:
     """The function that builds a gained partition. Its new engine knows what was learned before, and nothing else."""
 
-    def make(gained: Gained, stir_all: Callable[[], None]) -> Partition:
+    def make(gained: Gained, wake_all: Callable[[], None]) -> Partition:
         policy = pricing.policy(keyspace, gained.partition, asyncio.get_running_loop().time())
         engine = Engine(keyspace, policy, limits=pricing.limits, random=around.random, offset=gained.offset)
-        return Partition(gained, engine, around=around, stir_all=stir_all)
+        return Partition(gained, engine, around=around, wake_all=wake_all)
 
     return make

@@ -1,8 +1,8 @@
 """Compares an application's values in Redis with the values that would be written, for `cacheupdater check --connect`.
 
-`contact` calls `side_by_side` after all components have answered. For each namespace it finds up to 20 keys in Redis, reads them,
-and loads them by one statement. It writes nothing. A person reads the result, so values are shown, field by field. A Python
-loader is not called, for its call may cost anything: only the encoding of its values is judged.
+`connection_check.contact` calls `side_by_side` after it has tried all components. For each namespace it finds up to 20 keys
+in Redis, reads them, and loads them by one statement. It writes nothing. A person reads the result, so values are shown, field
+by field. A Python loader is not called, for its call may cost anything: only the encoding of its values is judged.
 """
 
 from __future__ import annotations
@@ -159,12 +159,12 @@ def _fields(
 
 def _shown(fields: Sequence[tuple[bytes, kinds.Compared]]) -> str:
     """Both values of each field, by key."""
-    components = [
+    lines = [
         f"{_word(key)}: " + ", ".join(str(each) for _, each in some)
         for key, some in groupby(fields[:SHOWN_MAX], key=itemgetter(0))
     ]
     more = f", and {len(fields) - SHOWN_MAX} more" if len(fields) > SHOWN_MAX else ""
-    return "; ".join(components) + more
+    return "; ".join(lines) + more
 
 
 def _word(key: bytes) -> str:

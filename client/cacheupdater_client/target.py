@@ -85,7 +85,7 @@ class Target:
         self._dropped: Counter[str] = Counter()  # by buffers that are no longer held
         self._link: Link = self._make_link()
         self._troubled_at: float | None = None
-        self._told = False
+        self._warned = False
 
     # --- called by the application's threads ----------------------------------------------------------
 
@@ -176,14 +176,14 @@ class Target:
     def _tell(self, now: float) -> None:
         """One line when hints have waited for long, and one when they go again."""
         if self._link.connected or not self._outbox:
-            if self._told:
+            if self._warned:
                 log.info("hints go to %s again, after %.0f s", self._shown, now - (self._troubled_at or now))
-            self._troubled_at, self._told = None, False
+            self._troubled_at, self._warned = None, False
             return
         if self._troubled_at is None:
             self._troubled_at = now
-        if not self._told and now - self._troubled_at >= TROUBLE_S:
-            self._told = True
+        if not self._warned and now - self._troubled_at >= TROUBLE_S:
+            self._warned = True
             log.warning(
                 "hints wait: %s does not take them: %s", self._shown, self._link.trouble or "no answer"
             )

@@ -158,7 +158,7 @@ async def test_joined_tells_whether_the_partitions_are_shared_out(world):
 
 
 async def test_packs_that_retention_removed_are_counted_and_the_rest_is_read(world, monkeypatch):
-    monkeypatch.setattr(inboxes, "LANE_PACKS_MAX", 2)  # the consumer is paused after two
+    monkeypatch.setattr(inboxes, "INBOX_PACKS_MAX", 2)  # the consumer is paused after two
     for n in range(2):
         await world.send(0, b"read %d" % n)
     owner = Owner(world.queue)
@@ -242,7 +242,7 @@ async def test_an_end_that_goes_back_is_a_new_epoch_where_the_commits_are_gone_w
 
 
 async def test_a_topic_made_anew_under_a_full_lane_is_read(world, owner, monkeypatch):
-    monkeypatch.setattr(inboxes, "LANE_PACKS_MAX", 2)
+    monkeypatch.setattr(inboxes, "INBOX_PACKS_MAX", 2)
     for n in range(4):
         await world.send(0, b"%d" % n)
     inbox, old = world.queue._owned.inboxes[0], owner.gained[0]
@@ -606,7 +606,7 @@ async def test_a_hand_over_that_never_settles_does_not_hold_up_the_group(world, 
 
 
 async def test_a_full_lane_is_held_back_and_goes_on_when_half_is_taken(world, owner, monkeypatch):
-    monkeypatch.setattr(inboxes, "LANE_PACKS_MAX", 10)
+    monkeypatch.setattr(inboxes, "INBOX_PACKS_MAX", 10)
     inbox = world.queue._owned.inboxes[0]
     for n in range(100):
         await world.send(0, b"%d" % n)

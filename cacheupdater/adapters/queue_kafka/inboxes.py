@@ -1,7 +1,7 @@
 """The packs that were read and not yet fetched by their partition: one inbox for each partition, from the poller to `fetch`.
 
-The queue makes an inbox when it first gains a partition, and keeps it for life, for epochs must never repeat. The content of a
-inbox belongs to one epoch and is dropped with it. Packs wait in parcels, as the broker stores them, and are unpacked when the
+The queue makes an inbox when it first gains a partition, and keeps it for life, so that epochs never repeat. The content of
+an inbox belongs to one epoch and is dropped with it. Packs wait in parcels, as the broker stores them, and are unpacked when the
 partition fetches them. A full inbox is held: the consumer pauses the partition until half of the inbox is unpacked. So memory
 stays bounded with any lag. No method here waits; `fetch` waits for `arrived`.
 """
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Message
 
 # Per partition, as the broker stores the packs. One fetch may exceed these limits.
-LANE_PACKS_MAX = 1024
-LANE_BYTES_MAX = 1024 * 1024  # 100 packs of 500 keys that are not compressed
+INBOX_PACKS_MAX = 1024
+INBOX_BYTES_MAX = 1024 * 1024  # 100 packs of 500 keys that are not compressed
 
 
 class Inbox:
@@ -52,7 +52,7 @@ class Inbox:
     def __init__(self) -> None:
         self.parcels: deque[Parcel] = deque()  # the first one may be half unpacked
         self.rest: Iterator[Message | None] | None = (
-            None  # of the first parcel; None: its reading must be begun
+            None  # the packs of the first parcel; None: its reading has not begun
         )
         self.unread: deque[Message] = deque()  # unpacked; never more than one fetch takes
         self.arrived = asyncio.Event()  # set while there is something to fetch, and once the queue is closed
@@ -126,9 +126,9 @@ class Inbox:
 
     @property
     def full(self) -> bool:
-        return self.packs >= LANE_PACKS_MAX or self.bytes >= LANE_BYTES_MAX
+        return self.packs >= INBOX_PACKS_MAX or self.bytes >= INBOX_BYTES_MAX
 
     @property
     def roomy(self) -> bool:
         """Whether half of the inbox is free again. With only one mark, each pack would pause and resume the partition."""
-        return self.packs <= LANE_PACKS_MAX // 2 and self.bytes <= LANE_BYTES_MAX // 2
+        return self.packs <= INBOX_PACKS_MAX // 2 and self.bytes <= INBOX_BYTES_MAX // 2

@@ -72,8 +72,8 @@ class KafkaQueue:
         self._impostors = Impostors(instance, session)
         self._unpacking = Unpacking(observer=observer, notices=notices)
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: dict[int, int] = {}  # the epochs that the reader of `assignments` knows
-        self._news = asyncio.Event()  # set when `_told` changes, then replaced
+        self._known_epochs: dict[int, int] = {}  # the epochs that the reader of `assignments` knows
+        self._news = asyncio.Event()  # set when `_known_epochs` changes, then replaced
         self._closed = False
 
     @property
@@ -113,7 +113,7 @@ class KafkaQueue:
                 return
             if isinstance(change, CacheUpdaterError):
                 raise change
-            self._told |= {gained.partition: gained.epoch for gained in change.gained}
+            self._known_epochs |= {gained.partition: gained.epoch for gained in change.gained}
             self._news.set()
             self._news = asyncio.Event()
             yield change
@@ -123,7 +123,7 @@ class KafkaQueue:
         inbox = self._owned.inbox(partition)
         while not self._closed:  # nothing is taken in this loop, so a cancellation loses no packs
             # Packs of an epoch that the reader of `assignments` does not know yet are for a `Partition` that is not made yet.
-            if inbox.epoch != self._told.get(partition):
+            if inbox.epoch != self._known_epochs.get(partition):
                 await self._news.wait()
             elif len(inbox.unread) < limit and inbox.parcels:
                 if not await self._unpack(inbox, partition, limit):
@@ -135,7 +135,7 @@ class KafkaQueue:
         return () if self._closed else inbox.take(limit)
 
     async def _unpack(self, inbox: Inbox, partition: int, limit: int) -> bool:
-        """Unpacks for one turn. False if no more than the unread packs can be had now."""
+        """Unpacks for one turn. False if there are no packs now but the unread ones."""
         sound = self._unpacking.some(inbox, partition, limit)
         self._owned.ease(partition)
         if inbox.crowded:
@@ -144,7 +144,7 @@ class KafkaQueue:
             return not inbox.unread
         if sound:
             if inbox.parcels and len(inbox.unread) < limit:
-                await asyncio.sleep(0)  # the next turn goes on
+                await asyncio.sleep(0)  # the next turn continues
             return True
         self._owned.again(partition)
         if not inbox.unread:

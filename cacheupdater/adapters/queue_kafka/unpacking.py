@@ -1,8 +1,8 @@
 """Unpacks the parcels of an inbox into packs, a few at a time, when the partition fetches them.
 
 The queue makes one. A batch is skipped if nobody can read it, or if it would be larger than `codecs.BODY_BYTES_MAX` when it
-is decompressed. A skipped batch is counted, named in the log, and given on as one empty pack at its last offset. So its
-offset is committed: the next reader would fare no better with it.
+is decompressed. A skipped batch is counted, named in the log, and passed on as one empty pack at its last offset. So its
+offset is committed, for the next reader could not read the batch either.
 
 The codec bounds the memory of one batch. This module bounds the memory of all batches that are half unpacked. Where they
 exceed `OPEN_BYTES_MAX`, the batches that have been open for longest are closed, and continue from the same record at their

@@ -1,7 +1,7 @@
 """The queue of a single machine: packs wait in this process until their hints are finished.
 
 The listeners put packs in; the partitions fetch and commit them. The service makes one `MemoryQueue`, which lives as long as
-the process. Each partition is an inbox: it holds unread packs, and packs that were fetched but are not finished. A full inbox
+the process. Each partition has an inbox: its unread packs, and the packs that were fetched and are not finished. A full inbox
 makes the listeners wait. This stops the senders, whose own buffers drop hints and count them. Each peer must leave room for
 others, and peers take turns, so the packs of a flood wait behind each other. Fetched packs have caps of their own, far wider:
 hints of a source that is down stay open for long, and must not keep out hints of other sources. Finished packs are forgotten,
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from cacheupdater.ports import Message
 
-LANE_PACKS_MAX = 4096  # unread; one or two objects per pack: about 1 MiB of bookkeeping if packs are tiny
-LANE_BYTES_MAX = (
+INBOX_PACKS_MAX = 4096  # unread; one or two objects per pack: about 1 MiB of bookkeeping if packs are tiny
+INBOX_BYTES_MAX = (
     8 * 1024 * 1024
 )  # unread; 500,000 hints of 16 bytes: five times what a partition keeps pending
 # Packs, fetched and unread together: as many as a partition's cap of pending hints, so that the engine's cap is reached
 # first. About 200 bytes of bookkeeping each: 20 MiB per partition at the worst.
-LANE_UNDONE_MAX = 100_000
+INBOX_UNDONE_MAX = 100_000
 # Bytes of the same packs. A pack stays while one of its hints is open: 60,000 hints a second of 16 bytes, for half a minute.
-LANE_OPEN_BYTES_MAX = 32 * 1024 * 1024
+INBOX_OPEN_BYTES_MAX = 32 * 1024 * 1024
 # Numbers of peers; when all are used, they are used again. As many as the connections that a listener accepts at once.
 NUMBERS = 1024
 _CLOSED = "the queue is closed: this process is shutting down"
@@ -47,10 +47,10 @@ class MemoryQueue:
         self,
         partitions: int,
         *,
-        packs_max: int = LANE_PACKS_MAX,
-        undone_max: int = LANE_UNDONE_MAX,
-        bytes_max: int = LANE_BYTES_MAX,
-        open_bytes_max: int = LANE_OPEN_BYTES_MAX,
+        packs_max: int = INBOX_PACKS_MAX,
+        undone_max: int = INBOX_UNDONE_MAX,
+        bytes_max: int = INBOX_BYTES_MAX,
+        open_bytes_max: int = INBOX_OPEN_BYTES_MAX,
     ) -> None:
         """Each partition has these caps: on unread packs and their bytes, and on unfinished packs and their bytes."""
         self._inboxes = [Inbox() for _ in range(partitions)]
@@ -58,7 +58,7 @@ class MemoryQueue:
         self._numbers = NOBODY  # the highest number that was given to a peer
         self._free: dict[
             int, Hashable
-        ] = {}  # free numbers and their last owners' origins, the longest free first
+        ] = {}  # free numbers, each with the origin of its last owner; the longest free first
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
@@ -66,10 +66,10 @@ class MemoryQueue:
     def newcomer(self, origin: Hashable = None) -> int:
         """A number for a new peer.
 
-        A peer from the same place as one that left gets the number of the latest. Otherwise it gets a number that nobody
-        has had, and where none is left, the number that has been free for longest. Packs that the last owner left behind
-        count against the new one. So a sender that connects anew for each pack stays one peer, and no more peers take turns
-        than may be connected at once.
+        If peers from the same `origin` have left, the new peer gets the number of the last one. Otherwise it gets a number
+        that no peer has had. If there is none, it gets the number that has been free for longest. Packs that the last owner
+        of the number left behind count against the new one. So a sender that connects anew for each pack stays one peer, and
+        no more peers take turns than may be connected at once.
         """
         number = next((each for each in reversed(self._free) if self._free[each] == origin), None)
         if number is None and self._numbers >= NUMBERS:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from cacheupdater.price.outlook import Keys
     from cacheupdater.price.report import SourceReport
 
-LEVELS_EVERY = 1.0  # seconds: what costs nothing
-REPORT_EVERY = 10.0  # seconds: what has to look at many keys; the shares that it tells move slower
-GOOD_FOR = 1.0  # seconds for which the last report is given again
+LEVELS_EVERY = 1.0  # seconds: these metrics cost nothing
+REPORT_EVERY = 10.0  # seconds: a report looks at many keys, and its shares move slower than that
+GOOD_FOR = 1.0  # seconds for which the last report is returned again
 
 
 class Freshness:
@@ -33,7 +33,7 @@ class Freshness:
     def __init__(
         self, markets: Sequence[Market], policies: Mapping[int, Price], *, observer: Observer
     ) -> None:
-        """`policies` holds those of our partitions, by partition; it follows changes of ownership."""
+        """`policies` holds the policies of our partitions, by partition. It follows changes of ownership."""
         self._markets = markets
         self._policies = policies
         self._observer = observer

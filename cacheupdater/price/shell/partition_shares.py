@@ -34,7 +34,7 @@ class _Whole(NamedTuple):
 
 
 class PartitionShares:
-    """The portions of one process."""
+    """The shares of one process."""
 
     def __init__(self, namespaces: Sequence[Namespace]) -> None:
         """The buckets hold the whole rates."""
@@ -65,7 +65,7 @@ class PartitionShares:
     def change(self, source: Source, rate: float, burst: float, *, now: float) -> None:
         """Another whole budget for this source."""
         self._sources[source.bucket] = _Whole(rate, max(burst, 1.0))
-        self._since = dict.fromkeys(self._since, now)  # the turns may be others now
+        self._since = dict.fromkeys(self._since, now)  # the beats may have moved
         self._apply(now)
 
     def _apply(self, now: float) -> None:
@@ -89,7 +89,7 @@ class PartitionShares:
         bucket.change(whole.rate * part, burst, now=now)
 
     def _all(self) -> Iterator[tuple[Bucket, _Whole, Grid | None]]:
-        """Each bucket with what it is a part of. The beats of a quota lie within those of its source."""
+        """Each bucket with its whole budget or quota. The beats of a quota lie within those of its source."""
         for bucket, whole in self._sources.items() if self._with_sources else ():
             yield bucket, whole, None
         for quota, (whole, source) in self._quotas.items():

@@ -1,7 +1,7 @@
 """The prices of all sources of one process, and the policies that compare loads with them.
 
 The service makes one `Pricing` and runs it beside the partitions. It keeps no price itself (`price.market` does). It has what
-prices need of the world: a policy for each partition that is gained, our part of each budget (`portions`), reports
+prices need of the world: a policy for each partition that is gained, our part of each budget (`partition_shares`), reports
 (`freshness`) and changes of a budget while we run. Two of its parts reach beyond this process: the file of what was learned
 (`remembering`) and the other updaters of the fleet (`sharing`).
 """
@@ -76,7 +76,7 @@ class Pricing:
             )
         self.freshness = Freshness(list(self.markets.values()), self.policies, observer=observer)
         self._sources = {each.source.name: each.source for each in namespaces}
-        self._portions = PartitionShares(namespaces)
+        self._partition_shares = PartitionShares(namespaces)
         self._without = -inf  # since when nothing has been ours
         self._notices = notices
         self._observer = observer
@@ -122,7 +122,7 @@ class Pricing:
         moment. Only then is it clear what can be forgotten."""
         now = asyncio.get_running_loop().time()
         if self._quotas is None:
-            self._portions.own(partitions, now, of=of, sources=not self._sharings)
+            self._partition_shares.own(partitions, now, of=of, sources=not self._sharings)
         if not partitions:
             self._without = now
         for gone in self.policies.keys() - set(partitions) if partitions else ():
@@ -147,9 +147,9 @@ class Pricing:
         if name in self._sharings:
             self._sharings[name].change(rate, burst, now=now)
         elif name in self._sources:
-            self._portions.change(self._sources[name], rate, burst, now=now)
+            self._partition_shares.change(self._sources[name], rate, burst, now=now)
 
-    def demand(self, name: str, least: float) -> None:
+    def require(self, name: str, least: float) -> None:
         """Another least gain for this source."""
         for source, market in self.markets.items():
             if source.name == name:
@@ -177,7 +177,7 @@ class Pricing:
 
     def _set_clock(self) -> None:
         if self._wall is not None:
-            self._portions.divide(self._wall() - asyncio.get_running_loop().time())
+            self._partition_shares.divide(self._wall() - asyncio.get_running_loop().time())
 
     async def end(self) -> None:
         """Everything is drained, and `run` is over."""

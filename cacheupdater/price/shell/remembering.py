@@ -82,7 +82,7 @@ class Remembering:
             await self.save(policies)
 
     async def save(self, policies: Mapping[int, Price]) -> None:
-        """All that the policies know by now, chunk after chunk, so that the loop turns in between."""
+        """Saves what the policies know by now, chunk after chunk, so that the event loop runs other tasks in between."""
         if not policies:
             return
         clock = asyncio.get_running_loop().time

@@ -4,7 +4,7 @@
 If no partitions divide the quotas of namespaces, it makes one per quota too: a quota is a budget without a price.
 `core.shares` says which share an owner wants. The fleet, where all owners meet, decides which it gets (`ports.Fleet`).
 
-Why the budget B holds: a bucket's rate is never above its owner's claim. It is lowered before a lower claim is told, and
+Why the budget B holds: a bucket's rate is never above its owner's claim. It is lowered before a lower claim is sent, and
 raised after a higher one is granted. Nothing is granted beyond B less all other claims. A claim holds in the record for
 longer than its owner believes: the owner counts from before its call and stops earlier. The bucket closes by itself at that
 moment, even if the whole process slept. So at any time the rates of all owners are at most B together.
@@ -99,7 +99,7 @@ class Sharing:
         self._others: tuple[Owner, ...] | None = None  # None: we have just come
         self._aim = 0.0
         self._since = -inf  # when its present share was granted
-        self._told = 0.0  # the share that was logged last
+        self._logged = 0.0  # the share that was logged last
         purse.bucket.until = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
@@ -152,7 +152,7 @@ class Sharing:
         return max(ASK_NEXT, min(EXCHANGE_EVERY if settled or self._crowded else ASK_AGAIN, turn))
 
     def _prepare(self, now: float) -> tuple[float, float]:
-        """(wanted, held). A smaller share is obeyed before it is told."""
+        """(wanted, held). A smaller share is obeyed before it is sent."""
         bucket = self._purse.bucket
         if self._others is None:
             return 0.0, 0.0
@@ -178,8 +178,8 @@ class Sharing:
         bucket.change(share, self._burst(share), now=now)
         bucket.until = until
         self._wake_up()
-        if not self._told / NOTABLE < share < self._told * NOTABLE:
-            self._told = share
+        if not self._logged / NOTABLE < share < self._logged * NOTABLE:
+            self._logged = share
             what = "%s: our share of the fleet's %g a second is %.3g, among %d updaters"
             log.info(what, self._purse.what, self._budget.rate, share, 1 + len(grant.others))
 

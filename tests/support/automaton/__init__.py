@@ -1,1 +1,1 @@
-"""A plain model of the automaton, held against the engine: what takes part, and what is compared."""
+"""A plain model of the automaton, random schedules in which the engine is compared with it, and the promises of a schedule."""

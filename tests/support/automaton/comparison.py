@@ -1,6 +1,6 @@
 """Compares the real engine of a partition with its model: both must have the same state for every key.
 
-`automaton_schedules` compares after every event. The comparison looks inside the engine, for outside much shows too late.
+`automaton.schedules` compares after every event. The comparison looks inside the engine, for outside much shows too late.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The automaton of one key, written from the design's section 3 alone: slow, plain, one object per key.
 
-`automaton_schedules` drives the real engine and this model side by side and compares them after every event. Each line has
+`automaton.schedules` drives the real engine and this model side by side and compares them after every event. Each line has
 the rule that it carries out beside it, in quotes. Some choices the design leaves to the schedule: which of the due keys starts
 first, how long a back-off is drawn. The model does not predict these. The story passes them in, and the model raises on a
 choice that no rule allows.

@@ -1,6 +1,6 @@
 """The policy `price` in the automaton's stories. Its decisions, and the calls that it gets, are recorded for the model.
 
-In a third of the stories of `automaton_schedules` some namespaces are priced. The automaton does not decide which touches are
+In a third of the stories of `automaton.schedules` some namespaces are priced. The automaton does not decide which touches are
 worth a load. The model takes the touches that the policy passed on as given, and all promises of the automaton must hold for
 these. One in five of these stories uses the real policy with a real market. The others use a policy that decides at random: it
 costs next to nothing, and often does what the real one does once in a thousand stories. Either policy must hear of every

@@ -1,4 +1,4 @@
-"""The promises that a story of `automaton_schedules` must keep: design section 6, for one partition.
+"""The promises that a story of `automaton.schedules` must keep: design section 6, for one partition.
 
 During the story nothing is dropped without need and nothing waits too long. At rest nothing is left of any key, no hint was
 lost, and no bucket was overspent.

@@ -1,1 +1,1 @@
-"""What strangers may hand to an updater, and who invents it."""
+"""Each input that strangers can send to an updater, as a target, and the fuzzer that invents inputs."""

@@ -1,1 +1,1 @@
-"""Real Redis and PostgreSQL for tests, servers that only pretend, and certificates."""
+"""Real Redis and PostgreSQL for tests, servers that a test pretends to be, and certificates."""

@@ -7,5 +7,6 @@ fence), `database`. `application` is a user's program, `updater` one process of 
 stopped and killed.
 
 `plan` draws one schedule from a seed, and `faults` draws its faults and their rates. `world` runs it, `history` records what
-is visible from outside, and `invariants` judges it. `plants` are faults that are put into the service on purpose.
+is visible from outside, and `invariants` judges it. `planted_faults` puts faults into the service on purpose, which the
+invariants must find.
 """

@@ -312,8 +312,8 @@ class Whole(Plant):
         )
 
     def pricing(self, pricing):
-        own = pricing._portions.own
-        pricing._portions.own = lambda partitions, now, *, of, sources: own(
+        own = pricing._partition_shares.own
+        pricing._partition_shares.own = lambda partitions, now, *, of, sources: own(
             range(of) if partitions else (), now, of=of, sources=sources
         )
 
@@ -386,12 +386,12 @@ class Leftovers(_OfAdapters):
     def adapter(self, queue):
         owned, inbox = queue._owned, queue._owned.inbox
 
-        def lane_that_forgets_nothing(partition):
+        def inbox_that_forgets_nothing(partition):
             if partition not in owned.inboxes:
                 owned.inboxes[partition] = _FullLane()
             return inbox(partition)
 
-        owned.inbox = lane_that_forgets_nothing
+        owned.inbox = inbox_that_forgets_nothing
 
 
 class _FullLane(Inbox):

@@ -163,7 +163,7 @@ class Updater:
         """Takes the part of every rate that goes with these partitions."""
         self.pricing.own(partitions, of=self._world.broker.partitions)
 
-    def _make(self, gained, stir_all):
+    def _make(self, gained, wake_all):
         own(gained, self.process)
         engine = SimEngine(
             self._keyspace,
@@ -175,7 +175,7 @@ class Updater:
         engine.seen = self._world.seen
         self._world.plant.engine(engine)
         self._world.cursors[OWNED.get()] = engine.cursor
-        partition = Partition(gained, engine, around=self.around, stir_all=stir_all)
+        partition = Partition(gained, engine, around=self.around, wake_all=wake_all)
         self._world.plant.partition(partition)
         execute = partition.execute
 
@@ -210,7 +210,7 @@ class Updater:
             await pricing.remember(state, world.wall, partitions=world.broker.partitions)
             self._compare(state.found)
         if world.plan.fleet:
-            pricing.share(self.fleet, self.supervisor.stir_all, quotas=False)
+            pricing.share(self.fleet, self.supervisor.wake_all, quotas=False)
         world.plant.pricing(pricing)
         works = [each.run() for each in pricing._sharings.values()]  # the tasks that only report take no part
         if world.plan.state:

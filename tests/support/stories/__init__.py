@@ -1,1 +1,1 @@
-"""Words in which tests tell their stories."""
+"""Helpers with plain verbs, in which tests are written as short stories."""

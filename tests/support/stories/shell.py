@@ -167,7 +167,7 @@ class Shell:
         self.tables = {each.name: Rows() for each in self.namespaces}
         self.changed = changed
 
-    def make(self, gained, stir_all):
+    def make(self, gained, wake_all):
         """Makes a partition as the service does."""
         keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         recipes = {
@@ -187,7 +187,7 @@ class Shell:
         engine = Engine(
             keyspace, self.policy, limits=limits(**self.changed), random=lambda: 1.0, offset=gained.offset
         )
-        return Partition(gained, engine, around=around, stir_all=stir_all)
+        return Partition(gained, engine, around=around, wake_all=wake_all)
 
     @asynccontextmanager
     async def partition(self):

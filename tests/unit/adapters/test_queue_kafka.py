@@ -111,17 +111,17 @@ def test_a_lane_gives_what_was_unpacked_in_order():
 
 def test_a_lane_is_full_by_packs_or_by_bytes_and_roomy_at_half():
     many = Inbox()
-    filled(many, inboxes.LANE_PACKS_MAX - 1, size=1)
+    filled(many, inboxes.INBOX_PACKS_MAX - 1, size=1)
     assert not many.full
     filled(many, 1, size=1)
     assert many.full
-    for _ in range(inboxes.LANE_PACKS_MAX // 2 - 1):
+    for _ in range(inboxes.INBOX_PACKS_MAX // 2 - 1):
         many.used_up()
     assert not many.roomy
     many.used_up()
     assert many.roomy
     large = Inbox()
-    filled(large, 3, size=inboxes.LANE_BYTES_MAX // 3 + 1)
+    filled(large, 3, size=inboxes.INBOX_BYTES_MAX // 3 + 1)
     assert large.full
 
 

@@ -1,6 +1,6 @@
 """The fast automaton against the plain one: 200,000 random stories in `make prove`, compared after every event.
 
-The model is tests/support/automaton/model.py, with the design's rules quoted; the stories are automaton_schedules.py. A failure
+The model is tests/support/automaton/model.py, with the design's rules quoted; the stories are automaton/schedules.py. A failure
 prints its seed and the command that replays its story.
 """
 

@@ -102,9 +102,9 @@ async def test_budget_of_a_source_that_nobody_uses_may_change_too():
 @in_virtual_time
 async def test_least_gain_may_change_while_it_runs():
     shop = Shop()
-    shop.pricing.demand("spare", 5.0)
+    shop.pricing.require("spare", 5.0)
     assert shop.market.price < 5.0
-    shop.pricing.demand("db", 5.0)
+    shop.pricing.require("db", 5.0)
     assert shop.market.price == 5.0
 
 
