@@ -94,7 +94,7 @@ def key_pattern(value: object) -> Pattern:
 
 
 def switch(value: object) -> object:
-    """Helm, whose YAML is older, makes `false` of `off` before we see it."""
+    """Helm's older YAML turns `off` into `false` before we see it."""
     return {"false": "off", "true": "on"}.get(value, value) if isinstance(value, str) else value
 
 
