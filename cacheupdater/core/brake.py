@@ -1,4 +1,4 @@
-"""The mass-deletion brake: rows that suddenly vanish by the hundred are more likely a mistake than a fact.
+"""The mass-deletion brake: many rows that vanish at once are more likely a mistake than a fact.
 
 A wrong schema, an empty replica or a truncated table answers "absent" for keys that readers still find. The brake sees
 every unit before its write. While far more of the touched keys are absent than ever before, none of them is deleted; their

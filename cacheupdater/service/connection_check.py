@@ -170,7 +170,9 @@ async def _written(writer: Writer, namespace: NamespaceSection) -> Finding | Non
         answer = removal
     if answer.result in FINISHING:
         return None
-    return _trouble("cache", namespace.name, Unavailable(f"a write was {answer.result.value}: {answer.why}"))
+    return _trouble(
+        "cache", namespace.name, Unavailable(f"a trial write ended as {answer.result.value}: {answer.why}")
+    )
 
 
 async def _source(
