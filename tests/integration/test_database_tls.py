@@ -6,6 +6,7 @@ with certificates of the test's own.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import struct
@@ -21,6 +22,7 @@ from cacheupdater.errors import CacheUpdaterError, Unreached
 from cacheupdater_client.protocol.patterns import Pattern
 
 PASSWORD = "c4n4ry-of-a-password"
+SETTLE_S = 60.0  # for what takes a few turns of the loop
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 ASKS_FOR_IT = b"R" + struct.pack("!ii", 8, 3)  # AuthenticationCleartextPassword
 ENCRYPTED = (
@@ -47,6 +49,15 @@ async def loaded(url, tls=None):
         return await SqlLoader(source, ENCRYPTED, Pattern.compile("x:{id:int}")).load([(1,)])
     finally:
         await source.close()
+        await _settled()
+
+
+async def _settled():
+    """A TLS connection that was refused ends some turns of the loop after asyncpg has given it up. The loop lives until then."""
+    transports = asyncio.get_running_loop()._transports
+    async with asyncio.timeout(SETTLE_S):
+        while any(each._sock is not None for each in list(transports.values())):  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize(
