@@ -12,12 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 
 import asyncpg
 import redis
@@ -135,25 +131,13 @@ class Shop:
 
 def measure(postgres, cache, folder):
     address = f"unix://{folder}/hints.sock"
-    config = Path(folder, "cacheupdater.yaml")
-    config.write_text(CONFIG.format(listen=address, cache=cache, postgres=postgres))
-    updater = subprocess.Popen(
-        [sys.executable, "-m", "cacheupdater", "run", "-c", str(config), "--log-level", "error"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    rig.pin(0)  # we are the application and share the servers' core; the updater has its own
-    try:
-        assert updater.stdout.readline().startswith("ready"), "the updater does not start"
+    with rig.updater(CONFIG.format(listen=address, cache=cache, postgres=postgres), folder):
         shop = Shop(postgres, cache, address)
         try:
             return shop.measure()
         finally:
             shop.close()
             assert stats()["delivered"] > 0, stats()
-    finally:
-        updater.send_signal(signal.SIGTERM)
-        updater.wait(15)
 
 
 def percentile(took, share):

@@ -16,14 +16,10 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from datetime import datetime
-from pathlib import Path
 
 import redis
 import rig
@@ -155,23 +151,11 @@ class Traffic:
 
 def measure(postgres, cache, folder):
     address = f"unix://{folder}/hints.sock"
-    config = Path(folder, "cacheupdater.yaml")
-    config.write_text(CONFIG.format(listen=address, cache=cache, postgres=postgres))
-    updater = subprocess.Popen(
-        [sys.executable, "-m", "cacheupdater", "run", "-c", str(config), "--log-level", "error"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    rig.pin(0)  # we are the application and share the servers' core; the updater has its own
-    try:
-        assert updater.stdout.readline().startswith("ready"), "the updater does not start"
+    with rig.updater(CONFIG.format(listen=address, cache=cache, postgres=postgres), folder):
         traffic = Traffic(address, cache)
         reached = traffic.rate_reached()
         traffic.settle()
         took, rate = traffic.latencies(reached / 2)
-    finally:
-        updater.send_signal(signal.SIGTERM)
-        updater.wait(15)
     return reached, rate, sorted(took)
 
 

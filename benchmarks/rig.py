@@ -1,4 +1,4 @@
-"""Shared by the benchmarks with real servers: cores, servers, rows, and keys.
+"""Shared by the benchmarks with real servers: cores, servers, an updater, rows, and keys.
 
 Servers run on the first core and the measured program on the last, so that neither's work is counted as the other's. On a
 machine with one core, everything runs there. A server inherits its core from this process at its start.
@@ -7,7 +7,11 @@ machine with one core, everything runs there. A server inherits its core from th
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 from cacheupdater.local.postgres_server import PostgresServer
 from cacheupdater.local.redis_server import RedisServer
@@ -44,3 +48,22 @@ def servers():
             yield postgres.url(), redis.url
     finally:
         postgres.remove()
+
+
+@contextmanager
+def updater(config, folder):
+    """An updater process with this configuration, on our core. This process then moves to the servers' core: it is the application."""
+    file = Path(folder, "cacheupdater.yaml")
+    file.write_text(config)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cacheupdater", "run", "-c", str(file), "--log-level", "error"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    pin(0)
+    try:
+        assert process.stdout.readline().startswith("ready"), "the updater does not start"
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(15)

@@ -53,10 +53,10 @@ async def loaded(url, tls=None):
 
 
 async def _settled():
-    """A TLS connection that was refused ends some turns of the loop after asyncpg has given it up. The loop lives until then."""
+    """asyncpg gives up a refused TLS connection, and asyncio ends it some turns later. The loop must live until then."""
     transports = asyncio.get_running_loop()._transports
     async with asyncio.timeout(SETTLE_S):
-        while any(each._sock is not None for each in list(transports.values())):  # noqa: ASYNC110  nobody tells
+        while any(each._sock is not None for each in list(transports.values())):  # noqa: ASYNC110  asyncio sets no event
             await asyncio.sleep(0.001)
 
 
