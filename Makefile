@@ -6,6 +6,7 @@ DURATION ?= 30
 SEEDS ?= 101
 SECONDS ?= 600
 TIMES ?= 1
+VERSIONS ?=
 LOCKED ?=
 
 VENV := .venv
@@ -22,7 +23,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test prove compose-check chart chart-cluster chart-docs coverage lint bench freshness freshness-live group image package lock lowest audit diagram clean
+.PHONY: help demo demo-kafka test prove compat compose-check chart chart-cluster chart-docs coverage lint bench freshness freshness-live group image package lock lowest audit diagram clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
@@ -31,6 +32,7 @@ help: ## list the targets
 	@echo "  SECONDS=600     seconds that freshness-live measures each lane"
 	@echo '  ONLY="p1 p5"    benchmarks to run; if empty, all'
 	@echo "  TIMES=1         multiplies the work of \`make prove\`"
+	@echo "  VERSIONS=6.2,7,8  of redis-py, for \`make compat\`; if empty, the newest"
 	@echo "  LOCKED=1        .venv as CI has it: installed by the hashes of image/dev.lock"
 	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
 
@@ -45,6 +47,9 @@ test: lint ## check style, types and imports, and run all tests in their short f
 
 prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; twenty minutes; TIMES=10 does ten times as much
 	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
+
+compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; VERSIONS=6.2,7,8 also writes docs/reference/compat.md
+	PYTHONPATH=tests/support $(BIN)/python -P -m compat.run $(VERSIONS)
 
 compose-check: $(DEV) ## check the file of examples/03-compose, and each service that can run here; Chromium opens the page
 	@$(BIN)/python -c 'import check_jsonschema' 2>/dev/null || $(BIN)/python -m pip install --quiet check-jsonschema

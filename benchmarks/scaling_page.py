@@ -175,16 +175,16 @@ def _head(model):
 
 <!-- written by `python benchmarks/run.py p2 p4 scaling`; do not edit -->
 
-Measured on {found["cores"]} shared cores: the broker (Apache Kafka) on one, all updaters on the other. The load average was {found["load"][0]} when it began and {found["load"][1]} when it ended; on a busy machine all times below are too long, ratios less so.
-Times are CPU time of the updaters. What is computed from them, and was not measured, is called so.
+Measured on {found["cores"]} shared cores: the broker (Apache Kafka) ran on one, all updaters ran on the other. The load average was {found["load"][0]} when the measurement began and {found["load"][1]} when it ended. On a busy machine all times below are too long, and ratios are wrong by less.
+Times are CPU time of the updaters. Where a figure was computed and not measured, the page says so.
 
 | in short | |
 | --- | --- |
 | hints | cost is proportional to keys sent; in packs of 10 a key costs {model.ns(10) / model.ns(500):.1f} times what it costs in packs of 500 |
 | keys | ten times as many tracked keys make a hint {found["keys"]["ratio"]:.2f} times as expensive (goal: at most {KEYS_GOAL}), and take ten times the memory |
-| partitions | {partition:.2g} ms of CPU a second for each; and packs become smaller with their number |
-| updaters | two do the work of one at {model.setups[2, 12, 500]["to_one"]:.2f} times its CPU (goal: at most {SPLIT_GOAL}) |
-| database, Redis writes | do not grow with reads at all: the budget says how many |
+| partitions | each costs {partition:.2g} ms of CPU a second; more partitions also make packs smaller |
+| updaters | two updaters need {model.setups[2, 12, 500]["to_one"]:.2f} times the CPU that one needs for the same work (goal: at most {SPLIT_GOAL}) |
+| rows from the database, writes to Redis | do not grow with reads: the budget limits both |
 """
 
 
@@ -192,21 +192,21 @@ def _hints(model):
     zipf, uniform = model.rows["P4-zipf"], model.rows["P4-uniform"]
     return f"""## With hints
 
-An updater fetches, decodes and decides. With all rules on it does that {zipf["ratio"]} times as fast as aiokafka alone delivers the same hints as one record per key (Zipf, goal {zipf["goal"]}; {uniform["ratio"]} times where hardly a key comes twice, goal {uniform["goal"]}): rows P4 of `make bench`.
+An updater fetches hints, decodes them and decides. With all its rules, it is {zipf["ratio"]} times as fast as aiokafka alone, if aiokafka delivers the same hints as one record per key (Zipf, goal {zipf["goal"]}). If hardly a key comes twice, the factor is {uniform["ratio"]} (goal {uniform["goal"]}). These are the rows P4 of `make bench`.
 
-A hint's cost depends on the size of its pack. One updater, evenly drawn keys of 22 bytes, hold 100 ms:
+A hint's cost depends on the size of its pack. The table is for one updater, keys of 22 bytes that are drawn evenly, and a hold of 100 ms:
 
 | partitions | keys in a pack | ns of updater CPU per key | bytes per key in Kafka (zstd) |
 | --: | --: | --: | --: |
 {_pack_table(model)}
-A pack has a record batch in Kafka, a decoding and an entry in the engine's books of its own, whatever its size. And hints arrive at a million per second of the engines' own clock, a turn every 10 ms: with 96 partitions few share what a turn costs. These parts were not measured apart.
+Each pack, small or large, costs a record batch in Kafka, a decoding and an entry in the engine's books. Each turn of an engine has a cost too, which the hints of the turn share. In this measurement a million hints arrive per second of the engines' clock, and each engine has a turn every 10 ms: with 96 partitions few hints share a turn. The two costs were not measured separately.
 
-How large packs are follows from the clients. A client sends what it has every {DRAIN_S:g} s, a key once; where that makes fewer than {ENOUGH} keys per partition, touches wait up to {LINGER_S:g} s for company. Computed for reads by Zipf's law (s = 1) over {KEYS:,} keys, with the costs of 96 partitions (between the sizes above by logarithms; below 10 keys in proportion to the number of packs, which is too much):
+The clients decide how large packs are. A client sends its hints every {DRAIN_S:g} s, each key once. If it has fewer than {ENOUGH} keys per partition, touches wait up to {LINGER_S:g} s for more. The next table is computed: for reads by Zipf's law (s = 1) over {KEYS:,} keys, with the costs of 96 partitions. Costs between the sizes above are interpolated by logarithms. Below 10 keys the cost is taken in proportion to the number of packs, which is too much:
 
 | reads/s of a client | partitions | sends every | keys sent per read | keys in a pack | ns of updater CPU per read |
 | --: | --: | --: | --: | --: | --: |
 {_traffic_table(model)}
-Few clients that read much make large packs. Many small ones do not: one process with threads or asyncio in the place of ten is worth more here than any setting.
+A few clients that read much make large packs; many small clients make small packs. One process with threads or asyncio, instead of ten processes, saves more here than any setting.
 """
 
 
@@ -236,7 +236,7 @@ def _keys(model):
     small, big, fits, capped = keys["small"], keys["big"], price["fits"], price["capped"]
     return f"""## With keys
 
-A key takes memory while it is *tracked*: from its hint until its hold is over (policy `fixed`), or for as long as the policy `price` knows it. The engine and decoding alone, evenly drawn keys:
+A key takes memory while it is *tracked*: from its hint until its hold is over (policy `fixed`), or for as long as the policy `price` knows it. The table shows the engine and the decoding alone, with keys that are drawn evenly:
 
 | policy | keys | ns per hint | bytes per key, key included | longest step of {_million(10_000)} hints |
 | --- | --: | --: | --: | --: |
@@ -245,9 +245,9 @@ A key takes memory while it is *tracked*: from its hint until its hold is over (
 | price | {_million(fits["learned"])} learned of {_million(fits["universe"])} | {fits["ns"]:.0f} | {fits["bytes"]:.0f} | {fits["longest_ms"]:.0f} ms |
 | price | {_million(capped["learned"])} learned of {_million(capped["universe"])} | {capped["ns"]:.0f} | {capped["bytes"]:.0f} | {capped["longest_ms"]:.0f} ms |
 
-From the smaller to the larger of `fixed` a hint becomes {keys["ratio"]:.2f} times as expensive (median of {keys["slices"]} slices, by turns): the same instructions, and a larger table that fits into no cache.
-In the longest step all else stands still. A table that outgrows itself and is copied, or a collector that goes through it, would explain such steps; which it was has not been looked into. Here one partition has all keys; an updater's tables are one for each partition.
-`price` learns about a million keys per partition at the most; the last row is what it costs to be asked about more.
+With `fixed`, a hint at the larger number of keys costs {keys["ratio"]:.2f} times what it costs at the smaller number (median of {keys["slices"]} slices, by turns). The instructions are the same, but the larger table fits into no cache.
+During the longest step the updater does nothing else. Such a step may be a table that has grown too large and is copied, or Python's garbage collector; we have not looked which. Here one partition has all keys. A real updater has one table per partition, so each table is smaller.
+`price` learns at most about a million keys per partition. The last row shows the cost of hints about more keys than that.
 """
 
 
@@ -269,21 +269,21 @@ Each partition has an engine, an inbox and a few timers of its own.
 | 96 partitions | {model.idle[96]:.1f} ms a second |
 
 That is {process:.2g} ms a second for the process and {partition:.2g} for each partition.
-Under load, 96 partitions instead of 12 cost {ratio:.2f} times as much per hint where packs stay at 500 keys, and {small:.2f} times as much where the same hints come in packs of 60: an eighth, as from clients that send as often as before.
-So: as many partitions as updaters that you will ever want, or two or three times as many to divide evenly. Not hundreds in reserve.
+Under load, a hint with 96 partitions costs {ratio:.2f} times what it costs with 12, if packs stay at 500 keys. It costs {small:.2f} times as much if the same hints come in packs of 60. Packs become an eighth as large if clients send as often as before.
+So make as many partitions as updaters that you will ever want, or two or three times as many, so that they divide evenly. Do not make hundreds in reserve.
 """
 
 
 def _updaters(model):
     return f"""## With updaters
 
-Each key has one owner, and owners share nothing but the [budget](state-and-fleet.md). CPU per hint, all updaters together, against one updater of the same topic:
+Each key has one owner, and owners share only the [budget](state-and-fleet.md). The table shows the CPU per hint of all updaters together, compared with one updater of the same topic:
 
 | updaters | 12 partitions, packs of 500 | 96 partitions, packs of 60 |
 | --: | --: | --: |
 {_updater_table(model)}
-What an updater costs by itself: {model.found["base_rss"] / 2**20:.0f} MiB of memory before its first key, its part of the table above while idle, and a claim in Redis every 5 s where there is a `fleet`.
-Whenever one joins or leaves, all partitions of the group stand still while they are handed over; that has {SETTLE:g} s at the most.
+An updater by itself costs {model.found["base_rss"] / 2**20:.0f} MiB of memory before its first key, and the CPU of an idle updater (the table of the section before). With a `fleet` it also writes a claim to Redis every 5 s.
+When an updater joins or leaves, all partitions of the group stand still until they are handed over; that may take at most {SETTLE:g} s.
 """
 
 
@@ -310,50 +310,50 @@ def _fleet(model):
     memory = (KEYS * learned + need.processes * base) / 2**30
     return f"""## What {_million(READS)} reads a second would need
 
-Computed from the figures above, never run: for {clients:,} application processes of {CLIENT_READS:,} reads/s each, {_million(KEYS)} keys that are read by Zipf's law, a budget of {ROWS:,} rows/s.
+This section is computed from the figures above; such a fleet was never run. It has {clients:,} application processes of {CLIENT_READS:,} reads/s each, {_million(KEYS)} keys that are read by Zipf's law, and a budget of {ROWS:,} rows/s.
 
 **Applications.** {beside:.0f} ns beside each GET (P1-sync) and {sender:.0f} ns in the sender's thread (P2):
-`{READS:,} x ({beside:.0f} + {sender:.0f}) ns = {READS * (beside + sender) / 1e9:.1f} cores` over the whole fleet, {CLIENT_READS * (beside + sender) / 1e7:.2f} % of a core in each process. P2 was measured at 100,000 hints/s: a quieter process pays more for each, and less in all.
+`{READS:,} x ({beside:.0f} + {sender:.0f}) ns = {READS * (beside + sender) / 1e9:.1f} cores` over the whole fleet, {CLIENT_READS * (beside + sender) / 1e7:.2f} % of a core in each process. P2 was measured at 100,000 hints/s. A process with fewer hints pays more for each hint, and less for all of them.
 
 **Hints.** With {need.partitions} partitions a client sends every {need.traffic.every:.1f} s, {need.traffic.share:.2f} keys per read in packs of {need.traffic.pack:.0f}:
 `{READS:,} x {need.traffic.share:.2f} = {need.keys / 1e6:.1f} M keys/s`.
 
-**Kafka.** {stored:.1f} bytes per key at that size: `{need.keys / 1e6:.1f} M/s x {stored:.1f} B = {volume / 1e6:.0f} MB/s` in, as much out to one group, and with {REPLICAS} replicas `{volume * REPLICAS / 1e6:.0f} MB/s` to disks and `{volume * (REPLICAS - 1) / 1e6:.0f} MB/s` between brokers. Kept for {RETENTION_H} h: `{volume * REPLICAS * RETENTION_H * 3600 / 1e12:.1f} TB`.
-`{clients:,} clients x {need.partitions} partitions / {need.traffic.every:.1f} s = {packs:,.0f}` packs a second, each a record batch of its own: at this size that, and not the bytes, is what brokers work on. {volume / need.partitions / 1e6:.1f} MB/s in a partition are little.
+**Kafka.** {stored:.1f} bytes per key at that size: `{need.keys / 1e6:.1f} M/s x {stored:.1f} B = {volume / 1e6:.0f} MB/s` come in, and as much goes out to one group. With {REPLICAS} replicas `{volume * REPLICAS / 1e6:.0f} MB/s` go to disks and `{volume * (REPLICAS - 1) / 1e6:.0f} MB/s` go between brokers. Kept for {RETENTION_H} h, the hints take `{volume * REPLICAS * RETENTION_H * 3600 / 1e12:.1f} TB`.
+`{clients:,} clients x {need.partitions} partitions / {need.traffic.every:.1f} s = {packs:,.0f}` packs a second, each in its own record batch. At this size brokers are busy with the number of batches, not with the bytes: {volume / need.partitions / 1e6:.1f} MB/s in a partition are little.
 
-**Updater cores.** `{need.keys / 1e6:.1f} M keys/s x {need.ns:.0f} ns = {need.hint_cores:.1f} cores` for hints, `{ROWS:,} rows/s x {model.refresh_us:.0f} us = {need.refresh_cores:.1f}` for refreshes (P6-d1), idle work `{need.partitions} x {idle:.2g} ms` is nothing beside it. At {BUSY:.0%} of a core each: **{need.processes} updaters**, one core each, on {need.partitions} partitions.
-The policy `price` asks more per hint than `fixed`, by which this was measured: {model.found["price"]["fits"]["ns"] / model.found["keys"]["small"]["ns"]:.1f} times in the table of keys. Where all namespaces use it, take so many times the cores for hints.
+**Updater cores.** `{need.keys / 1e6:.1f} M keys/s x {need.ns:.0f} ns = {need.hint_cores:.1f} cores` for hints, `{ROWS:,} rows/s x {model.refresh_us:.0f} us = {need.refresh_cores:.1f}` for refreshes (P6-d1). The idle work, `{need.partitions} x {idle:.2g} ms`, is small compared with that. If each updater may use {BUSY:.0%} of a core: **{need.processes} updaters**, one core each, on {need.partitions} partitions.
+These figures were measured with `fixed`. A hint costs more with `price`: {model.found["price"]["fits"]["ns"] / model.found["keys"]["small"]["ns"]:.1f} times as much in the table of keys. If all namespaces use `price`, multiply the cores for hints by that.
 
-**Memory.** Under `price`, `{_million(KEYS)} keys x {learned:.0f} B + {need.processes} x {base / 2**20:.0f} MiB = {memory:.1f} GiB` over all updaters, {memory / need.processes:.2f} GiB each; under `fixed` {tracked:.0f} B for each key within its hold. Each partition may have a few MiB of packs under way beside that.
+**Memory.** With `price`: `{_million(KEYS)} keys x {learned:.0f} B + {need.processes} x {base / 2**20:.0f} MiB = {memory:.1f} GiB` over all updaters, {memory / need.processes:.2f} GiB each. With `fixed`: {tracked:.0f} B for each key within its hold. In addition, each partition may have a few MiB of packs in work.
 
-**Redis.** Serving {_million(READS)} reads a second is Redis' own affair, whoever fills it. The updaters add at most {ROWS:,} fenced writes a second, which is {ROWS / READS:.2%} of the reads, and a removal for each announced change that is not loaded.
+**Redis.** Redis has to serve {_million(READS)} reads a second with or without updaters. The updaters add at most {ROWS:,} fenced writes a second, which is {ROWS / READS:.2%} of the reads. They also add a removal for each announced change that is not loaded.
 
-**Database.** {ROWS:,} rows a second at the most, in statements of up to 200 rows: no fewer than {ROWS // 200:,} statements a second.
+**Database.** At most {ROWS:,} rows a second, in statements of up to 200 rows. For so many rows, that is at least {ROWS // 200:,} statements a second.
 """
 
 
 def _budget(_):
     return """## What the budget is, and is not
 
-- It is a bound on **rows loaded per second**, for all updaters of a `fleet` together, whatever the readers do. Ten times the readers, or a crawler that reads everything once, cost hints and not rows.
-- It is not a promise of freshness. How fresh values are follows from rows, keys and changes ([price](price.md), [measured](freshness-results.md)): ten times the keys on the same budget are less fresh.
-- It covers misses and changes too. Where they ask for more rows than there are, they wait, and after the backlog's age (30 s) they are dropped: a miss with a count, a change with the removal of its value.
-- It does not cover removals: an announced change that is not loaded costs Redis a script, and the database nothing.
-- It does not cover what the application loads itself after a miss.
-- It counts a key as one row, also with `rows: many`. With `db_time` instead it counts the database's time.
+- It limits the **rows loaded per second** by all updaters of a `fleet` together, whatever the readers do. Ten times the readers, or a crawler that reads everything once, cost more hints but no more rows.
+- It does not promise freshness. Rows, keys and changes decide how fresh values are ([price](price.md), [measured](freshness-results.md)): ten times the keys on the same budget are less fresh.
+- It covers misses and changes too. If they ask for more rows than the budget has, they wait. After the age limit of the backlog (30 s) they are dropped: a dropped miss is counted, and a dropped change removes its value.
+- It does not cover removals. An announced change that is not loaded costs Redis one script, and costs the database nothing.
+- It does not cover the rows that the application itself loads after a miss.
+- It counts a key as one row, also with `rows: many`. With `db_time`, it counts the database's time instead of rows.
 """
 
 
 def _not(model):
     return f"""## What was not measured
 
-- More than {max(processes for processes, _, _ in model.setups)} updaters, and more than one core for all of them: no two of them ever worked at the same instant. What machines share (memory bandwidth, network) is not in the figures.
-- Brokers: one, on the same machine, without replicas and TLS. Their cores for so many small record batches are not computed above, because we have no figure for them: measure yours.
-- Cost of hints was measured with loads and writes that take no work; that of a refresh comes from P6, with PostgreSQL and Redis on the same machine.
-- Keys of 22 bytes. Longer ones cost bytes in Kafka and memory, and little CPU.
-- Slices of seconds. Nothing here says what a day brings: that is what retention, quotas and the room of {1 - BUSY:.0%} are for.
+- More than {max(processes for processes, _, _ in model.setups)} updaters, and more than one core for all of them. No two of them ever worked at the same instant. So the figures do not show the effect of what processes share (memory bandwidth, network).
+- More than one broker. The one broker ran on the same machine, without replicas and TLS. This page does not compute the brokers' cores for so many small record batches, because we have no figure for them. Measure your brokers.
+- Hints and refreshes together. The cost of hints was measured with loads and writes that do no work. The cost of a refresh comes from P6, with PostgreSQL and Redis on the same machine.
+- Keys longer than 22 bytes. Longer keys cost bytes in Kafka and memory, and little CPU.
+- More than some seconds at a time. The page does not show how load changes during a day; retention, quotas and the {1 - BUSY:.0%} of each core that stay free are for that.
 
-Again: `python benchmarks/run.py p2 p4 scaling`; the figures stand in `build/scaling.json` and `build/bench.json`.
+To repeat: `python benchmarks/run.py p2 p4 scaling`. The figures are in `build/scaling.json` and `build/bench.json`.
 """
 
 

@@ -30,31 +30,31 @@ HEAD = """# How fresh, for how many rows
 
 <!-- written by `make freshness`; do not edit -->
 
-What readers see under the policy `price` and under others that cost the same rows, in a simulator that judges every read
-event by event.
-The policy is the shipped code, learns from nothing, and runs with its defaults, but for `least_gain: 0`: it spends all that it may.
-Its budget is a hard cap; the others, except *capped*, keep it only on average.
+The tables show what readers see with the policy `price`, and with other policies that cost the same rows.
+A simulator goes through all events in order and judges every read.
+The policy `price` is the shipped code. It begins without learned state and has its default settings, except for `least_gain: 0`: it spends its whole budget.
+Its budget is a hard limit. The other policies, except *capped*, keep to the budget only on average.
 
 - *ttl*, *xfetch* (beta 1, 50 ms) and *ahead* (refresh-ahead from 0.75 of the ttl): readers may wait for a load.
-- *min-interval*: the policy `fixed`; *capped*: the same behind a queue and the same bucket as ours, with the interval that is best for it.
-- *oracle*: knows every true rate, refreshes sqrt(reads x changes) often.
-- *optimum*: knows every true rate and solves the convex program; nobody waits. *blocking optimum*: readers may wait. *clairvoyant*: knows every read and change to come.
-- *ours, least_gain*: with the default, which leaves rows unspent that would hardly prevent a stale read; the rows that it spends stand behind it where they are fewer.
-- *ours, hinted*: the application announces its changes; *ours, updated_at*: rows say when they changed last.
+- *min-interval*: the policy `fixed`. *capped*: the policy `fixed` behind a queue and the same bucket as ours, with the interval that is best for it.
+- *oracle*: knows every true rate, and refreshes each key at a rate in proportion to sqrt(reads x changes).
+- *optimum*: knows every true rate and solves the convex program; no reader waits. *blocking optimum*: the same, but readers may wait. *clairvoyant*: knows every future read and change.
+- *ours, least_gain*: with the default of `least_gain`, which saves rows that would hardly prevent a stale read. If it spends fewer rows, their number stands behind the figures.
+- *ours, hinted*: the application announces its changes. *ours, updated_at*: each row says when it last changed.
 
-A stale read is one that sees an old value; its age is the time since that value became old, zero for a fresh read, and the mean is over all reads.
+A stale read sees an old value. Its age is the time since that value became old; the age of a fresh read is zero. The mean age is over all reads.
 """
 
 TAIL = """
 ## What this is, and is not
 
-Made worlds: 20,000 keys, 5,000 reads/s, 100 changes/s, one hour of which the first twenty minutes do not count; Poisson reads.
-Half-real worlds: three years of changes of 3,281 real files mapped onto ten hours (2.2 changes/s), under the order of reads of a real ORM, or under made reads of a real popularity (`popular`, `sessions`: Zipf 1.09, 100 reads/s).
-Which read key stands for which file is ours to choose, as no trace has both; absolute seconds mean nothing there.
+Made worlds: 20,000 keys, 5,000 reads/s, 100 changes/s, Poisson reads. A run takes one hour; its first twenty minutes do not count.
+Half-real worlds: the changes are those of 3,281 real files in three years, mapped onto ten hours (2.2 changes/s). The reads have the order of a real ORM's reads, or are made with a real popularity (`popular`, `sessions`: Zipf 1.09, 100 reads/s).
+No trace has both reads and changes, so we chose which read key stands for which file. Absolute seconds mean nothing in these worlds.
 Loads take no time, a row costs one row, and values are never evicted.
-The optimum assumes Poisson changes and constant rates: there is none for bursts, shifts and real traces.
+The optimum assumes Poisson changes and constant rates. So the tables of bursts, shifts and real traces have no optimum.
 
-Again: `make freshness` (`SEEDS=101,102`, `QUICK=1`, `TRACES=folder`); the figures stand in `build/freshness.json`.
+To repeat: `make freshness` (`SEEDS=101,102`, `QUICK=1`, `TRACES=folder`). The figures are in `build/freshness.json`.
 """
 
 
@@ -107,7 +107,7 @@ def _world(world: str, cells: list[Cell]) -> list[str]:
     names = [*COLUMNS, *extra]
     lines = [
         f"\n**{world}**" + (f": {MEANING[world]}" if world in MEANING else "") + "\n",
-        "Stale reads in % / mean age in s; last, the rows/s that min-interval needs to be as fresh as ours.\n\n",
+        "Stale reads in % / mean age in s. The last column has the rows/s that min-interval needs to be as fresh as ours.\n\n",
         f"| rows/s | {' | '.join([*names, *limits, 'as fresh'])} |\n",
         f"| --: {'| --: ' * (len(names) + len(limits) + 1)}|\n",
     ]
@@ -152,4 +152,4 @@ def _no_gain(cells: list[Cell]) -> str:
                 f"- {name}: a ttl is fresher ({100 * ttl:.2f} % stale against {100 * mine:.2f} %); "
                 f"{waited:.1f} % of its reads wait for the database.\n"
             )
-    return "".join(lines) if len(lines) > 1 else lines[0] + "In no cell of this run.\n"
+    return "".join(lines) if len(lines) > 1 else lines[0] + "This run has no such cell.\n"

@@ -84,14 +84,14 @@ SETTINGS = {
 }
 MEANING = {
     "A": "reads and changes uncorrelated, Zipf 1.0",
-    "B": "what is read more changes more (0.7)",
-    "C": "what is read more changes less (-0.7)",
+    "B": "keys that are read more change more (0.7)",
+    "C": "keys that are read more change less (-0.7)",
     "D": "all keys change alike",
     "E": "80 % of the keys never change",
     "F": "changes in bursts of about 5",
     "G": "heavy tails: Zipf 1.2, sigma 2.5",
     "H": "flat reads: Zipf 0.7",
-    "shift": "half static; 30 % of the rates drawn anew, twice",
+    "shift": "half never change; 30 % of rates drawn anew, twice",
 }
 
 

@@ -44,10 +44,18 @@ if TYPE_CHECKING:
 class PythonLoader:
     """Calls the function once per load, and checks that its answer keeps the contract."""
 
-    def __init__(self, target: str, pattern: Pattern, *, deadline: float = 1.0, threads: int = 8) -> None:
-        """Imports the function. `deadline` is in seconds per call; at most `threads` calls run at once, async ones too."""
+    def __init__(
+        self,
+        target: str,
+        pattern: Pattern,
+        *,
+        deadline: float = 1.0,
+        threads: int = 8,
+        function: Function | None = None,
+    ) -> None:
+        """Imports the function, unless it is given. `deadline` is in seconds per call; at most `threads` calls run at once, async ones too."""
         self._target = target
-        self._function = _imported(target)
+        self._function = function or _imported(target)
         self._single = len(pattern.names) == 1
         self._deadline = deadline
         self._free = asyncio.Semaphore(threads)

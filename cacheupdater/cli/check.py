@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from cacheupdater.cli import exits
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cacheupdater.config import Config, NamespaceSection, SourceSection
     from cacheupdater.config.problems import Path
     from cacheupdater.service.connection_check import Finding
+    from cacheupdater_client.protocol.definitions import Definition
 
 
 def add_to(
@@ -28,7 +30,7 @@ def add_to(
 ) -> None:
     text = (
         "Check a configuration and print what it amounts to. Contacts nothing and imports no loader,"
-        " unless --connect is given."
+        " unless --connect or --app is given."
     )
     parser = commands.add_parser("check", parents=[file], help="check the configuration", description=text)
     parser.add_argument(
@@ -45,8 +47,8 @@ def add_to(
 
 
 def check(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from cacheupdater.cli.configured import configured, said_by
     from cacheupdater.cli.workplace import look_last
-    from cacheupdater.config import load_config
     from cacheupdater.service.refusals import refusals
     from cacheupdater.service.sidecar import unfit_beside_an_application
 
@@ -57,8 +59,8 @@ def check(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         if args.sidecar:
             yield from unfit_beside_an_application(config)
 
-    config = load_config(args.config, environ, further=further)
-    print(f"{args.config}: OK\n")
+    config = configured(args, environ, further=further)
+    print(f"{said_by(args)}: OK\n")
     print("\n".join(_report(config)), flush=True)
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -99,7 +101,10 @@ def _report(config: Config) -> Iterable[str]:
     yield from table(sources, map(_source, config.sources.values()))
     yield ""
     header = ("NAMESPACE", "KEY", "SOURCE", "VALUE", "TTL", "REFRESH", "QUOTA")
-    yield from table(header, map(_namespace, config.namespaces.values()))
+    yield from table(header, (_namespace(each, config) for each in config.namespaces.values()))
+    if config.declared:
+        yield ""
+        yield from table(("DECLARED", "LOADER", "TAKES", "AT"), starmap(_declared, config.declared.items()))
 
 
 def _source(one: SourceSection) -> Sequence[str]:
@@ -120,13 +125,23 @@ def _budget(one: SourceSection) -> str:
     return f"{one.db_time * 1000:g}ms/s" if one.db_time is not None else f"{one.budget:g}/s"
 
 
-def _namespace(one: NamespaceSection) -> Sequence[str]:
+def _declared(name: str, one: Definition) -> Sequence[str]:
+    return (
+        name,
+        f"{one.loader.__module__}:{one.name}",
+        "many keys" if one.batch else "one key",
+        str(one.place),
+    )
+
+
+def _namespace(one: NamespaceSection, config: Config) -> Sequence[str]:
+    declared = config.declared.get(one.name)
     quota = f"{one.quota.rate:g}/s" if one.quota else "-"
     return (
         one.name,
         one.pattern.text,
         one.load.source,
-        one.value.encoding,
+        "its codec" if declared and declared.spelling.encoding is None else one.value.encoding,
         f"{one.ttl.base:g}s",
         _refresh(one),
         quota,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cacheupdater import __version__, masking
 from cacheupdater.cli import (
     check,
+    configured,
     demo,
     exits,
     explain,
@@ -86,13 +87,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     file = argparse.ArgumentParser(add_help=False)
-    file.add_argument(
-        "-c",
-        "--config",
-        metavar="FILE",
-        default=environ.get("CACHEUPDATER_CONFIG") or "cacheupdater.yaml",
-        help="the configuration (default: $CACHEUPDATER_CONFIG, else cacheupdater.yaml)",
-    )
+    configured.add_to(file, environ)
     run.add_to(commands, file)
     check.add_to(commands, file)
     explain.add_to(commands, file)

@@ -39,10 +39,10 @@ def add_to(
 def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
-    from cacheupdater.config import load_config
+    from cacheupdater.cli.configured import configured
     from cacheupdater.service.reasons import because
 
-    config = load_config(args.config, environ)
+    config = configured(args, environ)
     key = args.key.encode("utf-8", "surrogateescape")
     declared, redis, row = asyncio.run(_looked(config, key, connect=args.connect))
     updater, silence = _updater(args.config, config, key)

@@ -37,9 +37,9 @@ def add_to(
 
 
 def freshness(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from cacheupdater.config import load_config
+    from cacheupdater.cli.configured import configured
 
-    config = load_config(args.config, environ)
+    config = configured(args, environ)
     address = address_of(args.config, config)
     print(_page(address))
     if args.watch:

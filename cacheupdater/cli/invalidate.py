@@ -32,10 +32,10 @@ def add_to(
 def invalidate(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
-    from cacheupdater.config import load_config
+    from cacheupdater.cli.configured import configured
     from cacheupdater.service.look import removed
 
-    config = load_config(args.config, environ)
+    config = configured(args, environ)
     keys = [key.encode("utf-8", "surrogateescape") for key in args.keys]
     kept = asyncio.run(removed(config, keys))
     for key, why in kept.items():

@@ -46,13 +46,13 @@ def record(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
     from cacheupdater.cli import logs
+    from cacheupdater.cli.configured import configured
     from cacheupdater.cli.workplace import look_last
-    from cacheupdater.config import load_config
     from cacheupdater.errors import Misconfigured
     from cacheupdater.recording.recording import encode
     from cacheupdater.service.record import record as recorded
 
-    config = load_config(args.config, environ)
+    config = configured(args, environ)
     logs.configure("warning", sys.stderr)
     look_last()  # for Python loaders, as in `run`
     output = Path(args.output)

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from cacheupdater.config import Config
     from cacheupdater.service.workers import Workers
@@ -58,14 +58,14 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
+    from cacheupdater.cli.configured import configured
     from cacheupdater.cli.serve import serve
     from cacheupdater.cli.workplace import look_last
-    from cacheupdater.config import load_config
     from cacheupdater.service.sidecar import unfit_beside_an_application
 
     def read() -> Config:
         further = unfit_beside_an_application if args.sidecar else None
-        config = load_config(args.config, environ, further=further)
+        config = configured(args, environ, further=further)
         return _as_worker(args.worker, config) if args.worker else config
 
     config = read()
@@ -91,7 +91,7 @@ def _parent(args: argparse.Namespace, config: Config) -> Workers:
     from cacheupdater.service.workers import Workers
 
     # -P: Python must not search the working directory first
-    again = [sys.executable, "-P", "-m", "cacheupdater", "run", "--config", args.config]
+    again = [sys.executable, "-P", "-m", "cacheupdater", "run", *_named(args)]
     again += [
         "--log-level",
         args.log_level,
@@ -99,6 +99,15 @@ def _parent(args: argparse.Namespace, config: Config) -> Workers:
         str(args.workers),
     ]  # as many processes share the memory
     return Workers(config, args.workers, [*again, "--worker"])
+
+
+def _named(args: argparse.Namespace) -> Iterator[str]:
+    from cacheupdater.cli.configured import file_of
+
+    if file := file_of(args):
+        yield from ("--config", file)
+    if args.app:
+        yield from ("--app", args.app)
 
 
 def _as_worker(said: str, config: Config) -> Config:

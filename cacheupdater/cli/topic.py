@@ -55,11 +55,11 @@ def create(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
     from cacheupdater.adapters import topic_kafka
-    from cacheupdater.config import load_config
+    from cacheupdater.cli.configured import configured
     from cacheupdater.config.queues import KafkaQueueConfig
     from cacheupdater.errors import Misconfigured
 
-    queue = load_config(args.config, environ).queue
+    queue = configured(args, environ).queue
     if not isinstance(queue, KafkaQueueConfig):
         raise Misconfigured(f"{args.config}: queue.url is no kafka:// address, so there is no topic to make")
     logging.getLogger().addHandler(logging.NullHandler())  # the error says what aiokafka would log

@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from cacheupdater.config import checks, later
 from cacheupdater.config.addresses import CONVENTIONAL
 from cacheupdater.config.clear_text import warn_of_clear_text
+from cacheupdater.config.declared import put_under
+from cacheupdater.config.document import Document
 from cacheupdater.config.explain import explain
 from cacheupdater.config.idle import warn_of_idle
 from cacheupdater.config.merge import merged, plain
@@ -35,9 +37,11 @@ from cacheupdater.core.statements import dialect_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from cacheupdater.config.document import Document, Tree
+    from cacheupdater.config.declared import Application
+    from cacheupdater.config.document import Tree
     from cacheupdater.config.problems import Path
     from cacheupdater.core.statements import Dialect
+    from cacheupdater_client.protocol.definitions import Definition
 
 S = TypeVar("S", bound=Section)
 N = TypeVar("N", bound=Named)
@@ -48,12 +52,22 @@ Further: TypeAlias = "Callable[[Config], Iterable[tuple[Path, str]]]"
 
 
 def load_config(
-    path: str | FilePath, environ: Mapping[str, str], *, further: Further | None = None
+    path: str | FilePath | None,
+    environ: Mapping[str, str],
+    *,
+    app: Application | None = None,
+    further: Further | None = None,
 ) -> Config:
-    """Raises ConfigErrors with everything that is wrong. `further` is called only if nothing else is wrong."""
-    document = read_document(FilePath(path), environ)
+    """Raises ConfigErrors with everything that is wrong. `further` is called only if nothing else is wrong.
+
+    An application's declarations stand under the file. A `path` of None: there is no file.
+    """
+    if path is None and app is None:
+        raise AssertionError("there must be a file or an application")
+    document = Document(str(app and app.name), []) if path is None else read_document(FilePath(path), environ)
     later.refuse_later(document)
-    parts = _Parts(document)
+    declared = put_under(document, app) if app else {}
+    parts = _Parts(document, declared)
     config = parts.config()
     if config and further and not document.problems:
         for place, problem in further(config):
@@ -67,8 +81,8 @@ def load_config(
 class _Parts:
     """The sections of one document, typed and merged as far as they are well formed."""
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
+    def __init__(self, document: Document, declared: Mapping[str, Definition]) -> None:
+        self._document, self._declared = document, declared
         tree = document.tree
         apart = ("sources", "defaults", "namespaces")
         self._top = self._typed(
@@ -103,6 +117,7 @@ class _Parts:
             log_keys=top.log_keys,
             sources=sources,
             namespaces=namespaces,
+            declared=self._declared,
             warnings=tuple(self._document.warnings),
         )
 

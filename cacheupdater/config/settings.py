@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.problems import Problem
     from cacheupdater.config.queues import QueueConfig
     from cacheupdater.config.secrets import Url
+    from cacheupdater_client.protocol.definitions import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +32,6 @@ class Config:
     fleet: str | None  # updaters of one name share the rates of their sources
     sources: Mapping[str, SourceSection]
     namespaces: Mapping[str, NamespaceSection]
+    # by namespace: values that an application declares, and that its own loaders load
+    declared: Mapping[str, Definition] = field(default_factory=dict, compare=False)
     warnings: Sequence[Problem] = field(default=(), compare=False)  # of settings that do nothing

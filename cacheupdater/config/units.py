@@ -11,19 +11,13 @@ from __future__ import annotations
 import re
 
 from cacheupdater import masking
+from cacheupdater_client.protocol import durations
+from cacheupdater_client.protocol.durations import NUMBER, in_seconds
 
-_PER_SECOND = {"ms": 1000, "s": 1}
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
-
-_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"  # plain ASCII: no sign, no exponent, nothing that could overflow
-_DURATION = re.compile(
-    rf"(?:({_NUMBER})d)?(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?(?:({_NUMBER})ms)?"
-)
-_DURATION_UNITS = ("d", "h", "m", "s", "ms")
-_RATE = re.compile(rf"({_NUMBER})/([smh])")
-_DATABASE_TIME = re.compile(rf"({_NUMBER})(ms|s)/s")
-_PERCENT = re.compile(rf"({_NUMBER})%")
-_FACTOR = re.compile(rf"({_NUMBER})")
+_RATE = re.compile(rf"({NUMBER})/([smh])")
+_DATABASE_TIME = re.compile(rf"({NUMBER})(ms|s)/s")
+_PERCENT = re.compile(rf"({NUMBER})%")
+_FACTOR = re.compile(rf"({NUMBER})")
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
 _SHOWN_MAX = 40  # characters of a wrong value in a message
@@ -31,26 +25,23 @@ _SHOWN_MAX = 40  # characters of a wrong value in a message
 
 def duration(value: object) -> float:
     """Seconds."""
-    match = _matched(value, _DURATION, "a duration such as 100ms, 2s, 5m or 1h30m")
-    said = zip(_DURATION_UNITS, match.groups(), strict=True)
-    return sum(_seconds(float(number), unit) for unit, number in said if number is not None)
-
-
-def _seconds(number: float, unit: str) -> float:
-    # dividing keeps 100ms at exactly 0.1
-    return number / _PER_SECOND[unit] if unit in _PER_SECOND else number * _SECONDS[unit]
+    text = _text(value, durations.FORM)
+    seconds = durations.parsed(text)
+    if seconds is None:
+        raise ValueError(_refusal(text, durations.FORM))
+    return seconds
 
 
 def rate(value: object) -> float:
     """Rows per second."""
     match = _matched(value, _RATE, "a rate in rows such as 500/s, 50/m or 1000/h")
-    return float(match[1]) / _seconds(1, match[2])
+    return float(match[1]) / in_seconds(1, match[2])
 
 
 def database_time(value: object) -> float:
     """Seconds of a database's time per second."""
     match = _matched(value, _DATABASE_TIME, "database time per second such as 300ms/s or 2s/s")
-    return _seconds(float(match[1]), match[2])
+    return in_seconds(float(match[1]), match[2])
 
 
 def percent(value: object) -> float:
@@ -100,6 +91,6 @@ def _text(value: object, form: str) -> str:
 
 
 def _refusal(text: str, form: str) -> str:
-    if re.fullmatch(_NUMBER, text):
+    if re.fullmatch(NUMBER, text):
         return f"{shown(text)} has no unit; write {form}"
     return f"{shown(text)} is not {form}"

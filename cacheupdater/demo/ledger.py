@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 AGES_KEPT = 300_000  # stale reads of one lane: an hour at the default load; the oldest are dropped first
 
@@ -105,5 +108,10 @@ class Account:
 
     def age(self, share: float) -> float:
         """The age, in seconds, that `share` of the stale reads did not exceed; 0 without any."""
-        ages = sorted(self.ages)
-        return ages[min(len(ages) - 1, int(share * len(ages)))] if ages else 0.0
+        return reached(self.ages, share)
+
+
+def reached(values: Iterable[float], share: float) -> float:
+    """The value that `share` of them did not exceed; 0 without any."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -39,7 +39,7 @@ class Outage:
             self._step = next(self._steps, None)
 
     def _hints(self) -> int:
-        return sum(application.delivered for application in self._stage.applications)
+        return sum(application.delivered for application in self._stage.shop.applications)
 
     def _kill(self, now: float) -> bool:
         self._stage.follower.paused = True

@@ -35,6 +35,7 @@ SHORTEST_WITH_KILL_S = 6.0  # shorter runs have one part only
 # of the first part. In 9 s, by the luck of a few hot products, `price` had 8.7 % stale and the TTL 8.5 %; in 18 s 8.0 and 10.1
 SHORTEST_TO_COMPARE_S = 15.0
 
+TURN_S = 0.05  # between two looks of the conductor at what has come in
 BATCH_S = 0.05  # between two reports of an application to the conductor
 REFRESH_S = 1.0  # between two frames of the screen, and looks at the updater's metrics
 WINDOW_S = 3.0  # the live figures are those of the last seconds

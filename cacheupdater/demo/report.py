@@ -5,15 +5,15 @@ Pure: `main` passes the conductor's outcome in and prints the result.
 
 from __future__ import annotations
 
-from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cacheupdater.demo import plan
 from cacheupdater.demo.books import together
 from cacheupdater.demo.lanes import FIXED, LANES, PRICE, SERVED, TOLD, TTL
+from cacheupdater.demo.words import AGE, STALE, Check, aligned, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from cacheupdater.demo.books import Accounts, Part
     from cacheupdater.demo.lanes import Lane
@@ -35,34 +35,10 @@ LOAD_RATIO = 0.9
 HEADINGS = ("", "waited", "stale", "age p50", "age p99", "rows/s", "statements/s")
 LEGEND = (
     ("waited", "of all reads, those that found nothing and waited for the database"),
-    ("stale", "of all reads, those that got a price which had been replaced"),
-    ("age", "the time since its replacement: at most, for 50 % and 99 % of stale reads"),
+    STALE,
+    AGE,
     ("rows", "loaded from the database, by the updater and by readers that waited"),
 )
-
-
-WIDTH = 80
-"""Columns of the narrowest terminal, which would break longer lines within words."""
-
-LABELLED = 8
-"""Columns before a check's words."""
-
-_LABELS = {True: "ok", False: "FAILED", None: "-"}
-
-
-class Check(NamedTuple):
-    """Something that the demonstration promises."""
-
-    passed: bool | None  # None: it could not be checked
-    words: str
-
-    def __str__(self) -> str:
-        return f"{_LABELS[self.passed]:6}  {self.words}"
-
-
-def lined(texts: Iterable[str], *, after: int = 2) -> str:
-    """Each text on lines of its own; all lines of a text but the first are indented by `after` columns."""
-    return "\n".join(fill(text, WIDTH, subsequent_indent=" " * after) for text in texts)
 
 
 def cells(lane: Lane, account: Account, seconds: float) -> tuple[str, ...]:
@@ -72,8 +48,8 @@ def cells(lane: Lane, account: Account, seconds: float) -> tuple[str, ...]:
         lane.title,
         f"{account.waited_share:.2%}",
         f"{account.stale_share:.2%}",
-        _seconds(account.age(0.50)) if account.stale else "-",
-        _seconds(account.age(0.99)) if account.stale else "-",
+        duration(account.age(0.50)) if account.stale else "-",
+        duration(account.age(0.99)) if account.stale else "-",
         f"{account.rows * per_second:.0f}",
         f"{account.statements * per_second:.0f}",
     )
@@ -81,17 +57,7 @@ def cells(lane: Lane, account: Account, seconds: float) -> tuple[str, ...]:
 
 def table(part: Part) -> str:
     """All lanes, as text."""
-    lines = [HEADINGS, *(cells(lane, part.accounts[lane], part.seconds) for lane in LANES)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
-    return "\n".join(
-        "  ".join(
-            [
-                line[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-            ]
-        )
-        for line in lines
-    )
+    return aligned([HEADINGS, *(cells(lane, part.accounts[lane], part.seconds) for lane in LANES)])
 
 
 def parts(outcome: Outcome) -> Iterator[tuple[str, Part]]:
@@ -241,7 +207,3 @@ def meaning(outcome: Outcome) -> Sequence[str]:
 
 def _at_most(what: str, value: float, ratio: float, *, of: float) -> Check:
     return Check(value <= ratio * of, f"{what}: {value:.2%}, at most {ratio * of:.2%}")
-
-
-def _seconds(value: float) -> str:
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

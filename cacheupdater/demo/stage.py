@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cacheupdater.demo.books import Part
     from cacheupdater.demo.follow import Follower
-    from cacheupdater.demo.lanes import Application
-    from cacheupdater.demo.ledger import Ledger
-    from cacheupdater.demo.shop import BackOffice
+    from cacheupdater.demo.opening import Shop
     from cacheupdater.demo.updater import Updater
 
 
@@ -20,11 +16,9 @@ if TYPE_CHECKING:
 class Stage:
     """All parts."""
 
-    ledger: Ledger
-    office: BackOffice
+    shop: Shop
     follower: Follower
     updater: Updater
-    applications: Sequence[Application]
 
 
 class Outcome(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.demo import plan
@@ -18,7 +17,7 @@ from cacheupdater.demo.lanes import FIXED, SERVED
 from cacheupdater.demo.process import UpdaterProcess
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from cacheupdater.demo.opening import Places
 
 _SAMPLE = re.compile(r'^cacheupdater_(rows_total|statements_total)\{namespace="(\w+)"\} (\S+)$', re.MULTILINE)
 
@@ -52,15 +51,6 @@ class Cost(NamedTuple):
 
     def minus(self, other: Cost) -> Cost:
         return Cost(self.rows - other.rows, self.statements - other.statements)
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Paths and addresses."""
-
-    folder: Path
-    redis_url: str
-    database: Path
 
 
 class Updater(UpdaterProcess):

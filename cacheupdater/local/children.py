@@ -11,6 +11,7 @@ killed, frozen and brought back.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -68,8 +69,16 @@ class Child:
             self._process = None
 
     def pause(self) -> None:
-        """Freezes the server: connections stay, connects succeed, nothing answers."""
+        """Freezes the server: connections stay, connects succeed, nothing answers. Returns when the server stands still.
+
+        A signal is only a wish: on a busy machine a server of many threads still answered requests after `kill` had returned.
+        """
         self._signal(signal.SIGSTOP)
+        if self._process is not None and hasattr(os, "waitid"):
+            # Reports the stop once all threads have stopped; WNOWAIT leaves the exit code to `Popen`.
+            # `Popen` collects a program that has ended whenever it looks, before it signals too: then nothing is left to wait for.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Ends `pause`."""

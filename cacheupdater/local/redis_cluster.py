@@ -137,7 +137,10 @@ class RedisCluster:
 
     def wait_until_settled(self) -> None:
         """Waits until all running nodes agree on every slot's owner, and every replica is connected."""
-        self._wait("all agree", self._is_settled)
+        try:
+            self._wait("all agree", self._is_settled)
+        except TimeoutError as e:
+            raise TimeoutError(f"{e}\n{self._accounts()}") from None
 
     # --- who is who -------------------------------------------------------------------------------------
 
@@ -227,6 +230,16 @@ class RedisCluster:
             return False
         role = self._telling.words(node, "ROLE")
         return role[0] == "master" or role[3] == "connected"
+
+    def _accounts(self) -> str:
+        """What each node says of all of them: for the reader of an error."""
+        said = [
+            f"{node.port}: {' '.join(self._telling.words(node, 'ROLE')[:4:3])}\n"
+            + self._telling.text(node, "CLUSTER", "NODES")
+            for node in self.nodes
+            if self._telling.runs(node)
+        ]
+        return "\n".join(said)
 
     def _on_their_way(self, node: RedisServer) -> list[int]:
         said = self._telling.text(node, "CLUSTER", "NODES")

@@ -26,6 +26,7 @@ from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.price import memory
 from cacheupdater.price.shell.pricing import Aim, Pricing
+from cacheupdater.service.declared_loader import function_of
 from cacheupdater_client.protocol.encoding import encoder, form_of
 
 if TYPE_CHECKING:
@@ -95,13 +96,15 @@ class Components:
     def recipe(self, name: str) -> Recipe:
         """The recipe by which keys of this namespace become values."""
         namespace = self._config.namespaces[name]
-        value = namespace.value
+        value, declared = namespace.value, self._config.declared.get(name)
         return Recipe(
             loader=self.loader(namespace),
             writer=self.writer(),
             form=form_of(value.encoding),
             replace=value.foreign == "replace",
-            encode=encoder(value.encoding, value.numbers, value.times),
+            encode=declared.spelling.encode
+            if declared
+            else encoder(value.encoding, value.numbers, value.times),
             ttl=namespace.ttl.base,
             jitter=namespace.ttl.jitter,
         )
@@ -117,11 +120,15 @@ class Components:
         """The loader of this namespace's rows."""
         load, source = namespace.load, self._config.sources[namespace.load.source]
         if load.python:
+            declared = self._config.declared.get(namespace.name)
             python = PythonLoader(
                 load.python,
                 namespace.pattern,
-                deadline=source.statement_timeout,
+                deadline=min(source.statement_timeout, declared.timeout_ms / 1000)
+                if declared
+                else source.statement_timeout,
                 threads=source.pool_size,
+                function=function_of(declared) if declared else None,
             )
             self._stack.push_async_callback(python.close)
             return python

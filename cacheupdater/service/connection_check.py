@@ -79,10 +79,10 @@ async def contact(config: Config) -> Sequence[Finding]:
             *(
                 _python(each, each.load.python, deadline=config.sources[each.load.source].statement_timeout)
                 for each in namespaces
-                if each.load.python
+                if each.load.python and each.name not in config.declared
             )
         )
-        asked = [each for each in namespaces if not each.load.python]
+        asked = [each for each in namespaces if not each.load.python or each.name in config.declared]
         built = {each.name: _built(each, components) for each in asked}
         visits = [_queue(config.queue), _cache(config, components)]
         for name in config.sources:
@@ -207,7 +207,9 @@ async def _loaded(namespace: NamespaceSection, loader: Loader) -> Finding:
         await loader.load([_nobody(namespace.pattern)])
     except CacheUpdaterError as e:
         return _trouble("load", namespace.name, e)
-    return Finding("load", namespace.name, "ok", "its statement runs")
+    return Finding(
+        "load", namespace.name, "ok", "its loader answers" if namespace.load.python else "its statement runs"
+    )
 
 
 async def _python(namespace: NamespaceSection, function: str, *, deadline: float) -> Finding:

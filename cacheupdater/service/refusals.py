@@ -47,6 +47,8 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
             is_file = setting in {"ca", "cert"}  # else the error is about the url
             yield ("sources", source.name, setting if is_file else "url"), why if is_file else str(e)
     for namespace in config.namespaces.values():
+        if namespace.name in config.declared:  # its loader has been imported
+            continue
         if namespace.load.python or namespace.load.source not in broken:
             yield from _of_loader(components, namespace)
 

@@ -114,6 +114,8 @@ class MemoryRedis:
         age = self.now_us() - token // 1000
         if not 0 <= age <= LOAD_AGE_S * _SECOND_US:
             return fence.TOO_OLD
+        if value is None:
+            token = fence.absent_stamp(token)
         floor = self.floor(key)
         if floor is not None and floor > token and not self._is_stepped(floor):
             return Refused(floor)

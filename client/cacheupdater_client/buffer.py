@@ -107,8 +107,8 @@ class Buffer:
         self._queues = (touches, misses, changes)  # by kind
 
     def touch(self, key: object) -> None:
-        """The key was read and found. The clients' `get` has these lines written out: keep them alike."""
-        if type(key) is str and len(key) <= SHORT_KEY:
+        """The key was read and found. The clients' `get` has these lines written out for text: keep them alike."""
+        if (type(key) is str and len(key) <= SHORT_KEY) or (type(key) is bytes and len(key) <= UNIT_BYTES):
             for append in self.lease:
                 append(key)
                 return

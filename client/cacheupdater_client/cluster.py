@@ -17,6 +17,7 @@ from redis.exceptions import RedisClusterException, RedisError
 
 from cacheupdater_client import calls
 from cacheupdater_client.redis import ObservedCommands, ObservedQueue
+from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +74,7 @@ class Observed(ObservedCommands, redis.cluster.RedisCluster):
 class RedisCluster(Observed):
     """`redis.cluster.RedisCluster` that leaves hints. `emit` and `only` as for `Redis`."""
 
+    @like(redis.cluster.RedisCluster.__init__)
     def __init__(
         self, *args: Any, emit: str | None = "auto", only: Sequence[str | bytes] | None = None, **options: Any
     ) -> None:

@@ -32,6 +32,7 @@ from cacheupdater_client.observe import (
 from cacheupdater_client.patched import Patchable
 from cacheupdater_client.protocol.fence import key_chunks
 from cacheupdater_client.protocol.wire import TOUCH
+from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -177,6 +178,7 @@ class Observed(ObservedCommands, redis.Redis):
 class Redis(Traceable, Observed, metaclass=Patchable):
     """`redis.Redis` that leaves hints. `emit` names where they go, `only` the prefixes of keys that may go there."""
 
+    @like(redis.Redis.__init__)
     def __init__(
         self, *args: Any, emit: str | None = "auto", only: Sequence[str | bytes] | None = None, **options: Any
     ) -> None:

@@ -13,6 +13,7 @@ from redis import sentinel
 from cacheupdater_client import calls
 from cacheupdater_client.observe import Emitting
 from cacheupdater_client.redis import Redis
+from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,3 +64,7 @@ class Sentinel(EmittingSentinel, sentinel.Sentinel):
     """`redis.sentinel.Sentinel` whose clients leave hints."""
 
     _clients = Redis
+
+    @like(sentinel.Sentinel.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)

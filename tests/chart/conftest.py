@@ -1,4 +1,4 @@
-"""Which tools judged the chart, at the end of the run: what was not told was not tried."""
+"""Prints at the end of the run which tools judged the chart. A tool that the list does not name was not tried."""
 
 from kube.chart_tools import TOLD
 

@@ -1,6 +1,6 @@
-"""Values that are wrong, and the sentence that each is refused with: it says what to write instead.
+"""Wrong values, and the sentence with which the chart refuses each of them. The sentence says what to write instead.
 
-Each case changes one or two things in values that work, as a person would on the command line.
+Each case takes values that work and changes one or two of them, as a person would on the command line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CA = "tls.kafka.secret=kafka-ca"
 HPA, KEDA = "autoscaling.hpa.enabled=true", "autoscaling.keda.enabled=true"
 LAG = "autoscaling.keda.lag.enabled=true"
 
-# the values that work, what is set, a part of the sentence
+# for each case: the values that work, the changes, a part of the sentence
 CASES = [
     # names and forms: the schema
     (MEMORY, ["replicaCont=2"], "additional properties 'replicaCont' not allowed"),
@@ -53,7 +53,7 @@ CASES = [
     (MEMORY, ["tls.redis.secrt=x"], "additional properties 'secrt' not allowed"),
     (MEMORY, ["service.type=ExternalName"], "value must be one of 'ClusterIP'"),
     (MEMORY, ["extraVolumes[0].emptyDir.medium=Memory"], "missing property 'name'"),
-    # what others call so
+    # names that other charts use
     (MEMORY, ["replicas=1"], "replicas: is called replicaCount here; rename it"),
     (MEMORY, ["env.A=b"], "env: is called extraEnv here; rename it"),
     (MEMORY, ["persistence.enabled=true"], "persistence: is called state.persistence here; rename it"),
@@ -62,7 +62,7 @@ CASES = [
         ["serviceMonitor.enabled=true"],
         "serviceMonitor: is called metrics.serviceMonitor here; rename it",
     ),
-    # the configuration and what carries it
+    # the configuration, and the ConfigMap and Secret that bring it
     (MEMORY, ["config=null"], "config: says nothing; write the configuration there"),
     (MEMORY, ["existingConfigMap=other"], "config: existingConfigMap is given too; leave one of them out"),
     (
@@ -94,7 +94,7 @@ CASES = [
         ["config.sources.main.url=postgresql+asyncpg://u:pw@db/shop"],
         "config.sources.main.url: holds a password",
     ),
-    # what belongs to one pod and what many share
+    # settings of one pod, and settings of many pods
     (
         MEMORY,
         ["replicaCount=2"],
@@ -191,16 +191,16 @@ CASES = [
 
 
 @pytest.mark.parametrize(("base", "wrong", "said"), CASES, ids=lambda each: str(each)[:50])
-def test_is_refused_with_the_fix(base, wrong, said):
+def test_wrong_values_are_refused_with_the_sentence_that_mends_them(base, wrong, said):
     done = template("--values", PLACES[base], *(f"--set={each}" for each in wrong))
     assert done.returncode != 0
     assert said in done.stderr
 
 
-def test_forty_are_tried():
+def test_at_least_forty_wrong_values_are_tried():
     assert len(CASES) >= 40
 
 
-def test_everything_that_is_wrong_is_told_at_once():
+def test_all_mistakes_are_named_at_once():
     done = template("--values", PLACES[MEMORY], "--set=replicaCount=3", "--set=replicas=3", "--set=workers=2")
     assert done.stderr.count("\n  - ") == 3

@@ -1,6 +1,7 @@
-"""What the chart makes of each file of values: the objects word by word, valid for Kubernetes, accepted by the updater.
+"""The objects that the chart renders from each file of values: they equal the golden files and are valid for Kubernetes.
 
-After a change that is meant: `REWRITE=1 make chart` writes the golden files anew, and their diff is what to review.
+The updater accepts the configuration in them. After an intended change, `REWRITE=1 make chart` rewrites the golden files;
+review their diff.
 """
 
 import json
@@ -48,7 +49,7 @@ def name_of(path):
 
 
 def strict(schema):
-    """Of a custom resource: what it does not name is a mistake, as the API server's pruning would silently have it."""
+    """The schema of a custom resource, in which an unknown field is a mistake. The API server would drop the field silently."""
     if isinstance(schema, list):
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):
@@ -67,11 +68,11 @@ def test_lint_finds_nothing(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_rendered_is_what_was_reviewed(case):
+def test_rendered_objects_equal_the_reviewed_golden_file(case):
     done = template("--values", case)
     assert done.returncode == 0, done.stderr
     golden = GOLDEN / f"{name_of(case)}.yaml"
-    if os.environ.get("REWRITE"):  # noqa: TID251  said on the command line
+    if os.environ.get("REWRITE"):  # noqa: TID251  set on the command line
         golden.write_text(done.stdout)
     assert done.stdout == golden.read_text()
 
@@ -92,7 +93,7 @@ def test_every_object_is_valid_for_three_versions_of_kubernetes():
     told(f"{len(found)} objects are valid for Kubernetes {', '.join(VERSIONS)}")
 
 
-def test_a_misspelled_field_would_be_seen():
+def test_a_misspelled_field_is_found():
     pod = next(each for each in rendered("--values", CASES[0]) if each["kind"] == "Pod")
     pod["spec"]["restartPolicyy"] = "Never"
     assert "restartPolicyy" in " ".join(misfits([("x", pod)]))
@@ -118,7 +119,7 @@ def test_custom_objects_are_valid_by_their_definitions():
     assert seen == {"ScaledObject", "PodMonitor", "ServiceMonitor", "PrometheusRule"}
 
 
-def test_a_number_where_keda_wants_text_would_be_seen():
+def test_a_number_where_keda_wants_text_is_found():
     _, each, schema = next(one for one in custom() if one[0] == "keda-lag")
     each["spec"]["triggers"][0]["metadata"]["lagThreshold"] = 200
     assert not jsonschema.Draft7Validator(schema).is_valid(each)
@@ -126,7 +127,7 @@ def test_a_number_where_keda_wants_text_would_be_seen():
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_the_updater_accepts_the_configuration(case, tmp_path):
-    """As it stands in the ConfigMap, after Helm has read and written it."""
+    """The test reads the configuration from the ConfigMap, after Helm has read and written it."""
     for each in rendered("--values", case):
         text = each.get("data", {}).get("cacheupdater.yaml", "") if each["kind"] == "ConfigMap" else ""
         if text:
@@ -136,7 +137,7 @@ def test_the_updater_accepts_the_configuration(case, tmp_path):
             assert load_config(file, ENVIRON).admin.host_port == "0.0.0.0:9090"
 
 
-def test_large_numbers_come_through(tmp_path):
+def test_large_numbers_are_not_rewritten(tmp_path):
     values = tmp_path / "v.yaml"
     text = (CHART / "ci/memory-values.yaml").read_text()
     values.write_text(text.replace("table: products}", "table: products}, max_backlog: 1000000"))
@@ -172,7 +173,7 @@ def test_pods_restart_when_the_configuration_changes():
         ("no-network-policy", None),
     ],
 )
-def test_the_policy_lets_out_what_the_configuration_names(case, ports):
+def test_the_network_policy_allows_the_ports_that_the_configuration_names(case, ports):
     policies = [
         each
         for each in rendered("--values", CHART / f"ci/{case}-values.yaml")
@@ -197,7 +198,7 @@ def test_the_policy_lets_out_what_the_configuration_names(case, ports):
     ],
 )
 def test_notes_name_the_next_two_commands(case, said, tmp_path):
-    """Through a ConfigMap: `helm template` leaves notes out."""
+    """The test renders the notes as an object, because `helm template` leaves notes out."""
     chart = tmp_path / "cacheupdater"
     subprocess.run(["cp", "-r", CHART, chart], check=True)
     (chart / "templates/notes.yaml").write_text(
@@ -208,7 +209,7 @@ def test_notes_name_the_next_two_commands(case, said, tmp_path):
     assert said in done.stdout, done.stderr
 
 
-def test_schema_and_page_are_made_of_the_values():
+def test_schema_and_readme_are_generated_from_the_values():
     code = "import document, json; print(json.dumps([document.schema(), document.readme()]))"
     done = ran(sys.executable, "-c", code, environ={"PYTHONPATH": str(ROOT / "charts")})
     assert done.returncode == 0, done.stderr
@@ -235,7 +236,7 @@ def test_the_values_on_the_page_work(tmp_path):
         assert {"ConfigMap", "Deployment"} <= {each["kind"] for each in rendered("--values", values)}
 
 
-def test_what_the_page_says_of_two_pods_is_what_is_said(tmp_path):
+def test_the_page_quotes_the_refusal_of_two_pods(tmp_path):
     (tmp_path / "values.yaml").write_text(of_the_page()[0])
     done = template("--values", tmp_path / "values.yaml", "--set", "replicaCount=2")
     page = (ROOT / "docs/how-to/helm.md").read_text()
@@ -244,7 +245,7 @@ def test_what_the_page_says_of_two_pods_is_what_is_said(tmp_path):
     ]
 
 
-def test_the_test_of_the_release_may_send_its_hint_and_stays_for_its_log():
+def test_the_pod_of_helm_test_may_send_its_hint_and_stays_until_its_log_is_read():
     found = rendered("--values", CHART / "ci/network-policy-values.yaml")
     policy = next(each for each in found if each["kind"] == "NetworkPolicy")
     test = next(each for each in found if each["kind"] == "Pod")

@@ -1,4 +1,4 @@
-"""The pods are as closed as they claim: each field of it is missed when it goes, and what a policy scan finds is answered."""
+"""The pods have all security fields that the chart promises. Each absence is found, and each finding of a policy scan has an answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OF_A_CONTAINER = {
     "resources.requests.cpu": ("resources.requests.cpu", None),
     "resources.requests.memory": ("resources.requests.memory", None),
 }
-"""By the value of the chart: where it must arrive, and as what (None: anything)."""
+"""For each value of the chart: the field of the pod or container that it sets, and the expected content (None: any)."""
 ALWAYS = {"automountServiceAccountToken": False, "enableServiceLinks": False}
 VOLUMES = {
     "configMap",
@@ -57,7 +57,7 @@ def at(tree, path):
 
 
 def faults(pod):
-    """What of a pod is not as closed as it shall be, by its path."""
+    """The paths of the fields of a pod that are absent or less secure than promised."""
     ours = [each for each in pod["containers"] if each["name"] in {"cacheupdater", "test"}]
     wanted = [(pod, path, value) for path, value in [*OF_THE_POD.values(), *ALWAYS.items()]]
     wanted += [(one, path, value) for one in ours for path, value in OF_A_CONTAINER.values()]
@@ -69,21 +69,21 @@ def faults(pod):
     return found
 
 
-def test_every_pod_of_every_file_of_values_is_closed():
+def test_every_pod_of_every_file_of_values_has_all_security_fields():
     checked = [(file.stem, faults(pod)) for file in GOLDEN for pod in pods(objects(file.read_text()))]
     assert len(checked) >= 2 * len(GOLDEN) - 2
     assert [each for each in checked if each[1]] == []
 
 
 @pytest.mark.parametrize("value", [*OF_THE_POD, *OF_A_CONTAINER])
-def test_each_field_is_missed_when_it_goes(value):
+def test_the_absence_of_each_field_is_found(value):
     path, _ = (OF_THE_POD | OF_A_CONTAINER)[value]
     for pod in pods(rendered("--values", MEMORY, f"--set={value}=null")):
         assert faults(pod) == {path}
 
 
 @pytest.mark.parametrize("field", [*ALWAYS, *HOST, "hostPath"])
-def test_each_field_that_no_value_changes_is_missed_too(field):
+def test_the_absence_of_a_field_that_no_value_changes_is_found_too(field):
     pod = pods(rendered("--values", MEMORY))[0]
     if field in ALWAYS:
         del pod[field]
@@ -102,7 +102,7 @@ def test_no_account_has_a_token_and_nothing_has_rights():
                 assert each["automountServiceAccountToken"] is False
 
 
-def test_what_a_policy_scan_finds_is_answered(tmp_path):
+def test_each_finding_of_a_policy_scan_has_an_answer(tmp_path):
     for file in GOLDEN:
         (tmp_path / file.name).write_text(file.read_text())
     scan = [python().parent / "checkov", "--framework", "kubernetes", "--skip-download", "--compact"]
@@ -123,4 +123,4 @@ def test_what_a_policy_scan_finds_is_answered(tmp_path):
         if not re.fullmatch(ANSWERS.get(each["check_id"], {}).get("of", ""), each["resource"])
     ]
     assert unanswered == []
-    assert ANSWERS.keys() == found.keys(), "an answer to nothing that is found"
+    assert ANSWERS.keys() == found.keys(), "policy-answers.yaml has an answer without a finding"

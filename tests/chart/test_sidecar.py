@@ -1,4 +1,4 @@
-"""What the library chart renders into a consumer's pod, by the real helm: golden files, schemas, and what it refuses."""
+"""The library chart in the pod of an application, rendered by the real helm: golden files, schemas and refusals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_feature_renders_as_its_golden_file_says(chart, case):
     )
 
 
-def test_there_are_no_golden_files_of_nothing():
+def test_each_golden_file_belongs_to_a_file_of_values():
     assert {each.stem for each in (HOME / "golden").iterdir()} == {
         each.stem.removesuffix("-values") for each in CASES
     }
@@ -57,7 +57,7 @@ def test_both_charts_pass_a_strict_lint(chart):
     assert done.returncode == 0, done.stdout
 
 
-def test_each_object_fits_the_schema_of_its_kind_and_says_nothing_beyond_it(chart):
+def test_each_object_fits_the_schema_of_its_kind_and_has_no_unknown_field(chart):
     manifests = {case.stem: render(chart, "--values", case) for case in CASES} | {"plain": PLAIN.read_text()}
     named = [(name, each) for name, text in manifests.items() for each in objects(text).values()]
     assert misfits(named) == []
@@ -67,7 +67,7 @@ def test_each_object_fits_the_schema_of_its_kind_and_says_nothing_beyond_it(char
 
 
 def beyond_restricted(container):
-    """What Pod Security's profile `restricted`, and a read-only root beyond it, would say of a container."""
+    """The fields of a container that Pod Security's profile `restricted` would refuse; we demand a read-only root too."""
     security = container.get("securityContext", {})
     wanted = {
         "runAsNonRoot": True,
@@ -80,7 +80,7 @@ def beyond_restricted(container):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_sidecar_asks_for_no_right_whatever_the_values_say(chart, case):
+def test_sidecar_has_all_security_fields_whatever_the_values_say(chart, case):
     container = sidecar(render(chart, "--values", case))
     assert not beyond_restricted(container)
     assert container["securityContext"]["runAsUser"] > 0
@@ -97,14 +97,14 @@ def test_sidecar_never_makes_its_pod_wait_or_leave_its_service(chart, case):
     assert not {"readinessProbe", "startupProbe", "lifecycle"} & container.keys()
     probe = container.get("livenessProbe")
     if probe:
-        assert probe["httpGet"]["path"] == "/livez"  # asks no dependency
+        assert probe["httpGet"]["path"] == "/livez"  # this page depends on no server
         assert probe["periodSeconds"] * probe["failureThreshold"] >= 180
     assert (
         "ephemeral-storage" not in container["resources"]["limits"]
-    )  # who exceeds it is evicted, the pod with it
+    )  # if a container exceeds this limit, Kubernetes evicts the whole pod
 
 
-def test_applications_container_gets_the_socket_and_cannot_put_anything_beside_it(chart):
+def test_applications_container_gets_the_socket_and_cannot_write_into_its_folder(chart):
     spec = pod(render(chart))
     (mount,) = spec["containers"][0]["volumeMounts"]
     assert mount == {"name": "cacheupdater-run", "mountPath": "/run/cacheupdater", "readOnly": True}
@@ -145,9 +145,7 @@ def test_plain_manifest_is_what_the_include_renders(chart):
     texts = [each["ConfigMap"]["data"].pop("cacheupdater.yaml") for each in (plain, rendered)]
     assert read(texts[0]) == read(texts[1])
     del rendered["ConfigMap"]["metadata"]["labels"]["app.kubernetes.io/managed-by"]
-    del rendered["Deployment"]["spec"]["template"]["metadata"][
-        "annotations"
-    ]  # the checksum, which helm computes
+    del rendered["Deployment"]["spec"]["template"]["metadata"]["annotations"]  # helm computes the checksum
     assert plain == rendered
 
 

@@ -1,6 +1,6 @@
-"""The built image, as an operator meets it: what is in it, what it may do, how it starts and how it ends.
+"""The built image as an operator sees it: what it contains, what it may do, how it starts and how it ends.
 
-`make image` builds it and calls this file by name; the suite does not collect it. Figures are printed.
+`make image` builds the image and calls this file by name; the suite does not collect this file. The tests print figures.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from containers.box import UID, WRITABLE, Box, first_process
 from cacheupdater_client import Redis
 
 ROOT = Path(__file__).parents[2]
-DRAIN_S = 10.0  # what `run` promises after a SIGTERM
+DRAIN_S = 10.0  # `run` promises to end so soon after a SIGTERM
 READY_S = 30.0
 STARTS = 3
-SIZE_MB = 250  # of the packages; 200 measured, of it 73 numpy
+SIZE_MB = 250  # of the packages; 200 were measured, 73 of them for numpy
 BUILD_TOOLS = (
     *(
         "cc",
@@ -57,7 +57,7 @@ def box():
 
 @pytest.fixture(scope="module")
 def files(box):
-    """Every file of the image with what it is; what is mounted at run time is not of it."""
+    """Every file of the image, with its status. Files that are mounted at run time do not belong to the image."""
     found = {}
     for folder, folders, names in os.walk(box.root):
         inside = Path("/", Path(folder).relative_to(box.root))
@@ -66,14 +66,14 @@ def files(box):
             continue
         for name in (*folders, *names):
             if inside / name == Path("/tmp"):
-                continue  # everybody's, as on every system; in a pod a volume is there
+                continue  # writable by all users, as on every system; a pod mounts a volume there
             found[str(inside / name)] = Path(folder, name).lstat()
     return found
 
 
 @pytest.fixture
 def settings(redis_url, tmp_path):
-    """A configuration as a chart would mount it, with a loader of the user's own on /app."""
+    """A configuration as a chart would mount it, with the user's own loader in /app."""
     tmp_path.chmod(0o755)
     app, etc = tmp_path / "app", tmp_path / "etc"
     app.mkdir()
@@ -113,10 +113,10 @@ def line_of(process, beginning, within=READY_S):
     raise AssertionError(f"no {beginning!r} within {within} s: {seen}")
 
 
-# --- what is in it --------------------------------------------------------------------------------------
+# --- what the image contains --------------------------------------------------------------------------------------
 
 
-def test_it_says_who_it_is_and_how_it_starts(box):
+def test_the_image_says_what_it_is_and_how_it_starts(box):
     config = box.config
     assert config["Entrypoint"] == ["cacheupdater"]
     assert config["Cmd"] == ["run", "--config", "/etc/cacheupdater/cacheupdater.yaml"]
@@ -129,20 +129,20 @@ def test_it_says_who_it_is_and_how_it_starts(box):
     assert re.fullmatch(r"[0-9a-f]{40}", labels["org.opencontainers.image.revision"])
 
 
-def test_nothing_of_it_is_writable_by_everybody_or_runs_as_somebody_else(files):
+def test_no_file_is_writable_by_all_users_or_runs_as_another_user(files):
     modes = {name: about.st_mode for name, about in files.items() if not stat.S_ISLNK(about.st_mode)}
     assert [name for name, mode in modes.items() if mode & stat.S_IWOTH] == []
     plain = {name: mode for name, mode in modes.items() if stat.S_ISREG(mode)}
     assert [name for name, mode in plain.items() if mode & (stat.S_ISUID | stat.S_ISGID)] == []
 
 
-def test_its_user_owns_its_two_folders_and_nothing_else(files):
+def test_the_images_user_owns_two_folders_and_nothing_else(files):
     assert {name for name, about in files.items() if about.st_uid == UID} == {
         f"/{each}" for each in WRITABLE[1:]
     }
 
 
-def test_nothing_of_the_build_is_left(files):
+def test_no_file_of_the_build_is_left(files):
     programs = [name for name in files if "/bin/" in name or "/sbin/" in name]
     found = [each for each in programs for tool in BUILD_TOOLS if fnmatch.fnmatch(Path(each).name, tool)]
     assert found == []
@@ -152,7 +152,7 @@ def test_nothing_of_the_build_is_left(files):
     assert [name for name in files if left.search(name)] == []
 
 
-def test_what_is_installed_is_what_the_lock_says(box):
+def test_the_installed_packages_are_those_of_the_lock(box):
     from containers.lock import entries, wanted
 
     locked = {
@@ -193,7 +193,7 @@ def test_its_bill_of_materials_is_cyclonedx(box):
 
 
 def test_its_bill_of_materials_can_be_asked_from_within(box):
-    """As the release does, which has no folder with the image's files."""
+    """As the release does: it has no folder with the image's files."""
     with (ROOT / "image/sbom.py").open() as program:
         version = box.config["Labels"]["org.opencontainers.image.version"]
         done = box.run("-", "--version", version, entrypoint=["python"], stdin=program)
@@ -218,15 +218,15 @@ def test_the_workflows_have_nothing_that_their_schema_and_zizmor_find():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_its_size_is_known(box):
+def test_the_packages_are_not_larger_than_their_limit(box):
     print(f"image {box.sizes['image']:.0f} MB with its Debian base, packages {box.sizes['packages']:.0f} MB")
     assert box.sizes["packages"] <= SIZE_MB
 
 
-# --- what it does ---------------------------------------------------------------------------------------
+# --- what the image does ---------------------------------------------------------------------------------------
 
 
-def test_its_root_is_read_only_and_its_user_is_nobody_else(box):
+def test_the_root_is_read_only_and_the_process_has_the_images_user(box):
     code = (
         "import os, json; denied = {}\n"
         "for path in ('/', '/app', '/etc/cacheupdater', '/opt/cacheupdater/bin'):\n"
@@ -243,7 +243,7 @@ def test_its_root_is_read_only_and_its_user_is_nobody_else(box):
     assert json.loads(done.stdout) == [everywhere, UID, UID, [], 0, "1"]
 
 
-def test_its_version_is_said_soon(box):
+def test_the_command_prints_its_version(box):
     took = []
     for _ in range(STARTS):
         began = time.monotonic()
@@ -266,7 +266,7 @@ def test_check_reads_the_example_as_the_workflow_mounts_it(box):
     assert done.returncode == 0, done.stderr
 
 
-def test_run_is_ready_writes_what_is_read_and_drains(box, settings, redis_url):
+def test_run_gets_ready_writes_the_keys_that_are_read_and_drains(box, settings, redis_url):
     starts = []
     for again in range(STARTS):
         began = time.monotonic()
@@ -304,7 +304,7 @@ def test_the_demonstration_runs_in_it(box):
 
 
 def test_sqlite_files_of_the_user_can_be_read(box, settings, tmp_path, redis_url):
-    """The base's own sqlite3, which a slim Python might lack."""
+    """The driver needs the sqlite3 of the base image, which a slim Python might not have."""
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         shop.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT)")
     shop.close()

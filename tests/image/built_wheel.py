@@ -1,7 +1,7 @@
-"""The package as its users get it: built, looked into, and installed from an index that has nothing else.
+"""The package as its users get it: built, inspected, and installed from an index that has only the package and its needs.
 
-`make package` calls this file by name; the suite does not collect it. One round for every Python of this machine that we
-support; those that are missing are named. The dependencies are fetched from the usual index once, into build/wheels.
+`make package` calls this file by name; the suite does not collect this file. The tests run once for each supported Python
+of this machine, and print which are missing. The first run fetches the dependencies from the usual index into build/wheels.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 WHEEL_KB = 700
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SHOWN = ("cacheupdater", "demo", "--duration", "10", "--plain")
-# whatever this machine sets for pip and uv would bring other indexes in
+# settings of this machine for pip and uv could name other indexes
 _OTHERS = ("PIP_", "UV_", "PYTHON")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}  # noqa: TID251  to be changed
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}  # noqa: TID251  the tests change a copy
 
 
 def interpreter(version):
-    """Its path, or None. A shim of pyenv may stand for a version that is there and not chosen."""
+    """The path of this Python, or None. A shim of pyenv may name a version that is installed but not selected."""
     chosen = Path.home() / ".pyenv/versions"
     code = "import sys; print(sys.executable, '%d.%d' % sys.version_info[:2])"
     for each in filter(
@@ -59,7 +59,7 @@ def run(*command, timeout=300, env=None, cwd=None):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A folder with the sdist, and the wheel that was made of it."""
+    """A folder with the sdist, and with the wheel that was built from the sdist."""
     folder = tmp_path_factory.mktemp("dist")
     run(TOOLS / "python", "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
     (sdist,) = folder.glob("*.tar.gz")
@@ -102,7 +102,7 @@ def _told():
     print(f"\nPythons: {', '.join(HERE)}; not here: {', '.join(missing) or 'none'}")
 
 
-# --- what is in it --------------------------------------------------------------------------------------
+# --- what the wheel contains --------------------------------------------------------------------------------------
 
 
 def test_the_wheel_holds_the_two_packages_whole_and_nothing_else(wheel):
@@ -114,7 +114,7 @@ def test_the_wheel_holds_the_two_packages_whole_and_nothing_else(wheel):
     assert rest == {"METADATA", "WHEEL", "RECORD", "LICENSE", "entry_points.txt"}
 
 
-def test_the_wheel_is_small_and_for_everybody(wheel):
+def test_the_wheel_is_small_and_fits_every_system(wheel):
     size = wheel.stat().st_size / 1000
     print(f"{wheel.name}: {size:.0f} kB")
     assert wheel.name.endswith("-py3-none-any.whl")
@@ -130,16 +130,16 @@ def test_the_wheel_says_what_it_is(wheel):
     assert about["License-Expression"] == "Apache-2.0"
     assert set(about.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
     assert "cacheupdater = cacheupdater.__main__:main" in scripts
-    assert re.search(r"^# \w+", about.get_payload()), "the readme is its description"
+    assert re.search(r"^# \w+", about.get_payload()), "the readme must be the description"
 
 
 def test_classifiers_name_the_pythons_that_were_run():
     said = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3." in each}
-    print(f"of the classifiers not run here: {', '.join(sorted(said - set(HERE))) or 'none'}")
+    print(f"classifiers without a run here: {', '.join(sorted(said - set(HERE))) or 'none'}")
     assert set(HERE) <= said
 
 
-def test_the_sdist_holds_what_the_wheel_is_made_of_and_no_tests(built):
+def test_the_sdist_holds_the_sources_of_the_wheel_and_no_tests(built):
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         tops = {each.split("/")[1] for each in archive.getnames() if "/" in each}
@@ -155,7 +155,7 @@ def test_the_sdist_holds_what_the_wheel_is_made_of_and_no_tests(built):
     }
 
 
-# --- as it is installed ---------------------------------------------------------------------------------
+# --- how the wheel is installed ---------------------------------------------------------------------------------
 
 
 def test_uvx_shows_the_demonstration(index, python, tmp_path):
@@ -176,7 +176,7 @@ def test_pip_installs_the_client_alone_and_then_the_updater(index, python, tmp_p
     names = set(run(inside / "python", "-m", "pip", "list", "--format=freeze", env=CLEAN).split())
     assert {each.split("==")[0] for each in names} - {"pip", "setuptools"} <= {
         *("cacheupdater", "redis", "msgspec"),
-        *("async-timeout", "PyJWT"),  # of redis-py's, by its version and Python's
+        *("async-timeout", "PyJWT"),  # redis-py needs these, depending on its version and Python's
     }
     run(
         inside / "python",

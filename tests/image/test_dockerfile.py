@@ -1,4 +1,4 @@
-"""What the Dockerfile promises, by its text: the built image is tried by `make image`, which takes minutes."""
+"""The promises of the Dockerfile, checked in its text. `make image` tries the built image, which takes minutes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_project_is_copied_after_what_it_needs_is_installed():
     assert locked < first_copy <= last_copy < len(words) - 1
 
 
-def test_nothing_of_the_build_is_copied_but_the_environment_and_empty_folders():
+def test_only_the_environment_and_empty_folders_are_copied_from_the_build():
     copies = steps(FINAL, "COPY")
     assert all(each.startswith("--from=build ") for each in copies)
     assert {each.split()[-2] for each in copies} == {"/opt/cacheupdater", "/build/empty"}
@@ -59,13 +59,13 @@ def test_the_last_stage_needs_no_shell():
     assert steps(FINAL, "CMD") == ['["run", "--config", "/etc/cacheupdater/cacheupdater.yaml"]']
 
 
-def test_it_runs_as_nobody_who_owns_nothing_but_two_folders():
+def test_the_image_runs_as_a_user_who_owns_only_two_folders():
     assert steps(FINAL, "USER") == ["65532:65532"]
     owned = [each.split()[-1] for each in steps(FINAL, "COPY") if "--chown=65532:65532" in each]
     assert owned == ["/var/lib/cacheupdater", "/run/cacheupdater"]
 
 
-def test_the_context_is_what_is_copied_and_nothing_else():
+def test_the_build_context_holds_only_the_files_that_are_copied_or_mounted():
     lines = [each for each in (ROOT / ".dockerignore").read_text().splitlines() if not each.startswith("#")]
     assert lines[0] == "*"
     allowed = {each.removeprefix("!") for each in lines if each.startswith("!")}
@@ -85,7 +85,7 @@ def sealing():
     return module
 
 
-def test_sealing_takes_setuid_bits_and_everybodys_rights(sealing, tmp_path):
+def test_sealing_removes_setuid_bits_and_the_write_right_of_all_users(sealing, tmp_path):
     program, open_folder, plain = tmp_path / "su", tmp_path / "spool", tmp_path / "plain"
     program.touch()
     program.chmod(0o4755)
@@ -104,14 +104,14 @@ def test_sealing_takes_setuid_bits_and_everybodys_rights(sealing, tmp_path):
     assert modes == {"su": 0o755, "spool": 0o775, "note": 0o664, "plain": 0o644, "pipe": 0o600}
 
 
-def test_sealing_takes_pip_and_leaves_other_packages(sealing, tmp_path):
+def test_sealing_removes_pip_and_leaves_other_packages(sealing, tmp_path):
     for name in ("pip", "pip-23.0.1.dist-info", "ensurepip", "pipeline", "redis"):
         (tmp_path / name).mkdir()
     sealing.without_pip([str(tmp_path)])
     assert sorted(each.name for each in tmp_path.iterdir()) == ["pipeline", "redis"]
 
 
-def test_git_knows_every_file_that_the_image_is_made_of():
+def test_git_knows_every_file_from_which_the_image_is_built():
     made_of = ["Dockerfile", ".dockerignore", "image/seal.py", "image/build.lock", "image/requirements.lock"]
     done = subprocess.run(["git", "ls-files", *made_of], cwd=ROOT, capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == sorted(made_of)

@@ -1,4 +1,4 @@
-"""The image's locks fit `pyproject.toml`: whoever changes a dependency there runs `make lock`."""
+"""The image's locks fit `pyproject.toml`: after a change of a dependency, run `make lock`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def locked(name):
 
 
 def asked(extras=EXTRAS, *, left_out=LEFT_OUT):
-    """What these extras need, by name: everything that pyproject.toml says of it."""
+    """The packages that these extras need: by name, all requirements in pyproject.toml."""
     texts, reached, waiting = list(PROJECT["project"]["dependencies"]), set(), list(extras)
     found = {}
     while waiting:
@@ -65,7 +65,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize(("lock", "needed"), NEEDED.items())
-def test_lock_holds_what_is_asked_for_and_asks_for_nothing_else(lock, needed):
+def test_lock_holds_exactly_the_requirements_of_its_source(lock, needed):
     found = locked(lock)
     direct = {each.name for each in found if LOCKS[lock] in each.asked_by}
     assert direct == set(needed), "run `make lock`"
@@ -98,12 +98,12 @@ def test_extras_of_the_script_are_those_of_this_test():
     assert tuple(after for word, after in itertools.pairwise(words) if word == "--extra") == (*EXTRAS, "dev")
 
 
-def test_the_updater_brings_no_driver_of_a_database_that_it_does_not_ask():
+def test_the_extra_updater_brings_no_database_driver():
     assert not {"aiosqlite", "asyncpg"} & asked(("updater",)).keys()
     assert "aiosqlite" in asked(("sqlite",))
     assert "aiosqlite" in asked(("demo",))
 
 
-def test_the_wheels_builder_is_the_one_of_pyproject():
+def test_the_image_builds_the_wheel_with_the_builder_of_pyproject():
     said = [line for line in (ROOT / "image/build.in").read_text().splitlines() if not line.startswith("#")]
     assert said == PROJECT["build-system"]["requires"]

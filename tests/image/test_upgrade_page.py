@@ -35,8 +35,8 @@ def test_the_page_names_the_number_of_every_format():
     }
 
 
-def test_an_appended_element_is_read_over_at_both_ends():
-    """What makes any two packages of equal numbers talk, whichever is newer."""
+def test_both_ends_ignore_an_appended_element():
+    """So two packages with equal numbers understand each other, whichever is newer."""
     pack = PACK([wire.VERSION, wire.TOUCH, 1_800_000_000_000, [b"product:7"], [], {"later": True}])
     assert wire.decode_pack(pack).keys == [b"product:7"]
     hello = PACK([wire.VERSION, 12, [b"product:"], "later"])
@@ -49,7 +49,7 @@ def test_another_number_is_refused_by_its_name(read):
         read(PACK([wire.VERSION + 1, 12, [b"product:"]]))
 
 
-def test_what_it_says_of_verifying_is_what_the_release_does():
+def test_the_page_verifies_a_release_by_the_names_that_the_release_uses():
     release = (ROOT / ".github/workflows/release.yml").read_text()
     for said in ("https://token.actions.githubusercontent.com", "ghcr.io/cacheupdater/charts"):
         assert said in PAGE

@@ -1,4 +1,4 @@
-"""The workflows pin what they use, sign and attest what they publish, and a test sees when one of them stops."""
+"""The workflows pin what they use, and sign and attest what they publish. Broken copies show that the tests would notice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from containers import workflow_promises as promises
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = promises.workflows()
 RELEASE = WORKFLOWS["release.yml"]
-# what makes a release trustworthy: whoever takes one of these from its job must hear of it
+# the steps that make a release trustworthy: a test fails if one of them is removed from its job
 TRUSTED = [
     (job, at)
     for job, about in RELEASE["jobs"].items()
@@ -49,7 +49,7 @@ def test_every_base_of_the_image_is_pinned():
 
 
 @pytest.mark.parametrize("other", ["@v7", "@main", f"@{'0' * 40}", ""])
-def test_an_action_that_is_not_pinned_is_seen(other):
+def test_an_action_that_is_not_pinned_is_found(other):
     (name,) = (each for each in WORKFLOWS["pins.yml"]["jobs"])
     workflow = copy.deepcopy(WORKFLOWS["pins.yml"])
     step = workflow["jobs"][name]["steps"][0]
@@ -65,18 +65,18 @@ def test_an_action_that_is_not_pinned_is_seen(other):
         "ARG BASE_IMAGE=docker.io/library/python:3.12.13-slim-bookworm\nFROM ${BASE_IMAGE}",
     ],
 )
-def test_a_base_that_is_not_pinned_is_seen(line):
+def test_a_base_that_is_not_pinned_is_found(line):
     assert list(promises.unpinned_bases(f"{line}\n", promises.PINS))
 
 
-def test_an_image_of_a_job_that_is_not_pinned_is_seen():
+def test_an_image_of_a_job_that_is_not_pinned_is_found():
     workflow = {
         "jobs": {"one": {"services": {"redis": {"image": "redis:8"}}}, "two": {"container": "debian:12"}}
     }
     assert len(list(promises.unpinned_images(workflow))) == 2
 
 
-def test_pins_that_nobody_uses_are_gone():
+def test_each_pin_is_used():
     names = {"/".join(each.split("@")[0].split("/")[:2]) for each in map(str, _all_used())}
     assert {each for each in names if not each.startswith(".")} == set(promises.PINS["actions"])
 
@@ -89,7 +89,7 @@ def test_the_file_of_pins_is_as_its_script_writes_it(pins):
     assert (ROOT / ".github/pins.json").read_text() == pins.written(promises.PINS)
 
 
-def test_filling_writes_what_the_file_says_wherever_it_stands(pins):
+def test_filling_writes_the_pins_wherever_a_workflow_uses_them(pins):
     said = {
         "actions": {"actions/cache": {"version": "v5.1.0", "commit": "c" * 40}},
         "images": {"docker.io/library/python": {"version": "3.12.14-slim", "digest": f"sha256:{'d' * 64}"}},
@@ -104,7 +104,7 @@ def test_filling_writes_what_the_file_says_wherever_it_stands(pins):
     )
 
 
-def test_filling_changes_nothing_of_what_is_committed(pins):
+def test_filling_changes_no_committed_file(pins):
     for each in pins.places():
         text = each.read_text()
         assert pins.filled(text, promises.PINS) == text, f"{each.name}: run .github/pins.py fill"
@@ -123,7 +123,7 @@ def test_filling_changes_nothing_of_what_is_committed(pins):
         ([], "v1.2.3", 1, "v1.2.3"),
     ],
 )
-def test_what_is_newest_stays_within_its_major_version_and_flavour(pins, versions, now, fixed, found):
+def test_the_newest_version_stays_within_the_major_version_and_flavour(pins, versions, now, fixed, found):
     assert pins.newest(versions, now, fixed=fixed) == found
 
 
@@ -182,25 +182,25 @@ def test_no_workflow_has_rights_or_secrets_that_it_does_not_need(name):
 
 
 @pytest.mark.parametrize(("job", "at"), TRUSTED)
-def test_a_release_without_one_of_its_steps_of_trust_is_seen(job, at):
+def test_a_release_without_one_of_its_steps_of_trust_is_found(job, at):
     workflow = copy.deepcopy(RELEASE)
     del workflow["jobs"][job]["steps"][at]
     assert list(promises.release_lacks(workflow))
 
 
-def test_there_is_trust_to_be_taken_away():
+def test_a_release_has_eleven_steps_of_trust():
     assert len(TRUSTED) == 11
 
 
 @pytest.mark.parametrize("job", ["package", "build-image", "image", "chart"])
 @pytest.mark.parametrize("right", ["id-token", "attestations"])
-def test_a_release_without_the_right_to_prove_itself_is_seen(job, right):
+def test_a_release_without_the_right_to_prove_itself_is_found(job, right):
     workflow = copy.deepcopy(RELEASE)
     del workflow["jobs"][job]["permissions"][right]
     assert list(promises.release_lacks(workflow))
 
 
-def test_a_release_for_one_architecture_with_a_password_or_without_tests_is_seen():
+def test_a_release_for_one_architecture_with_a_password_or_without_tests_is_found():
     for spoil in (
         lambda jobs: jobs["build-image"]["strategy"]["matrix"]["include"].pop(),
         lambda jobs: jobs["package"]["steps"][-1]["with"].update(password="x"),
@@ -223,7 +223,7 @@ def test_tests_run_where_we_say_that_we_run():
     assert project["requires-python"] == f">={matrix['python'][0]}"
 
 
-def test_make_targets_that_workflows_call_are_there():
+def test_the_makefile_has_all_targets_that_workflows_call():
     makefile = (ROOT / "Makefile").read_text()
     called = set(re.findall(r"\bmake ([a-z-]+)", json.dumps(WORKFLOWS, default=str)))
     assert called >= {"test", "package"}
@@ -244,7 +244,7 @@ def test_the_suite_is_installed_by_hash():
     assert "--require-hashes --requirement image/tools.lock" in tools.partition("\n\n")[0]
 
 
-def test_the_oldest_dependencies_and_known_holes_are_asked_about():
+def test_ci_tests_the_oldest_dependencies_and_looks_for_known_holes():
     steps = WORKFLOWS["test.yml"]["jobs"]["dependencies"]["steps"]
     assert {"make lowest PYTHON=python", "make audit PYTHON=python"} <= {step.get("run") for step in steps}
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from watched.fixtures import audit, cache, shelf, watched_database
+
+__all__ = ["audit", "cache", "shelf", "watched_database"]  # pytest finds fixtures among a conftest's names
 
 
 @pytest.fixture

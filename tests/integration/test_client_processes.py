@@ -389,7 +389,11 @@ def test_nothing_listening_shows_neither_exception_nor_wait_nor_growth(redis_url
 
 
 def test_clean_interpreter_loads_nothing_heavy():
-    heavy = "{'sqlalchemy', 'aiokafka', 'prometheus_client', 'pydantic', 'uvloop', 'cacheupdater', 'orjson', 'starlette'}"
-    code = f"import cacheupdater_client, cacheupdater_client.asyncio, sys; print({heavy} & {{m.split('.')[0] for m in sys.modules}})"
+    heavy = "{'sqlalchemy', 'aiokafka', 'prometheus_client', 'pydantic', 'uvloop', 'cacheupdater', 'orjson', 'starlette', 'django'}"
+    ours = "{'cacheupdater_client.watching', 'cacheupdater_client.sqlalchemy', 'cacheupdater_client.django'}"
+    code = (
+        "import cacheupdater_client, cacheupdater_client.asyncio, sys; "
+        f"print({heavy} & {{m.split('.')[0] for m in sys.modules}} | {ours} & sys.modules.keys())"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

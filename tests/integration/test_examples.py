@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -102,3 +105,63 @@ def test_the_tests_of_the_fourth_example_pass_and_would_fail_without_the_fence(t
     job.write_text(late)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONG_S, check=False)
     assert "1 failed, 1 passed" in done.stdout, "a token that is taken after the load lets an old price land"
+
+
+# --- values that are declared once --------------------------------------------------------------------
+
+
+@pytest.fixture
+def declared_shop(tmp_path, redis_url, monkeypatch):
+    """The shop of the fifth example, and its database."""
+    folder = ROOT / "examples" / "05-declared-values"
+    database = sqlite3.connect(tmp_path / "shop.db")
+    database.executescript(
+        "CREATE TABLE products (id integer PRIMARY KEY, name text, price integer);"
+        "INSERT INTO products VALUES (7, 'teapot', 900), (8, 'cup', 90)"
+    )
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    monkeypatch.setenv("SHOP_DB", str(tmp_path / "shop.db"))
+    monkeypatch.syspath_prepend(folder)
+    module = importlib.import_module("shop")
+    yield module
+    del sys.modules["shop"]
+    module.cache._reader.store._client.close()
+    database.close()
+
+
+async def test_a_declared_product_is_loaded_once_and_a_new_price_is_seen_at_once(declared_shop):
+    async def get(path):
+        answer = await shop.get(path)
+        return answer.json() if answer.status_code == 200 else answer.status_code
+
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(declared_shop.app), base_url="http://shop"
+    ) as shop:
+        assert await get("/products/7") == {"id": 7, "name": "teapot", "price": 900}
+        assert (await get("/products/7"))["price"] == 900
+        assert await get("/products/9") == 404
+        assert await get("/basket?numbers=7,8,9") == {
+            "7": await get("/products/7"),
+            "8": {"id": 8, "name": "cup", "price": 90},
+        }
+        assert (await get("/stats"))["products"]["loads"] == 3
+        await shop.put("/products/7/price/750")
+        assert (await get("/products/7"))["price"] == 750
+
+
+def test_the_example_of_declared_values_is_short():
+    lines = (ROOT / "examples" / "05-declared-values" / "shop.py").read_text().splitlines()
+    assert len(lines) < 80
+
+
+def test_an_updater_knows_the_declared_values_of_the_fifth_example_without_a_file(tmp_path, redis_url):
+    environment = {**os.environ, "REDIS_URL": redis_url, "CACHEUPDATER_EMIT": f"unix://{tmp_path}/h"}  # noqa: TID251  a child's
+    command = [sys.executable, "-P", "-m", "cacheupdater", "check", "--app", "shop:cache"]
+    folder = ROOT / "examples" / "05-declared-values"
+
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONG_S, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "product:{id:int}" in done.stdout

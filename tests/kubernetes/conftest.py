@@ -1,4 +1,4 @@
-"""One API server for all tests of this folder, and at the end of the run: which programs judged, what was tried, what was not."""
+"""One API server for all tests of this folder. At the end of the run it prints which programs judged and how pods ran."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kube.chart_tools import TOLD, crds
 from kube.cluster import Cluster
 from kube.release import CALLS
 
-# what some files of values presume in a cluster
+# some files of values need this object in the cluster
 PRESUMED = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",

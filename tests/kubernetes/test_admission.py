@@ -1,7 +1,8 @@
-"""Each field that Pod Security's `restricted` demands is missed by the API server itself when it goes from one of our pods.
+"""The API server refuses each of our pods if one field is absent that Pod Security's `restricted` demands.
 
-The pods are those that stand in the cluster after `helm install`, with the API server's own defaults: the updater's, the
-one of `helm test`, and an application's with the sidecar. Nothing is made: admission judges a dry run as it would the pod.
+The pods come from the cluster after `helm install`, with the API server's own defaults: the updater's pod, the pod of `helm
+test`, and an application's pod with the sidecar. The tests create no pod. They ask with a dry run, which admission judges in
+the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CONTAINERS = [
     ("application", "cacheupdater"),
     ("application", "shop"),
 ]
-"""By pod: ours, and the container of our tests' application, which the documentation shows as one that is admitted."""
+"""Pod and container: ours, and the container of our tests' application, which the documentation shows as an example."""
 
 TAKEN_OUT = {
     "allowPrivilegeEscalation": "allowPrivilegeEscalation != false",
@@ -29,7 +30,7 @@ TAKEN_OUT = {
     "runAsNonRoot": "runAsNonRoot != true",
     "seccompProfile": "seccompProfile",
 }
-"""By field: what admission says of its absence."""
+"""For each field: what admission says about its absence."""
 
 TURNED = {
     "hostNetwork": ("host namespaces", lambda spec, security: spec.update(hostNetwork=True)),
@@ -59,12 +60,12 @@ TURNED = {
         lambda spec, security: security.update(seccompProfile={"type": "Unconfined"}),
     ),
 }
-"""Fields that we do not have, or have otherwise: what admission says of them, and who sets them."""
+"""For each field that a pod must not have, or not with this content: what admission says about it, and what sets it."""
 
 
 @pytest.fixture(scope="module")
 def asked_for(cluster, tmp_path_factory):
-    """By name: a pod, and the release in whose namespace it is asked for."""
+    """By name: a pod, and the release in whose namespace the tests ask for the pod."""
     ours = Release(cluster, "admission-updater")
     ours.install(CHART, "--values", CHART / "ci/test-key-values.yaml")
     beside = Release(cluster, "admission-application")
@@ -95,7 +96,7 @@ def test_pod_without_the_field_is_refused(asked_for, name, container, field):
     pod = copy.deepcopy(pod)
     said = [containers(pod)[container]["securityContext"], pod["spec"]["securityContext"]]
     assert any(field in each for each in said)
-    for each in said:  # what the pod says holds for its containers, so it goes there too
+    for each in said:  # a field of the pod holds for its containers too, so the test removes both
         each.pop(field, None)
     answer = release.asked(pod)
     assert answer.status == FORBIDDEN

@@ -1,8 +1,8 @@
-"""What of the chart's pods can run without a kubelet: their rendered commands, variables, files, probes, mounts and user.
+"""The chart's pods as far as they can run without a kubelet: rendered commands, variables, files, probes, mounts and user.
 
-`contained` says how a container becomes a process here; the conftest tells at the end of the run as whom. Redis is a real
-one with a password, the database a file in the updater's state folder. An application that has nothing of ours but the
-client reads beside it. The same for the sidecar is in `tests/sidecar`.
+`contained` makes a process from a container; the conftest prints at the end of the run which user the process had. Redis
+is a real server with a password, and the database is a file in the updater's state folder. Beside the updater an
+application reads, which has only our client. `tests/sidecar` has the same tests for the sidecar.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ APPLICATION = {
 
 
 class Node:
-    """A machine with what `helm install` has brought to it, and a Redis beside."""
+    """A machine with the objects of `helm install`, and a Redis."""
 
     def __init__(self, folder, redis_port):
         self.folder = folder
@@ -67,7 +67,7 @@ class Node:
         self.redis = f"127.0.0.1:{redis_port}"
         self.redis_url = f"redis://:{SECRET['REDIS_PASSWORD']}@{self.redis}/0"
         self.pod, self.updater = self._contain("updater", self.spec, {})
-        self.hints = f"127.0.0.1:{self.pod.port(7171)}"  # what the service would stand for
+        self.hints = f"127.0.0.1:{self.pod.port(7171)}"  # here there is no service that leads to this port
         self.application = self._application()
 
     def _contain(self, name, spec, places):
@@ -90,13 +90,13 @@ class Node:
         shop.close()
 
     def start(self):
-        """As the kubelet does: the other two probes begin once this one has been content."""
+        """As the kubelet does: the other two probes begin after the startup probe has succeeded."""
         self.updater.start()
         eventually(lambda: self.updater.probe("startupProbe"))
         eventually(lambda: self.updater.probe("readinessProbe"))
 
     def test_release(self, **changed):
-        """The pod of `helm test`: how it ended, and what it said."""
+        """Runs the pod of `helm test`. Returns its exit code and its output."""
         for each in self.spec_of_test["containers"][0]["env"]:
             each["value"] = changed.get(each["name"], each["value"])
         _, test = self._contain("test", self.spec_of_test, {"shop-cacheupdater:7171": self.hints})
@@ -114,7 +114,7 @@ def node():
         yield made
         made.application.kill()
         made.updater.kill()
-        print(f"--- updater ---\n{made.updater.log}")  # pytest shows it where a test failed
+        print(f"--- updater ---\n{made.updater.log}")  # pytest shows this if a test fails
 
 
 def test_the_pod_runs_and_the_test_of_the_release_sees_a_value_arrive(node):
@@ -153,7 +153,7 @@ def test_hints_of_an_application_reach_redis_and_it_does_not_notice_the_updaters
     assert node.application.alive
 
 
-def test_it_ends_within_the_grace_period(node):
+def test_the_updater_ends_within_the_grace_period(node):
     node.start()
     with Redis.from_url(node.redis_url, emit=f"tcp://{node.hints}", only=["product:"]) as shop:
         eventually(lambda: shop.get(KEY))
@@ -163,7 +163,7 @@ def test_it_ends_within_the_grace_period(node):
 
 
 @pytest.mark.skipif(not ISOLATED, reason=OBSTACLE)
-def test_it_is_its_user_and_can_write_nowhere_but_into_its_own_mounts(node):
+def test_the_updater_runs_as_its_user_and_can_write_only_into_its_own_mounts(node):
     assert {"config", "secret", "run", "state", "tmp"} <= node.pod.paths.keys()
     wrote, who = node.updater.tried([*node.pod.paths.values(), "/var/lib", ROOT])
     assert wrote == {"run", "state", "tmp"}

@@ -1,7 +1,8 @@
-"""Every file of values of both charts goes through a real cluster's API, and neither helm nor the API server remarks anything.
+"""A release with every file of values of both charts, in a real API server: neither helm nor the API server warns.
 
-Installed, upgraded to a newer version of the chart with another label, rolled back, removed: by the real helm, in a
-namespace of its own that enforces Pod Security's `restricted`. The pods that controllers would make of it are asked for too.
+The real helm installs each release, upgrades it to a newer version of the chart with another label, rolls it back and
+removes it. Each release has its own namespace, which enforces Pod Security's `restricted`. The tests also ask for the pods
+that controllers would create.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NEWER = "99.0.0"
 
 @dataclass(frozen=True)
 class Charts:
-    """One of the two charts: as it is, as a later version, and a change of values that both know."""
+    """One of the two charts: the present version, a later version, and a change of values that both versions know."""
 
     now: Path
     newer: Path
@@ -57,7 +58,7 @@ def name_of(file):
 
 
 def told_to_hold(stored):
-    """What was asked for, of what the API server holds: it counts changes beside."""
+    """The part of the stored objects that helm asked for. The API server adds counters of its own."""
     kept = ("kind", "spec", "data")
     return {
         name: {key: each[key] for key in kept if key in each}
@@ -67,7 +68,7 @@ def told_to_hold(stored):
 
 
 def life(release, charts, values):
-    """From its installation to its end."""
+    """The life of a release, from its installation to its removal."""
     options = ("--values", values)
     before = release.objects()
     release.install(charts.now, *options)
@@ -94,7 +95,7 @@ def life(release, charts, values):
 @pytest.mark.parametrize("values", OURS, ids=name_of)
 def test_release_lives_without_a_warning(cluster, charts, values):
     release = Release(cluster, f"cacheupdater-{name_of(values)}")
-    if name_of(values) == "private-registry":  # names an account that exists
+    if name_of(values) == "private-registry":  # these values name an account that must exist
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "shop"}}
         cluster.must(account, release.namespace)
     life(release, charts["cacheupdater"], values)
@@ -105,7 +106,7 @@ def test_an_applications_chart_with_the_sidecar_lives_without_a_warning(cluster,
     life(Release(cluster, f"sidecar-{name_of(values)}"), charts["sidecar"], values)
 
 
-def test_plain_manifest_is_taken_without_a_warning(cluster):
+def test_plain_manifest_is_accepted_without_a_warning(cluster):
     namespace = cluster.namespace("plain")
     found = objects(sidecar_chart.PLAIN.read_text())
     for each in [*found, *pods(found)]:
@@ -117,7 +118,7 @@ def test_plain_manifest_is_taken_without_a_warning(cluster):
 @pytest.mark.parametrize(
     "field", ["allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "seccompProfile"]
 )
-def test_a_field_that_is_taken_out_of_the_values_is_warned_of(cluster, charts, field):
+def test_the_api_server_warns_of_a_security_field_without_a_value(cluster, charts, field):
     release = Release(cluster, f"without-{field.lower()}")
     of_pod = [f"--set=podSecurityContext.{field}=null"] if field in {"runAsNonRoot", "seccompProfile"} else []
     options = ["--values", CHART / "ci/memory-values.yaml", f"--set=securityContext.{field}=null", *of_pod]
@@ -126,7 +127,7 @@ def test_a_field_that_is_taken_out_of_the_values_is_warned_of(cluster, charts, f
     assert "would violate PodSecurity" in " ".join(release.warnings)
 
 
-def test_a_field_that_kubernetes_does_not_know_is_warned_of(cluster, charts, tmp_path):
+def test_the_api_server_warns_of_an_unknown_field(cluster, charts, tmp_path):
     values = tmp_path / "values.yaml"
     text = (CHART / "ci/memory-values.yaml").read_text()
     values.write_text(text + "extraVolumes: [{name: more, emptyDir: {sizeLimitt: 1Mi}}]\n")

@@ -41,7 +41,7 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("plant", "breaks"),
+    ("planted", "breaks"),
     [
         ("naive", "S1"),
         ("naive", "S2"),
@@ -78,10 +78,10 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
         ("commit after settled", "H1"),
     ],
 )
-def test_simulation_finds_a_planted_fault(plant, breaks, record_property):
-    seed, violations, number = campaign.first_failure(plant, breaks, within=PLANTED_WITHIN)
+def test_simulation_finds_a_planted_fault(planted, breaks, record_property):
+    seed, violations, number = campaign.first_failure(planted, breaks, within=PLANTED_WITHIN)
     assert violations
-    what = f"planted in the service, {plant!r} breaks {breaks}"
+    what = f"planted in the service, {planted!r} breaks {breaks}"
     record_property(f"figure: {what}, first seed", seed)
     record_property(f"figure: {what}, in which of the schedules that it concerns", number)
 

@@ -54,7 +54,7 @@ class Inbox:
         self.rest: Iterator[Message | None] | None = (
             None  # the packs of the first parcel; None: its reading has not begun
         )
-        self.unread: deque[Message] = deque()  # unpacked; never more than one fetch takes
+        self.unread: deque[Message] = deque()  # unpacked; see `unpacking.AHEAD_PACKS`
         self.arrived = asyncio.Event()  # set while there is something to fetch, and once the queue is closed
         self.epoch = self.bytes = self.packs = 0
         self.next = 0  # the offset that the consumer reads next

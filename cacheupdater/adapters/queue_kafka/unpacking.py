@@ -36,6 +36,10 @@ TURN_S = 0.004  # seconds of one turn, which can end after a batch, and after ea
 TURNS = 50  # turns for which a batch stays open while others wait; to open the largest takes 2 to 15 ms
 IDLE_S = 1.0  # seconds without a turn, after which a batch may be closed: its partition is not read now
 TORN_TIMES = 3  # readings of a torn batch; a broken disk does not heal
+# What a turn unpacks beyond the wanted packs, until one of the two is reached: the decoder of one batch finds the processor's
+# caches as the batch before has left them. Between two turns an engine has filled them with its own.
+AHEAD_PACKS = 32
+AHEAD_BYTES = 256 * 1024  # at most the largest pack more
 PASSED = 1000  # skipped records: a turn must be able to end among them
 
 
@@ -66,7 +70,7 @@ class Unpacking:
         self._open: dict[int, _Open] = {}  # by partition
 
     def some(self, inbox: Inbox, partition: int, limit: int) -> bool:
-        """Unpack up to `limit` packs, for one turn. If the inbox is `crowded` afterwards, its turn comes later.
+        """Unpack at least `limit` packs, for one turn, and some ahead. If the inbox is `crowded` afterwards, its turn comes later.
 
         False: the first parcel must be read from the broker again.
         """
@@ -75,19 +79,7 @@ class Unpacking:
         if taken := self._open.get(partition):
             taken.turns, taken.last = taken.turns + 1, ends
         try:
-            while inbox.parcels and len(inbox.unread) < limit:
-                if inbox.rest is None:
-                    inbox.rest = self._unpack(inbox, partition, inbox.parcels[0])
-                for found in inbox.rest:
-                    if found is None:
-                        if perf_counter() > ends:
-                            return True
-                    else:
-                        inbox.unread.append(found)
-                        inbox.unpacked = found.offset + 1
-                        if len(inbox.unread) >= limit:
-                            return True
-                inbox.used_up()
+            self._fill(inbox, partition, limit=limit, ends=ends)
         except Torn:
             inbox.forget()
             return False
@@ -97,6 +89,26 @@ class Unpacking:
             if inbox.rest is None:
                 self._open.pop(partition, None)
         return True
+
+    def _fill(self, inbox: Inbox, partition: int, *, limit: int, ends: float) -> None:
+        """Unpacks until there are enough packs, or none are left, or the turn is over."""
+        most, ahead = max(limit, AHEAD_PACKS), AHEAD_BYTES
+        while inbox.parcels and len(inbox.unread) < most:
+            if inbox.rest is None:
+                inbox.rest = self._unpack(inbox, partition, inbox.parcels[0])
+            for found in inbox.rest:
+                if found is None:
+                    if perf_counter() > ends:
+                        return
+                    continue
+                inbox.unread.append(found)
+                inbox.unpacked = found.offset + 1
+                ahead -= len(found.payload)
+                if ahead <= 0:
+                    most = limit
+                if len(inbox.unread) >= most:
+                    return
+            inbox.used_up()
 
     def _unpack(self, inbox: Inbox, partition: int, parcel: Parcel) -> Iterator[Message | None]:
         """The packs of a parcel; None in between, where a turn may end."""

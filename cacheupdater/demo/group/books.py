@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.demo import plan
 from cacheupdater.demo.lanes import Lane
-from cacheupdater.demo.ledger import AGES_KEPT, Account
+from cacheupdater.demo.ledger import AGES_KEPT, Account, reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,8 +56,7 @@ class Part:
 
     def slowness(self, share: float) -> float:
         """The seconds that `share` of the reads did not exceed; 0 without any."""
-        took = sorted(self.took)
-        return took[min(len(took) - 1, int(share * len(took)))] if took else 0.0
+        return reached(self.took, share)
 
 
 class Books:

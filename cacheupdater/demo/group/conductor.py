@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from cacheupdater.demo import plan as shop
+from cacheupdater.demo import plan as numbers
 from cacheupdater.demo.group import plan
 from cacheupdater.demo.group.books import Books
 from cacheupdater.demo.group.member import owned, shared
 from cacheupdater.demo.group.stage import Outcome, Rest
-from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from cacheupdater.demo.group.member import Member
     from cacheupdater.demo.group.screen import Screen
     from cacheupdater.demo.group.stage import Stage
-
-_TURN_S = 0.05  # between two looks at what has come in
 
 
 class Conductor:
@@ -82,7 +79,9 @@ class Conductor:
         new, before = self._stage.members[-1], self._ownerless
         new.start()
         self._screen.say(f"a new updater, {new.name}, is started: pid {new.pid}")
-        self._play(lambda _: f"{new.name} starts", over=lambda _: new.ready(0.0), most=shop.START_TIMEOUT_S)
+        self._play(
+            lambda _: f"{new.name} starts", over=lambda _: new.ready(0.0), most=numbers.START_TIMEOUT_S
+        )
         phase = f"{new.name} joins the group"
         if self._play(lambda _: phase, over=lambda _: shared(self._alive), most=plan.OWNED_TIMEOUT_S):
             took = self._outcome.joined_in = self._ownerless - before
@@ -91,7 +90,7 @@ class Conductor:
 
     def _come_to_rest(self) -> None:
         """Stops the changes. Shoppers read on, so that all that they read is refreshed once more."""
-        self._stage.office.stop()
+        self._stage.shop.office.stop()
         self._begin("at rest")
         began, announced = time.monotonic(), self._stage.announced
         self._screen.say("the back office stops: no more changes")
@@ -130,19 +129,16 @@ class Conductor:
                 return False
             self._collect()
             self._stage.announced.look(time.monotonic())
-            if now >= self._turned_at + shop.REFRESH_S:
+            if now >= self._turned_at + numbers.REFRESH_S:
                 self._turn_over()
                 self._screen.show(phase(now), self._stage.members, self._books)
-            time.sleep(_TURN_S)
+            time.sleep(numbers.TURN_S)
         return True
 
     def _collect(self) -> None:
         """Counts what the applications have read since the last look, and notes which updater owns which partitions."""
-        if self._stage.office.failure is not None:
-            raise CacheUpdaterError("the back office has failed") from self._stage.office.failure
-        for application in self._stage.applications:
-            for read in application.reads():
-                self._books.present.add(application.lane, read, self._stage.ledger.judge(read))
+        for page, read, verdict in self._stage.shop.reads():
+            self._books.present.add(page, read, verdict)
         self._heed_owners(time.monotonic())
 
     def _heed_owners(self, now: float) -> None:

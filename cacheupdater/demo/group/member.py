@@ -9,24 +9,24 @@ from __future__ import annotations
 import re
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cacheupdater.demo import plan as shop
+from cacheupdater.demo import plan as numbers
 from cacheupdater.demo.group import plan
 from cacheupdater.demo.group.books import PAGES
 from cacheupdater.demo.process import UpdaterProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
+
+    from cacheupdater.demo.opening import Places
 
 _OWNERSHIP = re.compile(r"partition (\d+) is (ours|handed over)")
 _REFRESHES = re.compile(r"^cacheupdater_refreshes_total\{.*\} (\S+)$", re.MULTILINE)
 
 _CONFIG = """\
 version: 1
-queue: {{url: "{emit}?group={group}&session_timeout={session}s"}}
+queue: {{url: "{topic}?group={group}&session_timeout={session}s"}}
 cache: {{url: "{redis_url}"}}
 admin: {{listen: "127.0.0.1:{port}"}}
 sources:
@@ -43,20 +43,11 @@ _NAMESPACE = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Paths and addresses."""
-
-    folder: Path
-    redis_url: str
-    database: Path
-    emit: str  # kafka://
-
-
 class Member(UpdaterProcess):
     """One updater. Once killed, it is not started again."""
 
-    def __init__(self, name: str, places: Places) -> None:
+    def __init__(self, name: str, places: Places, topic: str) -> None:
+        """`topic`: a kafka:// URL."""
         super().__init__(places.folder / f"{name}.yaml", places.folder / f"{name}.log")
         self.name = name
         self.owned: set[int] = set()
@@ -66,7 +57,7 @@ class Member(UpdaterProcess):
         self.rate = 0.0
         self.last_pid = 0
         self.dead = False
-        self._config.write_text(_config(places, self._port), "utf-8")
+        self._config.write_text(_config(places, self._port, topic=topic), "utf-8")
         self._heard = 0  # bytes of the log
 
     def start(self) -> None:
@@ -118,9 +109,9 @@ def shared(members: Sequence[Member]) -> bool:
     return owned(members) == plan.PARTITIONS and all(member.owned for member in members)
 
 
-def _config(places: Places, port: int) -> str:
+def _config(places: Places, port: int, *, topic: str) -> str:
     top = _CONFIG.format(
-        emit=places.emit,
+        topic=topic,
         group=plan.GROUP,
         session=plan.SESSION_S,
         redis_url=places.redis_url,
@@ -129,5 +120,6 @@ def _config(places: Places, port: int) -> str:
         budget=plan.BUDGET,
     )
     return top + "".join(
-        _NAMESPACE.format(name=page.name, every=round(plan.EVERY_S * 1000), ttl=shop.KEEP_S) for page in PAGES
+        _NAMESPACE.format(name=page.name, every=round(plan.EVERY_S * 1000), ttl=numbers.KEEP_S)
+        for page in PAGES
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.demo.group import plan
 from cacheupdater.demo.group.books import PAGES, QUIET, TOLD, together
-from cacheupdater.demo.report import Check
+from cacheupdater.demo.words import AGE, STALE, Check, aligned, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ READS = ("what is read", "stale", "age p50", "age p99", "waited", "reads/s")
 PARTS = ("", "seconds", "refreshes/s", "stale", "age p99", "told", "read p99")
 PARTS_LEGEND = "told: stale reads where changes are announced; read: how long one took"
 LEGEND = (
-    ("stale", "of all reads, those that got a price which had been replaced"),
-    ("age", "the time since its replacement: at most, for 50 % and 99 % of stale reads"),
+    STALE,
+    AGE,
     ("waited", "of all reads, those that found nothing and asked the database"),
 )
 _SIGNS = "▁▂▃▄▅▆▇█"
@@ -73,18 +73,6 @@ def part_row(part: Part) -> tuple[str, ...]:
 def table(outcome: Outcome) -> str:
     """All parts, as text."""
     return aligned([PARTS, *(part_row(part) for part in outcome.parts)])
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Columns: the first to the left, all others to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
 
 
 def curve(values: Sequence[float]) -> str:
@@ -184,6 +172,5 @@ def _within(seconds: float | None) -> str:
 
 
 def _seconds(value: float) -> str:
-    if value < 0.1:
-        return f"{value * 1000:.1f} ms"
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+    """As in the other demonstration, but with tenths of short milliseconds: a read takes one or two."""
+    return f"{value * 1000:.1f} ms" if value < 0.1 else duration(value)

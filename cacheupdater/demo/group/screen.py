@@ -1,6 +1,6 @@
 """The screen: a live picture of updaters and pages, or a line per second where there is no terminal.
 
-The conductor calls it: `say` for something that happened, `show` for the present figures. It measures nothing.
+The conductor calls it, once per second with the figures of all updaters and both pages.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from cacheupdater.demo.group.books import PAGES
 from cacheupdater.demo.group.report import LEGEND, READS, UPDATERS, curves, page_row, updater_row
-from cacheupdater.demo.screen import Lines, Picture
+from cacheupdater.demo.picture import Lines, Picture, Shown, table, terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Self
+    from collections.abc import Sequence
 
     from rich.console import Console
-    from rich.table import Table
 
     from cacheupdater.demo.group.books import Books
     from cacheupdater.demo.group.member import Member
@@ -25,15 +23,8 @@ _SECONDS_DRAWN = 50  # beside the words, in a terminal of 80
 _CURVES_SHOWN = 2  # the third is flat
 
 
-class Screen(Protocol):
+class Screen(Shown, Protocol):
     """A live screen or plain lines."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
-
-    def say(self, text: str) -> None:
-        """Shows an event."""
-        ...
 
     def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
         """Shows the figures of the last seconds."""
@@ -41,11 +32,9 @@ class Screen(Protocol):
 
 
 class Plain(Lines):
-    """A line per second, for logs and pipes."""
+    """A line per second."""
 
-    def __enter__(self) -> Self:
-        print("each line: partitions and refreshes/s of each updater; stale, age p99 and waited of each page")
-        return self
+    head = "each line: partitions and refreshes/s of each updater; stale, age p99 and waited of each page"
 
     def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
         """Prints one line."""
@@ -66,34 +55,17 @@ class Live(Picture):
 
     def show(self, phase: str, members: Sequence[Member], books: Books) -> None:
         """Draws a new picture."""
-        from rich.console import Group
         from rich.text import Text
 
         recent = books.recent()
-        updaters = _table(UPDATERS, (updater_row(member) for member in members))
-        pages = _table(READS, (page_row(page, recent) for page in PAGES))
+        updaters = table(UPDATERS, (updater_row(member) for member in members))
+        pages = table(READS, (page_row(page, recent) for page in PAGES))
         drawn = curves(list(books.seconds)[-_SECONDS_DRAWN:])[:_CURVES_SHOWN]
         lines = [Text(line, no_wrap=True) for line in drawn]
-        self.put(Group(Text(phase, style="italic"), updaters, Text(""), pages, *lines))
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for at, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if at and heading else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
+        self.put(Text(phase, style="italic"), updaters, Text(""), pages, *lines)
 
 
 def screen(*, plain: bool) -> Screen:
     """The live one where there is a terminal to draw on."""
-    if not plain:
-        from rich.console import Console
-
-        console = Console()
-        if console.is_terminal:
-            return Live(console)
-    return Plain()
+    console = terminal(plain=plain)
+    return Live(console) if console else Plain()

@@ -11,20 +11,16 @@ if TYPE_CHECKING:
     from cacheupdater.demo.group.announced import Announced
     from cacheupdater.demo.group.books import Part, Second
     from cacheupdater.demo.group.member import Member
-    from cacheupdater.demo.lanes import Application
-    from cacheupdater.demo.ledger import Ledger
-    from cacheupdater.demo.shop import BackOffice
+    from cacheupdater.demo.opening import Shop
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """All parts. The last of the members is started later."""
 
-    ledger: Ledger
-    office: BackOffice
+    shop: Shop
     announced: Announced
     members: Sequence[Member]
-    applications: Sequence[Application]
 
 
 class Rest(NamedTuple):

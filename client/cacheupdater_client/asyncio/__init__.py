@@ -1,9 +1,10 @@
-"""The drop-in clients for asyncio: `Redis`, `RedisCluster` and `Sentinel`, named as in redis-py."""
+"""For asyncio: the drop-in clients `Redis`, `RedisCluster` and `Sentinel`, named as in redis-py, and `Cache`."""
 
 from __future__ import annotations
 
+from cacheupdater_client.asyncio.cache import Cache
 from cacheupdater_client.asyncio.cluster import RedisCluster
 from cacheupdater_client.asyncio.redis import Redis
 from cacheupdater_client.asyncio.sentinel import Sentinel
 
-__all__ = ["Redis", "RedisCluster", "Sentinel"]
+__all__ = ["Cache", "Redis", "RedisCluster", "Sentinel"]

@@ -16,6 +16,7 @@ from redis.exceptions import RedisClusterException, RedisError
 
 from cacheupdater_client import calls
 from cacheupdater_client.asyncio.redis import ObservedCommands, ObservedQueue
+from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +90,7 @@ class Observed(ObservedCommands, redis.asyncio.cluster.RedisCluster):  # type: i
 class RedisCluster(Observed):
     """`redis.asyncio.cluster.RedisCluster` that leaves hints. `emit` and `only` as for `Redis`."""
 
+    @like(redis.asyncio.cluster.RedisCluster.__init__)
     def __init__(
         self, *args: Any, emit: str | None = "auto", only: Sequence[str | bytes] | None = None, **options: Any
     ) -> None:

@@ -29,6 +29,7 @@ from cacheupdater_client.observe import (
 from cacheupdater_client.patched import Patchable
 from cacheupdater_client.protocol.fence import key_chunks
 from cacheupdater_client.protocol.wire import TOUCH
+from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,6 +178,7 @@ class Observed(ObservedCommands, redis.asyncio.Redis):  # type: ignore[misc]  # 
 class Redis(Traceable, Observed, metaclass=Patchable):  # type: ignore[misc]  # as above
     """`redis.asyncio.Redis` that leaves hints. `emit` names where they go, `only` the prefixes that may go there."""
 
+    @like(redis.asyncio.Redis.__init__)
     def __init__(
         self, *args: Any, emit: str | None = "auto", only: Sequence[str | bytes] | None = None, **options: Any
     ) -> None:

@@ -7,11 +7,13 @@
 local token, load_age, clock_step, floor_life = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local form, kinds = ARGV[5] ~= '' and ARGV[5] or nil, ARGV[6]
 local DUPLICATE, UNSOUND, TOO_OLD = 2, 3, -1
+local absent_token = sub(token, 1, -4) .. ABSENT_FORM
 local age = now - micros(token)
 local expired = age > load_age or age < 0
 
 local function commit(key, floor, kind, ttl, first, last)
   if expired then return TOO_OLD end
+  local token = kind == 'a' and absent_token or token
   local newest, there = attempt('GET', floor), false
   if newest then
     there = true

@@ -23,6 +23,9 @@ local function sound(floor)
   return floor and #floor <= FLOOR_DIGITS and string.find(floor, '^[1-9]%d*$') and floor or nil
 end
 
+-- How the floor of a load ends that found no row: the floor marks the key as absent.
+local ABSENT_FORM = '005'
+
 local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end

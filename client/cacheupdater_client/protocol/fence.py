@@ -40,6 +40,9 @@ Form: TypeAlias = Literal["type", "json", "msgpack", "string", "hash"]
 The last digits of a load's floor are the number of its form in `_FORMS`. So after a change of form the scripts still
 know the values that we wrote in the earlier one.
 """
+ABSENT_FORM = 5
+"""The last digit of the floor that a load leaves for an absent row. Such a floor is a mark: a reader that finds the mark
+young enough need not load. A change or a later load replaces the floor, and so ends the mark."""
 NO_FORMS: Mapping[bytes, Form] = {}
 _FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4}
 
@@ -51,13 +54,14 @@ class Script(NamedTuple):
     sha: str
 
 
-def _script(name: str) -> Script:
+def script(name: str) -> Script:
+    """A script of this folder, behind what all scripts share."""
     text = "\n".join(Path(__file__).with_name(part).read_text("utf-8") for part in ("fence.lua", name))
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-COMMIT = _script("commit.lua")
-INVALIDATE = _script("invalidate.lua")
+COMMIT = script("commit.lua")
+INVALIDATE = script("invalidate.lua")
 
 
 # --- tokens and floors ----------------------------------------------------------------------------------
@@ -71,6 +75,11 @@ def token_of(seconds: int, micros: int) -> int:
 def stamp_of(token: int, form: Form) -> int:
     """The floor that a load writes: its token, with the form of its values in the last digits."""
     return token + _FORMS[form]
+
+
+def absent_stamp(token: int) -> int:
+    """The floor that a load leaves where the row is absent."""
+    return token // 1000 * 1000 + ABSENT_FORM
 
 
 def form_of(floor: int) -> Form | None:
@@ -119,8 +128,18 @@ def floor_name(key: bytes) -> bytes:
 
 
 def is_floor(name: bytes) -> bool:
-    """Whether a key of Redis is the floor of another."""
+    """Whether a key of Redis is the floor of another, or its lease."""
     return name.startswith(_FLOOR)
+
+
+_SIGN_AT = len(_FLOOR) + 5  # behind the four letters and the brace
+_LEASE_SIGN = b"+"
+
+
+def lease_name(key: bytes) -> bytes:
+    """The name of the key's lease, beside its floor. One rule of access, `~__crs:*`, covers both."""
+    floor = floor_name(key)
+    return floor[:_SIGN_AT] + _LEASE_SIGN + floor[_SIGN_AT + 1 :]
 
 
 def _floor_names(keys: Sequence[bytes]) -> list[bytes]:

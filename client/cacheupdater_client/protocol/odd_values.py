@@ -1,4 +1,4 @@
-"""Values of databases that the formats do not know: addresses, ranges, bits, and numbers that are none.
+"""Values that the formats do not know: addresses, ranges, bits, pydantic models, and numbers that are none.
 
 `encoding` hands `told` to its encoders, which ask it only for types that they do not know themselves, and calls
 `finite` only for values whose bytes look as if they held NaN or an infinity. So ordinary rows pay two or three
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -54,8 +54,13 @@ class _Range(Protocol):
     def upper_inc(self) -> bool: ...
 
 
-def told(value: object) -> str:
-    """As PostgreSQL writes it, its times as RFC 3339; TypeError for what is none of these."""
+def told(value: object) -> object:
+    """As PostgreSQL writes it, its times as RFC 3339; a model by its own `model_dump`. TypeError for what is none of these."""
+    dump: Callable[[], object] | None = getattr(value, "model_dump", None)
+    if dump is not None:
+        return (
+            dump()
+        )  # times and numbers stay what they are: the format spells them as it spells those of a row
     if isinstance(value, IPv4Address | IPv6Address | IPv4Network | IPv6Network):
         return str(value)
     if isinstance(value, _Range):
@@ -90,7 +95,12 @@ def maybe_odd(spelled: bytes) -> bool:
 
 def finite(value: object) -> object:
     """The same value with None for every number that is none."""
-    return _finite(msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=told))
+    return _finite(plain(value))
+
+
+def plain(value: object) -> object:
+    """The same value without dataclasses, Structs and models: mappings and lists of what the formats know."""
+    return msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=told)
 
 
 def _finite(value: object) -> object:

@@ -36,7 +36,7 @@ _READERS: dict[CaptureType, Callable[[bytes], Capture]] = {
     str: bytes.decode,
     UUID: lambda spelled: UUID(spelled.decode()),
 }
-_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1  # what a bigint holds
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1  # what a bigint holds
 _INT_SHORT = 18  # this many digits always fit
 _RESERVED = "keys"  # `IN :keys` binds all captures of a pattern
 
@@ -181,4 +181,4 @@ def _check_literals(text: str, literals: list[str], types: list[CaptureType]) ->
 
 
 def _fits(value: Capture) -> bool:
-    return not isinstance(value, int) or _INT_MIN <= value <= _INT_MAX
+    return not isinstance(value, int) or INT_MIN <= value <= INT_MAX

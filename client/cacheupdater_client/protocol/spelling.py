@@ -9,9 +9,14 @@ Pure functions on what a loader returned.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Literal, TypeAlias
+
+import msgspec
+
+from cacheupdater_client.protocol import odd_values
 
 Numbers: TypeAlias = Literal["text", "plain"]
 Times: TypeAlias = Literal["rfc3339", "iso", "str"]
@@ -29,6 +34,8 @@ def respeller(numbers: Numbers, times: Times, *, floats: bool = False) -> Respel
             return {name: respell(part) for name, part in value.items()}
         if isinstance(value, list | tuple):
             return [respell(part) for part in value]
+        if isinstance(value, msgspec.Struct) or is_dataclass(value) or hasattr(value, "model_dump"):
+            return respell(odd_values.plain(value))
         if numbers == "plain" and isinstance(value, Decimal) and not value.is_finite():
             return None  # no JSON number says it
         if floats and numbers == "plain" and isinstance(value, Decimal):

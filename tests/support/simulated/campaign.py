@@ -9,7 +9,7 @@ from itertools import count, islice
 from time import perf_counter
 
 from simulated.plan import draw
-from simulated.planted_faults import PLANTS
+from simulated.planted_faults import PLANTED_FAULTS
 from simulated.world import simulate
 
 GARBAGE = 50_000  # objects: some ten megabytes, of ten schedules; a tenth of the time is saved
@@ -30,17 +30,17 @@ class Report:
     failures: list = field(default_factory=list)  # (seed, violations)
 
 
-def run_seed(seed, plant="", trace=None):
+def run_seed(seed, planted="", trace=None):
     """One schedule."""
-    return simulate(draw(seed), PLANTS[plant](), trace)
+    return simulate(draw(seed), PLANTED_FAULTS[planted](), trace)
 
 
-def run_block(seeds, plant="", *, most_failures=5):
+def run_block(seeds, planted="", *, most_failures=5):
     """Runs schedules until enough of them have failed."""
     report, began = Report(), perf_counter()
     gc.set_threshold(GARBAGE)
     for seed in seeds:
-        outcome = run_seed(seed, plant)
+        outcome = run_seed(seed, planted)
         report.schedules += 1
         plan = draw(seed)
         report.groups += plan.group is not None
@@ -57,24 +57,24 @@ def run_block(seeds, plant="", *, most_failures=5):
     return report
 
 
-def first_failure(plant, breaks, *, within, begin=0):
-    """The first seed at which this plant breaks this promise, how it does, and the number of schedules run until then.
+def first_failure(planted, breaks, *, within, begin=0):
+    """The first seed at which this planted fault breaks this promise, how it does, and the number of schedules run until then.
 
-    Only schedules that the plant concerns are run and counted. AssertionError if `within` of them show nothing.
+    Only schedules that the planted fault concerns are run and counted. AssertionError if `within` of them show nothing.
     """
-    concerned = (seed for seed in count(begin) if PLANTS[plant]().concerns(draw(seed)))
+    concerned = (seed for seed in count(begin) if PLANTED_FAULTS[planted]().concerns(draw(seed)))
     for number, seed in enumerate(islice(concerned, within), 1):
-        violations = [each for each in run_seed(seed, plant).violations if each.startswith(breaks)]
+        violations = [each for each in run_seed(seed, planted).violations if each.startswith(breaks)]
         if violations:
             return seed, violations, number
-    raise AssertionError(f"{plant!r} has broken {breaks} in none of {within} schedules")
+    raise AssertionError(f"{planted!r} has broken {breaks} in none of {within} schedules")
 
 
-def explain(failures, plant=""):
+def explain(failures, planted=""):
     """A text for people: the broken promises, and the command that replays them."""
-    lines, planted = [], f" --plant '{plant}'" if plant else ""
+    lines, option = [], f" --planted '{planted}'" if planted else ""
     for seed, violations in failures:
-        lines.append(f"seed {seed}: python tests/simulation/replay.py --seed {seed}{planted} --trace")
+        lines.append(f"seed {seed}: python tests/simulation/replay.py --seed {seed}{option} --trace")
         lines += [f"    {each}" for each in violations[:5]]
     return "\n".join(lines)
 

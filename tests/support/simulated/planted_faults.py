@@ -19,7 +19,7 @@ from simulated.fleet import SCALE
 from simulated.history import OWNED
 from simulated.plan import BUDGETS
 from simulated.updater import SimEngine
-from simulated.world import Plant
+from simulated.world import PlantedFault
 
 
 class NaiveWriter(SimWriter):
@@ -52,28 +52,28 @@ class ContentWriter(SimWriter):
 MARKED_S = 2.0
 
 
-class Naive(Plant):
+class Naive(PlantedFault):
     name = "naive"
 
     def writer(self, cache, process, world):
         return NaiveWriter(cache, process, world)
 
 
-class LateToken(Plant):
+class LateToken(PlantedFault):
     name = "token after the read"
 
     def writer(self, cache, process, world):
         return LateTokenWriter(cache, process, world)
 
 
-class Content(Plant):
+class Content(PlantedFault):
     name = "no refresh after a refusal"
 
     def writer(self, cache, process, world):
         return ContentWriter(cache, process, world)
 
 
-class CommitScan(Plant):
+class CommitScan(PlantedFault):
     name = "commits scan"
 
     def engine(self, engine):
@@ -96,7 +96,7 @@ class _ScanCursor:
         return self._cursor.scan
 
 
-class DeafMarks(Plant):
+class DeafMarks(PlantedFault):
     name = "absent marks outlive changes"
 
     def concerns(self, plan):
@@ -110,14 +110,14 @@ class DeafMarks(Plant):
         engine._marks.end = lambda keys: None
 
 
-class NoHoldOff(Plant):
+class NoHoldOff(PlantedFault):
     name = "no hold-off"
 
     def plan(self, plan):
         return replace(plan, hold_off_ms=0)
 
 
-class Careless(Plant):
+class Careless(PlantedFault):
     name = "dropped changes leave the value"
 
     def engine(self, engine):
@@ -128,14 +128,14 @@ class Careless(Plant):
         engine._removals.ask = forget
 
 
-class Greedy(Plant):
+class Greedy(PlantedFault):
     name = "permits are not given back"
 
     def partition(self, partition):
         partition._give_back = lambda unit, task: None
 
 
-class Insatiable(Plant):
+class Insatiable(PlantedFault):
     name = "reads on while full"
 
     def engine(self, engine):
@@ -149,7 +149,7 @@ class _NeverFull(SimEngine):
 # --- of the loader, the writer, the fleet and the file ---------------------------------------------------
 
 
-class ByPlace(Plant):
+class ByPlace(PlantedFault):
     name = "rows are matched by their place"
 
     def loader(self, loader):
@@ -163,7 +163,7 @@ class ByPlace(Plant):
         loader.matching.match = by_place
 
 
-class Crossed(Plant):
+class Crossed(PlantedFault):
     name = "replies of an exchange are crossed"
 
     def writer(self, cache, process, world):
@@ -184,14 +184,14 @@ class Overwriter(SimWriter):
         return await super().write(token, entries, form=form, replace=True)
 
 
-class Overwrites(Plant):
+class Overwrites(PlantedFault):
     name = "overwrites foreign"
 
     def writer(self, cache, process, world):
         return Overwriter(cache, process, world)
 
 
-class Removes(Plant):
+class Removes(PlantedFault):
     name = "dropped changes remove foreign values"
 
     def concerns(self, plan):
@@ -204,7 +204,7 @@ class Removes(Plant):
         return writer
 
 
-class _OfFleets(Plant):
+class _OfFleets(PlantedFault):
     def concerns(self, plan):
         return plan.fleet
 
@@ -243,7 +243,7 @@ class Hopeful(_OfFleets):
         memory_fleet.YOUTH = 6.0 / SCALE  # until the schedule ends
 
 
-class Strayed(Plant):
+class Strayed(PlantedFault):
     name = "learned keys go to another partition"
 
     def pricing(self, pricing):
@@ -253,7 +253,7 @@ class Strayed(Plant):
             remembering._parts = {number + 1: part for number, part in parts.items()}
 
 
-class Forgetful(Plant):
+class Forgetful(PlantedFault):
     name = "learned prices are forgotten"
 
     def state(self, state):
@@ -274,12 +274,12 @@ class Forgetful(Plant):
 # --- of a group -----------------------------------------------------------------------------------------
 
 
-class _OfAdapters(Plant):
+class _OfAdapters(PlantedFault):
     def concerns(self, plan):
         return plan.group is not None and plan.group.adapter
 
 
-class _OfMembers(Plant):
+class _OfMembers(PlantedFault):
     def concerns(self, plan):
         return plan.group is not None and not plan.group.adapter
 
@@ -301,7 +301,7 @@ class AdaptersAnyEpoch(_OfAdapters):
         queue.commit = commit
 
 
-class Whole(Plant):
+class Whole(PlantedFault):
     name = "each member spends the whole budget"
 
     def concerns(self, plan):
@@ -318,7 +318,7 @@ class Whole(Plant):
         )
 
 
-class KeptEngine(Plant):
+class KeptEngine(PlantedFault):
     name = "work of an older epoch is kept"
 
     def __init__(self):
@@ -362,7 +362,7 @@ class Latest(_OfMembers):
         consumer.first_offset = lambda partition: first(partition) or len(broker.logs[partition])
 
 
-class Uncounted(Plant):
+class Uncounted(PlantedFault):
     name = "what retention took is not counted"
 
     def concerns(self, plan):
@@ -403,7 +403,7 @@ class _FullLane(Inbox):
         """Keeps its packs."""
 
 
-class Wordless(Plant):
+class Wordless(PlantedFault):
     name = "hand-over does not commit"
 
     def partition(self, partition):
@@ -420,7 +420,7 @@ async def _nothing():
     """Commits nothing."""
 
 
-class Hasty(Plant):
+class Hasty(PlantedFault):
     name = "commit after settled"
 
     def supervisor(self, supervisor):
@@ -435,10 +435,10 @@ class Hasty(Plant):
         supervisor._hand_over = hand_over_in_the_background
 
 
-PLANTS = {
+PLANTED_FAULTS = {
     each.name: each
     for each in (
-        Plant,
+        PlantedFault,
         Naive,
         LateToken,
         Content,

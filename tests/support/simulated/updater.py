@@ -83,10 +83,10 @@ class Updater:
         self.disk = disk
         if world.plan.group and world.plan.group.adapter:
             self.consumer = AdapterConsumer(world.broker, self.process, world, instance)
-            world.plant.adapter(self.consumer.queue)
+            world.planted.adapter(self.consumer.queue)
         elif world.plan.group:
             self.consumer = GroupConsumer(world.broker, self.process, world, instance)
-            world.plant.member(self.consumer)
+            world.planted.member(self.consumer)
         else:
             self.consumer = Consumer(world.broker, self.process, world)
         self._world = world
@@ -102,7 +102,7 @@ class Updater:
         world, plan = self._world, self._world.plan
         now = world.seen.clock()
         self.source = Source("main", Bucket(plan.budget, plan.burst, now=now), concurrency=plan.concurrency)
-        writer = world.plant.writer(world.cache, self.process, world)
+        writer = world.planted.writer(world.cache, self.process, world)
         quota = Bucket(plan.quota, plan.quota, now=now) if plan.quota else None
         self.namespaces = [
             Namespace(
@@ -134,7 +134,7 @@ class Updater:
             self.consumer, recipes, writer, self.observer, world.random.random, notices
         )
         self.supervisor = Supervisor(self.consumer, self._make, owns=self._own)
-        world.plant.supervisor(self.supervisor)
+        world.planted.supervisor(self.supervisor)
         self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         self.pricing = Pricing(
             self.namespaces,
@@ -156,7 +156,7 @@ class Updater:
 
     def _loader(self, prefix):
         loader = SimLoader(self._world.database, self.process, self._world, prefix=prefix)
-        self._world.plant.loader(loader)
+        self._world.planted.loader(loader)
         return loader
 
     def _own(self, partitions):
@@ -173,10 +173,10 @@ class Updater:
             offset=gained.offset,
         )
         engine.seen = self._world.seen
-        self._world.plant.engine(engine)
+        self._world.planted.engine(engine)
         self._world.cursors[OWNED.get()] = engine.cursor
         partition = Partition(gained, engine, around=self.around, wake_all=wake_all)
-        self._world.plant.partition(partition)
+        self._world.planted.partition(partition)
         execute = partition.execute
 
         async def execute_as_owner():
@@ -206,12 +206,12 @@ class Updater:
         world, pricing = self._world, self.pricing
         if world.plan.state:
             state = SimState(self.disk, self.process, world)
-            world.plant.state(state)
+            world.planted.state(state)
             await pricing.remember(state, world.wall, partitions=world.broker.partitions)
             self._compare(state.found)
         if world.plan.fleet:
             pricing.share(self.fleet, self.supervisor.wake_all, quotas=False)
-        world.plant.pricing(pricing)
+        world.planted.pricing(pricing)
         works = [each.run() for each in pricing._sharings.values()]  # the tasks that only report take no part
         if world.plan.state:
             works.append(pricing._remembering.run(pricing.policies))

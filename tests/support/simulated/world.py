@@ -32,8 +32,8 @@ CLOCK_JUMP_S = 35.0  # above load_age: tokens become too old
 SHOWN_WITHIN = 0.7  # of the busy time: faults of shares need the rest to show
 
 
-class Plant:
-    """Plants no fault. The classes in `plants` do."""
+class PlantedFault:
+    """Changes nothing: a schedule without a planted fault. Its subclasses in `planted_faults` each plant one."""
 
     name = ""
 
@@ -68,7 +68,7 @@ class Plant:
         return plan
 
     def concerns(self, plan):
-        """Whether a schedule has the parts that this plant changes."""
+        """Whether a schedule has the parts that this planted fault changes."""
         return True
 
 
@@ -86,9 +86,9 @@ class Outcome:
 class World:
     """All parts of one schedule."""
 
-    def __init__(self, plan, plant, trace):
+    def __init__(self, plan, planted, trace):
         self.plan = plan
-        self.plant = plant
+        self.planted = planted
         self.random = Random(f"world {plan.seed}")
         self.faults = Faults(plan.rates, self.random)
         self.seen = Seen(asyncio.get_running_loop().time, trace, lag=plan.lag)
@@ -366,15 +366,15 @@ class World:
             await asyncio.sleep(LOOK_EVERY)
 
 
-def simulate(plan, plant=None, trace=None):
+def simulate(plan, planted=None, trace=None):
     """Runs one schedule and judges it."""
-    plant = plant or Plant()
+    planted = planted or PlantedFault()
     logging.disable(logging.CRITICAL)  # a schedule fails thousands of times on purpose
     loop = VirtualLoop()
     loop.set_task_factory(task_factory)
     try:
         with _hurried(plan), asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(_judged(plant.plan(plan), plant, trace))
+            return runner.run(_judged(planted.plan(plan), planted, trace))
     finally:
         logging.disable(logging.NOTSET)
 
@@ -386,8 +386,8 @@ def _hurried(plan):
         yield
 
 
-async def _judged(plan, plant, trace):
-    world = World(plan, plant, trace)
+async def _judged(plan, planted, trace):
+    world = World(plan, planted, trace)
     idle = await world.run()
     violations = invariants.check(world, idle=idle)
     return Outcome(plan.seed, violations, dict(world.faults.fired), world.seen.clock(), world.seen)

@@ -20,7 +20,7 @@ FILES = sorted([*(ROOT / "examples").rglob("cacheupdater.yaml")])
 # whole documents of the pages; a fragment shows one section
 PAGES = [
     text
-    for page in sorted((ROOT / "docs").rglob("*.md"))
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     if text.startswith("version: 1") and "\nnamespaces:" in text
 ]
@@ -105,6 +105,7 @@ def test_every_example_validates(file):
 
 
 def test_documents_on_the_pages_validate():
+    assert PAGES, "README shows a whole document"
     assert [refusals(text) for text in PAGES] == [[] for _ in PAGES]
 
 

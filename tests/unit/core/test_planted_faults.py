@@ -408,11 +408,11 @@ def first_seed_that_finds_it() -> int | None:
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
-def test_planted_fault_is_found(plant, monkeypatch, record_property):
-    plant(monkeypatch.setattr)
+@pytest.mark.parametrize("planted", FAULTS, ids=lambda planted: planted.__name__)
+def test_planted_fault_is_found(planted, monkeypatch, record_property):
+    planted(monkeypatch.setattr)
 
     seed = first_seed_that_finds_it()
 
-    assert seed is not None, f"{plant.__name__} went unnoticed in {ENOUGH} schedules"
-    record_property(f"figure: planted in the core, {plant.__name__}, first seed", seed)
+    assert seed is not None, f"{planted.__name__} went unnoticed in {ENOUGH} schedules"
+    record_property(f"figure: planted in the core, {planted.__name__}, first seed", seed)

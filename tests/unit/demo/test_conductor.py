@@ -53,7 +53,8 @@ def perform():
 
     def performed(typed):
         said = []
-        stage = SimpleNamespace(updater=Updater(), applications=[Application(lane) for lane in LANES])
+        shop = SimpleNamespace(applications=[Application(lane) for lane in LANES])
+        stage = SimpleNamespace(updater=Updater(), shop=shop)
         conductor = Conductor(stage, SimpleNamespace(say=said.append), Keys(typed))
         conductor._steer()
         return stage, said
@@ -81,5 +82,5 @@ def test_plus_and_minus_move_the_budget_within_its_ladder(perform, typed, told):
 
 def test_the_ttl_follows_the_budget_by_the_formula_and_the_screen_says_what_fixed_does(perform):
     stage, (said,) = perform("+")
-    assert {application.ttl for application in stage.applications} == {interval(42)}
+    assert {application.ttl for application in stage.shop.applications} == {interval(42)}
     assert "fixed stays at 2.0 s until a restart" in said

@@ -9,7 +9,7 @@ import pytest
 from cacheupdater.demo.books import Part
 from cacheupdater.demo.lanes import FIXED, LANES, PRICE, TOLD, TTL
 from cacheupdater.demo.ledger import Account
-from cacheupdater.demo.report import HEADINGS, LABELLED, Check, checks, lined, meaning, parts, table
+from cacheupdater.demo.report import HEADINGS, checks, meaning, parts, table
 from cacheupdater.demo.stage import Outcome
 
 GOOD = {
@@ -100,10 +100,6 @@ def test_an_updater_that_a_busy_machine_stopped_is_not_compared_and_says_so():
     assert "too little of this machine to spend its budget: 424 of 500 rows" in said
 
 
-def test_each_check_says_how_it_went_at_the_beginning_of_its_line():
-    assert [str(Check(passed, "it")).split() for passed in (True, False)] == [["ok", "it"], ["FAILED", "it"]]
-
-
 def test_hints_that_never_come_again_fail_it():
     (said,) = failed(outage=Part(), hints_again=None)
     assert "never" in said
@@ -130,10 +126,3 @@ def test_each_part_has_a_table_and_the_words_name_the_losses_too():
     assert "No gain." in text
     assert "Losses. While the updater was dead" in text
     assert "7.0% stale with price, 11.0% with fixed, 10.0% with the TTL" in text
-
-
-def test_words_are_broken_at_no_margin():
-    told = lined(["price " * 40, "short"], after=LABELLED)
-    assert max(map(len, told.splitlines())) <= 80
-    assert told.splitlines()[1].startswith(" " * 8 + "price")
-    assert told.endswith("\nshort")

@@ -10,7 +10,8 @@ from cacheupdater.config import load_config
 from cacheupdater.demo import plan
 from cacheupdater.demo.catalogue import interval
 from cacheupdater.demo.lanes import FIXED, PRICE, SERVED, TOLD
-from cacheupdater.demo.updater import Cost, Places, Updater
+from cacheupdater.demo.opening import Places
+from cacheupdater.demo.updater import Cost, Updater
 
 PAGE = """\
 cacheupdater_statements_total{namespace="price"} 3.0

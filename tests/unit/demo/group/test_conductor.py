@@ -44,7 +44,7 @@ class Actor:
 class Still:
     """Reads and announces nothing."""
 
-    total, delays, lost, failure = 0, (), 0, None
+    total, delays, lost = 0, (), 0
 
     def look(self, _now):
         """Nothing to see."""
@@ -60,10 +60,11 @@ class Still:
 def stage(monkeypatch):
     for name, seconds in (("WARM_UP_S", 0.0), ("FOLLOW_UP_S", 0.1), ("OWNED_TIMEOUT_S", 20.0)):
         monkeypatch.setattr(plan, name, seconds)
-    monkeypatch.setattr("cacheupdater.demo.group.conductor.shop.REFRESH_S", 0.1)
+    monkeypatch.setattr("cacheupdater.demo.group.conductor.numbers.REFRESH_S", 0.1)
     members = [Actor("A", HALVES[0]), Actor("B", HALVES[1]), Actor("C")]
     members[2].pid = None
-    return Stage(None, Still(), Still(), members, ())
+    shop = SimpleNamespace(office=Still(), reads=tuple)
+    return Stage(shop, Still(), members)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 from cacheupdater.config import load_config
 from cacheupdater.demo.group import plan
 from cacheupdater.demo.group.books import PAGES
-from cacheupdater.demo.group.member import Member, Places, owned, shared
+from cacheupdater.demo.group.member import Member, owned, shared
+from cacheupdater.demo.opening import Places
 
 PAGE = """\
 cacheupdater_refreshes_total{namespace="quiet",result="written"} 30.0
@@ -16,11 +17,14 @@ cacheupdater_rows_total{namespace="told"} 99.0
 """
 
 
+def named(name, folder):
+    places = Places(folder, "redis://127.0.0.1:6379/0", folder / "shop.db")
+    return Member(name, places, "kafka://h:9092/hints")
+
+
 @pytest.fixture
 def member(tmp_path):
-    return Member(
-        "A", Places(tmp_path, "redis://127.0.0.1:6379/0", tmp_path / "shop.db", "kafka://h:9092/hints")
-    )
+    return named("A", tmp_path)
 
 
 def logged(member, *messages, end="\n"):
@@ -80,8 +84,7 @@ def test_the_killed_one_leaves_its_partitions_and_is_not_listened_to(member):
 
 
 def test_partitions_are_shared_when_each_has_one_owner_and_each_member_some(tmp_path):
-    places = Places(tmp_path, "redis://127.0.0.1:6379/0", tmp_path / "shop.db", "kafka://h:9092/hints")
-    both = first, second = Member("A", places), Member("B", places)
+    both = first, second = named("A", tmp_path), named("B", tmp_path)
     first.owned = set(range(12))
     assert (owned(both), shared(both)) == (12, False)
     second.owned = set(range(6, 12))

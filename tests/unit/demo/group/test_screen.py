@@ -8,16 +8,17 @@ import pytest
 from rich.console import Console
 
 from cacheupdater.demo.group.books import PAGES, Books
-from cacheupdater.demo.group.member import Member, Places
+from cacheupdater.demo.group.member import Member
 from cacheupdater.demo.group.screen import Live, Plain, screen
 from cacheupdater.demo.ledger import Read, Verdict
+from cacheupdater.demo.opening import Places
 
 
 @pytest.fixture
 def members(tmp_path):
     """A is dead, B owns everything, C has not come yet."""
-    places = Places(tmp_path, "redis://127.0.0.1:6379/0", tmp_path / "shop.db", "kafka://h:9092/hints")
-    members = [Member(name, places) for name in ("A", "B", "C")]
+    places = Places(tmp_path, "redis://127.0.0.1:6379/0", tmp_path / "shop.db")
+    members = [Member(name, places, "kafka://h:9092/hints") for name in ("A", "B", "C")]
     for member, pid in zip(members, (31_001, 31_002, 0), strict=True):
         member.last_pid = pid
     members[0].dead = True

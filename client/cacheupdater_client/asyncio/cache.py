@@ -1,0 +1,242 @@
+"""`Cache` for asyncio. Built like `cacheupdater_client.cache.cache`; only the waiting differs.
+
+A loader is a coroutine function. It is cancelled after its `timeout`, and its callers get LoadTimeout. A caller that is
+cancelled ends its own load; another caller that waits for the key begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from time import monotonic
+from types import MethodType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
+
+from cacheupdater_client.asyncio.store import Store
+from cacheupdater_client.asyncio.watch import Watch
+from cacheupdater_client.cache.codecs import UNREADABLE
+from cacheupdater_client.cache.declared import Settings, declare
+from cacheupdater_client.cache.errors import LoadTimeout
+from cacheupdater_client.cache.fake import AwaitedStore, FakeStore
+from cacheupdater_client.cache.flights import Flights
+from cacheupdater_client.cache.places import place_of_caller
+from cacheupdater_client.cache.registry import Registry
+from cacheupdater_client.cache.steps import Fill, Join, Load, Look, Read, Release, Rest, filled
+from cacheupdater_client.cache.value import BaseValue, K, T
+from cacheupdater_client.protocol.definitions import Defines, Definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Unpack
+
+    from cacheupdater_client.cache.counts import Counts
+    from cacheupdater_client.cache.declared import Declared, Loader, Said
+    from cacheupdater_client.cache.flights import Flight, Outcome
+    from cacheupdater_client.cache.steps import Entry, Found, Reading, Steps, Work
+    from cacheupdater_client.observe import Hints
+    from cacheupdater_client.protocol import fence
+    from cacheupdater_client.protocol.lease import Seen, Terms
+    from cacheupdater_client.protocol.patterns import Captures
+
+
+_Load: TypeAlias = "Callable[[Sequence[Captures]], Awaitable[Sequence[object]]]"
+
+
+class Commands(Protocol):
+    """What the cache asks of Redis: a Store, or a fake of it."""
+
+    @property
+    def hints(self) -> Hints: ...
+    async def get(self, key: bytes) -> bytes | None: ...
+    async def read(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    async def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]: ...
+    async def fill(self, owner: str, entries: Sequence[Entry], declared: Declared) -> list[fence.Outcome]: ...
+    async def release(self, owner: str, keys: Sequence[bytes]) -> None: ...
+    async def leased(self, keys: Sequence[bytes]) -> list[bool]: ...
+    async def invalidate(self, key: bytes) -> None: ...
+
+
+class Cache(Defines):
+    """Declared values over one asyncio client.
+
+    `sources` are budgets for an updater that runs by these declarations, such as {"shop": "500/s"}.
+    """
+
+    def __init__(self, client: object, *, sources: Mapping[str, str] | None = None) -> None:
+        self._client, self._sources, self._place = client, dict(sources or {}), place_of_caller(1)
+        self._reader = _Reader(Store(client))
+        self._registry = Registry()
+
+    def value(
+        self, pattern: str, **settings: Unpack[Said]
+    ) -> Callable[[Callable[..., Awaitable[T]]], Value[T]]:
+        """Declares a value whose loader takes the captures of one key. The settings are the fields of `Settings`."""
+        said = Settings(**settings)
+
+        def declared(loader: Callable[..., Awaitable[T]]) -> Value[T]:
+            return self._declared(pattern, said, loader, batch=False)
+
+        return declared
+
+    def values(
+        self, pattern: str, **settings: Unpack[Said]
+    ) -> Callable[[Callable[..., Awaitable[Mapping[K, T]]]], Value[T]]:
+        """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
+        said = Settings(**settings)
+
+        def declared(loader: Callable[..., Awaitable[Mapping[K, T]]]) -> Value[T]:
+            return self._declared(pattern, said, loader, batch=True)
+
+        return declared
+
+    def _declared(self, pattern: str, settings: Settings, loader: Loader, *, batch: bool) -> Value[T]:
+        declared = declare(loader, pattern, settings, batch=batch, waits=True)
+        counts = self._registry.add(declared)
+        return Value(self._reader, declared, counts, loader)
+
+    def stats(self) -> Mapping[str, Counts]:
+        """The counts of this process, by the names of the declared values."""
+        return self._registry.stats()
+
+    def definitions(self) -> Definitions:
+        """What has been declared so far, for an updater."""
+        return Definitions(self._registry.definitions(), self._sources, self._client, self._place)
+
+    @contextmanager
+    def faked(self, now: Callable[[], float] = monotonic) -> Iterator[FakeStore]:
+        """For an application's tests: within, the cache needs no Redis. `now` is a clock in seconds."""
+        reader, before = self._reader, vars(self._reader).copy()
+        fake = FakeStore(now)
+        vars(reader).update(vars(_Reader(AwaitedStore(fake))))
+        try:
+            yield fake
+        finally:
+            vars(reader).update(before)
+
+
+class _Reader:
+    """Does what `steps` asks for."""
+
+    def __init__(self, store: Commands) -> None:
+        self.store, self.watch, self.flights = store, Watch(store.leased), Flights()
+
+    async def run(self, steps: Steps, declared: Declared, load: _Load) -> Found:
+        """Runs the steps to their end."""
+        try:
+            work = next(steps)
+            while True:
+                try:
+                    answer = await self._done(work, declared, load)
+                except BaseException as e:  # noqa: BLE001  the steps decide what becomes of it
+                    work = steps.throw(e)
+                else:
+                    work = steps.send(answer)
+        except StopIteration as end:
+            return cast("Found", end.value)
+
+    async def _done(self, work: Work, declared: Declared, load: _Load) -> object:
+        answer: object = None
+        match work:
+            case Look(keys, terms):
+                answer = await self.store.look(self.flights.owner, keys, terms)
+            case Load(captures):
+                answer = await load(captures)
+            case Fill(entries):
+                answer = await self.store.fill(self.flights.owner, entries, declared)
+            case Release(keys):
+                # a caller that is cancelled once more must not keep the leases
+                await asyncio.shield(self.store.release(self.flights.owner, keys))
+            case Rest(keys, within):
+                await self.watch.rest(keys, within)
+            case Join(flight, within):
+                answer = await _joined(flight, within)
+            case Read(keys):
+                answer = await self.store.read(keys)
+        return answer
+
+
+async def _in_time(loading: object, declared: Declared) -> object:
+    try:
+        async with asyncio.timeout(declared.timeout_s) as limit:
+            return await cast("Awaitable[object]", loading)  # `declare` has checked that
+    except TimeoutError:
+        if limit.expired():
+            raise LoadTimeout(f"{declared.name} has not ended within {declared.timeout_s:g} s") from None
+        raise  # the loader's own
+
+
+async def _joined(flight: Flight, within: float) -> Outcome:
+    # shielded: a caller that is cancelled must not end the flight of the others
+    pending = asyncio.shield(asyncio.wrap_future(flight.outcome))
+    try:
+        return await asyncio.wait_for(pending, within)
+    except TimeoutError:
+        if flight.outcome.done():  # it has just ended, or the loader's own error is one of time
+            return flight.outcome.result()
+        raise LoadTimeout(f"another caller's load has not ended within {within:g} s") from None
+
+
+class Value(BaseValue[T], Generic[T]):
+    """A declared value: call it with the captures of a key."""
+
+    def __init__(self, reader: _Reader, declared: Declared, counts: Counts, loader: Loader) -> None:
+        super().__init__(reader, declared, counts=counts, loader=loader)
+        self._reader = reader
+
+    def __get__(self, owner: object, kind: type | None = None) -> Value[T]:
+        """A loader that is a method: the value as one object loads it. All objects share the keys."""
+        if owner is None:
+            return self
+        return Value(self._reader, self.declared, self.counts, MethodType(self._loader, owner))
+
+    async def __call__(self, *args: object, fresh_within: str | None = None, **named: object) -> T | None:
+        """The value, or None if its row does not exist.
+
+        `fresh_within`: a value that is older is loaded again, and waited for.
+        """
+        key, captures = self.asked_for(args, named)
+        if fresh_within is not None:
+            return (await self._through(self._aged({key: captures}, fresh_within))).get(captures)
+        spelled = await self._reader.store.get(key)
+        if spelled is None:
+            return (await self._through(self._missed({key: captures}))).get(captures)
+        try:
+            return self._hit(key, spelled)
+        except UNREADABLE:
+            return (await self._through(self._unreadable({key: captures}))).get(captures)
+
+    async def get_many(self, items: Iterable[K]) -> dict[K, T]:
+        """The values of rows that exist, by what was asked for: one MGET, and one call of the loader for all that is missing."""
+        wanted, keys = self._asked(items)
+        if not wanted:
+            return {}
+        had = await self._reader.store.read(keys)
+        hits = self._all_hit(wanted, keys, had)
+        if hits is not None:
+            return hits
+        asked = self.declared.captures_of_items(wanted)
+        values, missing, unreadable = self._sorted(keys, asked, had)
+        if missing:
+            values |= await self._through(self._missed(missing))
+        if unreadable:
+            values |= await self._through(self._unreadable(unreadable))
+        return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}
+
+    async def invalidate(self, *args: object, **named: object) -> None:
+        """As the client's `invalidate`, for one key. Call it after the commit."""
+        await self._reader.store.invalidate(self.asked_for(args, named)[0])
+
+    async def _through(self, reading: Reading) -> dict[Captures, T]:
+        found = await self._reader.run(filled(reading), self.declared, self._load)
+        values, _, unreadable = self._decoded(reading, found)
+        if unreadable:
+            values |= await self._through(self._unreadable(unreadable))
+        return values
+
+    async def _load(self, captures: Sequence[Captures]) -> Sequence[object]:
+        if self.declared.batch:
+            loading = self._loader(self.declared.items(captures))
+            return self._in_order(captures, await _in_time(loading, self.declared))
+        return [
+            await _in_time(self._loader(*self.declared.arguments(each)), self.declared) for each in captures
+        ]

@@ -1,0 +1,232 @@
+"""`Cache`: values that are declared once, then read, filled and invalidated through one Redis client.
+
+    cache = Cache(Redis.from_url(url))
+
+    @cache.value("product:{id:int}", ttl="15m")
+    def product(id: int) -> dict: ...
+
+    product(7); product(7, fresh_within="2s"); product.get_many([7, 8]); product.invalidate(7)
+
+A hit costs what the client's `get` costs, plus the decoding. `steps` decides what a miss does. This file does what `steps`
+asks for: it calls Redis and the loader, and waits for other callers. A loader runs in its caller's thread, so that it may use
+what the application keeps there: a session, a request. So nobody can interrupt it; `timeout` bounds how long others wait.
+`cacheupdater_client.asyncio.cache` is the same for asyncio.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from time import monotonic
+from types import MethodType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
+
+from cacheupdater_client.cache.codecs import UNREADABLE
+from cacheupdater_client.cache.declared import Settings, declare
+from cacheupdater_client.cache.errors import LoadTimeout
+from cacheupdater_client.cache.fake import FakeStore
+from cacheupdater_client.cache.flights import Flights
+from cacheupdater_client.cache.places import place_of_caller
+from cacheupdater_client.cache.registry import Registry
+from cacheupdater_client.cache.steps import Fill, Join, Load, Look, Read, Release, Rest, filled
+from cacheupdater_client.cache.store import Store
+from cacheupdater_client.cache.value import BaseValue, K, T
+from cacheupdater_client.cache.watch import Watch
+from cacheupdater_client.protocol.definitions import Defines, Definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Unpack
+
+    from cacheupdater_client.cache.counts import Counts
+    from cacheupdater_client.cache.declared import Declared, Loader, Said
+    from cacheupdater_client.cache.flights import Flight, Outcome
+    from cacheupdater_client.cache.steps import Entry, Found, Reading, Steps, Work
+    from cacheupdater_client.observe import Hints
+    from cacheupdater_client.protocol import fence
+    from cacheupdater_client.protocol.lease import Seen, Terms
+    from cacheupdater_client.protocol.patterns import Captures
+
+
+_Load: TypeAlias = "Callable[[Sequence[Captures]], Sequence[object]]"
+
+
+class Commands(Protocol):
+    """What the cache asks of Redis: a Store, or a fake of it."""
+
+    @property
+    def hints(self) -> Hints: ...
+    def get(self, key: bytes) -> bytes | None: ...
+    def read(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]: ...
+    def fill(self, owner: str, entries: Sequence[Entry], declared: Declared) -> list[fence.Outcome]: ...
+    def release(self, owner: str, keys: Sequence[bytes]) -> None: ...
+    def leased(self, keys: Sequence[bytes]) -> list[bool]: ...
+    def invalidate(self, key: bytes) -> None: ...
+
+
+class Cache(Defines):
+    """Declared values over one sync client.
+
+    `sources` are budgets for an updater that runs by these declarations, such as {"shop": "500/s"}.
+    """
+
+    def __init__(self, client: object, *, sources: Mapping[str, str] | None = None) -> None:
+        self._client, self._sources, self._place = client, dict(sources or {}), place_of_caller(1)
+        self._reader = _Reader(Store(client))
+        self._registry = Registry()
+
+    def value(self, pattern: str, **settings: Unpack[Said]) -> Callable[[Callable[..., T]], Value[T]]:
+        """Declares a value whose loader takes the captures of one key. The settings are the fields of `Settings`."""
+        said = Settings(**settings)
+
+        def declared(loader: Callable[..., T]) -> Value[T]:
+            return self._declared(pattern, said, loader, batch=False)
+
+        return declared
+
+    def values(
+        self, pattern: str, **settings: Unpack[Said]
+    ) -> Callable[[Callable[..., Mapping[K, T]]], Value[T]]:
+        """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
+        said = Settings(**settings)
+
+        def declared(loader: Callable[..., Mapping[K, T]]) -> Value[T]:
+            return self._declared(pattern, said, loader, batch=True)
+
+        return declared
+
+    def _declared(self, pattern: str, settings: Settings, loader: Loader, *, batch: bool) -> Value[T]:
+        declared = declare(loader, pattern, settings, batch=batch, waits=False)
+        counts = self._registry.add(declared)
+        return Value(self._reader, declared, counts, loader)
+
+    def stats(self) -> Mapping[str, Counts]:
+        """The counts of this process, by the names of the declared values."""
+        return self._registry.stats()
+
+    def definitions(self) -> Definitions:
+        """What has been declared so far, for an updater."""
+        return Definitions(self._registry.definitions(), self._sources, self._client, self._place)
+
+    @contextmanager
+    def faked(self, now: Callable[[], float] = monotonic) -> Iterator[FakeStore]:
+        """For an application's tests: within, the cache needs no Redis. `now` is a clock in seconds."""
+        reader, before = self._reader, vars(self._reader).copy()
+        fake = FakeStore(now)
+        vars(reader).update(vars(_Reader(fake)))
+        try:
+            yield fake
+        finally:
+            vars(reader).update(before)
+
+
+class _Reader:
+    """Does what `steps` asks for."""
+
+    def __init__(self, store: Commands) -> None:
+        self.store, self.watch, self.flights = store, Watch(store.leased), Flights()
+
+    def run(self, steps: Steps, declared: Declared, load: _Load) -> Found:
+        """Runs the steps to their end."""
+        try:
+            work = next(steps)
+            while True:
+                try:
+                    answer = self._done(work, declared, load)
+                except BaseException as e:  # noqa: BLE001  the steps decide what becomes of it
+                    work = steps.throw(e)
+                else:
+                    work = steps.send(answer)
+        except StopIteration as end:
+            return cast("Found", end.value)
+
+    def _done(self, work: Work, declared: Declared, load: _Load) -> object:
+        answer: object = None
+        match work:
+            case Look(keys, terms):
+                answer = self.store.look(self.flights.owner, keys, terms)
+            case Load(captures):
+                answer = load(captures)
+            case Fill(entries):
+                answer = self.store.fill(self.flights.owner, entries, declared)
+            case Release(keys):
+                self.store.release(self.flights.owner, keys)
+            case Rest(keys, within):
+                self.watch.rest(keys, within)
+            case Join(flight, within):
+                answer = _joined(flight, within)
+            case Read(keys):
+                answer = self.store.read(keys)
+        return answer
+
+
+def _joined(flight: Flight, within: float) -> Outcome:
+    try:
+        return flight.outcome.result(within)
+    except TimeoutError:
+        if flight.outcome.done():  # it has just ended, or the loader's own error is one of time
+            return flight.outcome.result()
+        raise LoadTimeout(f"another caller's load has not ended within {within:g} s") from None
+
+
+class Value(BaseValue[T], Generic[T]):
+    """A declared value: call it with the captures of a key."""
+
+    def __init__(self, reader: _Reader, declared: Declared, counts: Counts, loader: Loader) -> None:
+        super().__init__(reader, declared, counts=counts, loader=loader)
+        self._reader = reader
+
+    def __get__(self, owner: object, kind: type | None = None) -> Value[T]:
+        """A loader that is a method: the value as one object loads it. All objects share the keys."""
+        if owner is None:
+            return self
+        return Value(self._reader, self.declared, self.counts, MethodType(self._loader, owner))
+
+    def __call__(self, *args: object, fresh_within: str | None = None, **named: object) -> T | None:
+        """The value, or None if its row does not exist.
+
+        `fresh_within`: a value that is older is loaded again, and waited for.
+        """
+        key, captures = self.asked_for(args, named)
+        if fresh_within is not None:
+            return self._through(self._aged({key: captures}, fresh_within)).get(captures)
+        spelled = self._reader.store.get(key)
+        if spelled is None:
+            return self._through(self._missed({key: captures})).get(captures)
+        try:
+            return self._hit(key, spelled)
+        except UNREADABLE:
+            return self._through(self._unreadable({key: captures})).get(captures)
+
+    def get_many(self, items: Iterable[K]) -> dict[K, T]:
+        """The values of rows that exist, by what was asked for: one MGET, and one call of the loader for all that is missing."""
+        wanted, keys = self._asked(items)
+        if not wanted:
+            return {}
+        had = self._reader.store.read(keys)
+        hits = self._all_hit(wanted, keys, had)
+        if hits is not None:
+            return hits
+        asked = self.declared.captures_of_items(wanted)
+        values, missing, unreadable = self._sorted(keys, asked, had)
+        if missing:
+            values |= self._through(self._missed(missing))
+        if unreadable:
+            values |= self._through(self._unreadable(unreadable))
+        return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}
+
+    def invalidate(self, *args: object, **named: object) -> None:
+        """As the client's `invalidate`, for one key. Call it after the commit."""
+        self._reader.store.invalidate(self.asked_for(args, named)[0])
+
+    def _through(self, reading: Reading) -> dict[Captures, T]:
+        found = self._reader.run(filled(reading), self.declared, self._load)
+        values, _, unreadable = self._decoded(reading, found)
+        if unreadable:
+            values |= self._through(self._unreadable(unreadable))
+        return values
+
+    def _load(self, captures: Sequence[Captures]) -> Sequence[object]:
+        if self.declared.batch:
+            return self._in_order(captures, self._loader(self.declared.items(captures)))
+        return [self._loader(*self.declared.arguments(each)) for each in captures]

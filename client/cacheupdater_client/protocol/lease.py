@@ -1,0 +1,83 @@
+"""The lease: among all processes one loads a key that is absent or too old, and the others wait for it.
+
+A lease is a key of Redis beside the floor, with an owner and an end. The script LOOK gives a reader what it needs in one
+round trip: the value if another process has just filled it, the news that the row is absent, or the lease and the token of
+the load. The script RELEASE ends leases. A lease only saves loads: two loads of one key do no harm, because the fence
+decides which of them lands. A process that dies keeps its leases until they expire.
+
+Like `fence`, this module makes arguments and reads answers: no socket, no clock, no redis-py. The client's `cache` is the
+only caller.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from cacheupdater_client.protocol.fence import floor_name, lease_name, script
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOOK = script("look.lua")
+RELEASE = script("release.lua")
+
+LEASE_S_MIN, LEASE_S_MAX = 0.1, 30.0  # a load that takes longer could not land: see fence.LOAD_AGE_S
+
+_Arg: TypeAlias = bytes | str | int
+
+
+class State(IntEnum):
+    """What LOOK found."""
+
+    FOUND = 0
+    ABSENT = 1
+    GRANTED = 2
+    TAKEN = 3
+
+
+class Seen(NamedTuple):
+    """LOOK's answer for one key."""
+
+    token: int  # of a load that begins now
+    state: State
+    value: bytes | None  # if not FOUND: a value that is too old for this reader
+    left_ms: int  # until the lease expires
+
+
+class Terms(NamedTuple):
+    """What a reader asks for."""
+
+    lease_ms: int
+    mark_ms: int  # a mark of an absent row counts while it is no older
+    value_ms: int | None = None  # a value counts while it is no older; None: at any age
+    by_force: bool = False  # the lease is taken from whoever holds it
+
+
+def look_args(owner: str, keys: Sequence[bytes], terms: Terms) -> list[_Arg]:
+    """The arguments after LOOK's sha in EVALSHA."""
+    names = chain.from_iterable((key, floor_name(key), lease_name(key)) for key in keys)
+    value_age = "" if terms.value_ms is None else terms.value_ms * 1000
+    return [
+        3 * len(keys),
+        *names,
+        owner,
+        terms.lease_ms,
+        terms.mark_ms * 1000,
+        value_age,
+        "1" if terms.by_force else "",
+    ]
+
+
+def seen(reply: Sequence[bytes | int | None]) -> list[Seen]:
+    """LOOK's reply, key by key."""
+    fields = iter(reply)
+    token = int(cast("bytes", next(fields)))
+    triples = cast("zip[tuple[int, bytes | None, int]]", zip(fields, fields, fields, strict=True))
+    return [Seen(token, State(state), value, left) for state, value, left in triples]
+
+
+def release_args(owner: str, keys: Sequence[bytes]) -> list[_Arg]:
+    """The arguments after RELEASE's sha in EVALSHA."""
+    return [len(keys), *map(lease_name, keys), owner]
