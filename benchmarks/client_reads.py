@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import redis
@@ -32,6 +33,9 @@ from table import row
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client import Redis, close, stats
 from cacheupdater_client.asyncio import Redis as AsyncRedis
+
+if TYPE_CHECKING:
+    from cacheupdater_client.buffer import Buffer
 
 SLICE = 500  # stubbed GETs in a row: some 2 ms
 ROUNDS = 400
@@ -153,7 +157,8 @@ def sync_row():
 def asleep_row():
     """A client that found no updater: its hints are discarded while the sender's thread looks for one."""
     ours = Redis(emit="memory://p1s")
-    ours._hints.sleep()
+    hints: Buffer = ours._hints
+    hints.sleep()
     with mock.patch.object(redis.Redis, "execute_command", answer):
         return stub_row("P1-asleep", redis.Redis(), ours, spent)
 

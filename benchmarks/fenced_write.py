@@ -60,7 +60,10 @@ async def measure(url):
     deadline = time.perf_counter() + BUDGET_S
     for n in range(ROUNDS):
         first, second = ((fenced, writer), (pipelined, client))[:: 1 if n % 2 else -1]
-        spent = {pair[0]: await cpu_of(*pair, (n * 2 + i) * SLICE) for i, pair in enumerate((first, second))}
+        spent = {
+            write: await cpu_of(write, target, (n * 2 + i) * SLICE)
+            for i, (write, target) in enumerate((first, second))
+        }
         ratios.append(spent[fenced] / spent[pipelined])
         costs.append(spent[fenced])
         if time.perf_counter() > deadline:

@@ -264,15 +264,16 @@ def measure(server, load, rounds=ROUNDS, budget=BUDGET_S):
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         keys, stored = runner.run(fill(server.bootstrap, load, packed, single))
         quiet()
+        ours = Ours(server.bootstrap, packed, load)
         parties = {
-            "ours": Ours(server.bootstrap, packed, load),
+            "ours": ours,
             "bare": Bare(server.bootstrap, single, load, records=load.hints),
             "tuned": Bare(server.bootstrap, single, load, records=load.hints, plain=False),
             "captures": Ours(server.bootstrap, packed, load, pinned=False),
             "packs": Bare(server.bootstrap, packed, load, records=load.packs * load.partitions),
         }
         costs = take_turns(runner, parties, rounds, budget)
-    return costs, {"keys": keys, "stored": stored, "tracked": parties["ours"].tracked}
+    return costs, {"keys": keys, "stored": stored, "tracked": ours.tracked}
 
 
 def rows_of(load, costs, found):

@@ -78,6 +78,9 @@ class InTurns:
 
         await asyncio.gather(*(work() for _ in range(FLIGHT)))
 
+    async def refresh(self, ids):
+        raise NotImplementedError
+
 
 class Usual(InTurns):
     """The loop that one would write in an afternoon, with batches."""
@@ -152,7 +155,7 @@ class Whole:
         self.packs_put, self.drained, self.running = 0, asyncio.Event(), None
 
     def woken(self):
-        self.partition.stir()
+        self.partition.wake_up()
         if not self.engine.pending and self.engine.cursor.scan == self.packs_put:
             self.drained.set()
 

@@ -58,7 +58,7 @@ class Partition:
         self.label = str(gained.partition)
         self._partition = gained.partition
         self._around = around
-        self._stir_all = wake_all
+        self._wake_all = wake_all
         self._hear = around.vitals.hear
         self._committer = Committer(around.queue, gained, engine.cursor)
         self._woken = asyncio.Event()
@@ -183,7 +183,7 @@ class Partition:
         """Frees the slot of a refresh that was cut off: the engine has not heard of its end, and others share the source."""
         if task.cancelled():
             self.engine.on_cut_off(unit, asyncio.get_running_loop().time())
-            self._stir_all()
+            self._wake_all()
 
     async def _commit(self) -> None:
         while True:
@@ -218,7 +218,7 @@ class Partition:
             self._telling.surprised(unit, e)
             self._around.recent.failed(keys, type(e).__name__, clock(), clock() - began)
             self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=seen)
-        self._stir_all()
+        self._wake_all()
 
     async def _load_and_write(self, unit: Unit, seen: Load) -> None:
         around, name = self._around, unit.namespace.name
@@ -279,7 +279,7 @@ class Partition:
         given_up = self.engine.on_invalidated(invalidation, answers, now)
         if answers:
             self._telling.removed(keys, answers, given_up, now)
-        self._stir_all()
+        self._wake_all()
         await self._tell_foreign(keys, answers)
 
     async def _tell_foreign(self, keys: Sequence[bytes], answers: Sequence[Answer]) -> None:
