@@ -246,6 +246,7 @@ def _loaded(
 
 def _ended(reading: Reading, flight: Flight, entry: Entry, *, outcome: fence.Outcome, found: Found) -> None:
     if outcome in _LANDED:
+        reading.counts.fills += entry.value is not None
         flight.land(entry.value)
         _settle(reading, found, entry.key, entry.value)
         return
