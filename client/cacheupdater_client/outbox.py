@@ -272,7 +272,7 @@ class Outbox:
             taken, self._pending[kind] = pending, {}
         else:
             taken = {key: pending.pop(key) for key in list(islice(pending, SLICE_KEYS))}
-        tokens = self._untag(list(taken)) if kind == TOUCH else {}
+        tokens = self._untag(taken) if kind == TOUCH else {}
         if tokens:
             self._cut_pieces(kind, {key: taken.pop(key) for key in tokens}, tokens)
         self._cut_pieces(kind, taken, {})
