@@ -21,7 +21,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.recent_ends import RecentEnds
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
-from cacheupdater.core.unit import PATIENT, Demand, Phase, Unit
+from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -108,6 +108,41 @@ class Dedup:
             # if the head fails, it is due again and serves this miss too
             open_pack.lean(any(kind > demand.kind for demand, _ in unit.parts))
         return action
+
+    def fill(
+        self, namespace: Namespace, keys: Sequence[bytes], demand: Demand, *, began: float, hold: float
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Readers have loaded these keys themselves, as from `began`. Returns those that are held from then on, and those
+        whose running head serves them. To the others a fill is a touch."""
+        now, gap = demand.since, self._limits.gap
+        held: list[bytes] = []
+        covered: list[bytes] = []
+        for key in keys:
+            unit = self.seats.get(key)
+            if unit is not None and not _is_news(unit, began, now, gap=gap):
+                continue
+            action = TABLE[self._state(key, unit), Event.FILL][1]
+            if action is Action.FILLED:
+                self._make_way(unit, key)
+                held.append(key)
+            else:
+                covered.append(key)
+        if held:
+            unit = Unit(namespace, held, demand)
+            unit.phase, unit.began, unit.ended, unit.hold_until = Phase.HELD, began, now, began + hold
+            self.seats.give(unit)
+            self._remind(unit.hold_until, unit)
+        return held, covered
+
+    def _make_way(self, unit: Unit | None, key: bytes) -> None:
+        """The key leaves a unit that is due or held, for it gets another seat."""
+        if unit is None:
+            return
+        if unit.phase is Phase.DUE:
+            unit.demand.open_pack.release(1)
+            self.schedule.leave(unit)
+        else:
+            self._vacate(unit, key)
 
     def accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
         """New heads for keys that have no seat, cut so that each part can run as a unit without change."""
@@ -319,3 +354,15 @@ class Dedup:
         if unit.late:
             unit.late = False
             self._late -= 1
+
+
+def _is_news(unit: Unit, began: float, now: float, *, gap: float) -> bool:
+    """Whether a fill tells something about a key with this seat: see FILL in the table's module."""
+    if unit.phase is Phase.DUE:
+        demand = unit.demand
+        # a touch that was refused waits for a change that nobody has announced here
+        is_mere = demand.kind is Kind.TOUCH and demand.urgency == URGENCY[Kind.TOUCH]
+        return is_mere and demand.not_before <= now
+    if unit.phase is Phase.HELD:
+        return began > unit.began and unit.began + gap <= now
+    return began > unit.began

@@ -19,6 +19,7 @@ from cacheupdater.core.automaton import Action
 from cacheupdater.core.cursors import Cursor, OpenPack
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.explain import Explained, seat_of
+from cacheupdater.core.fills import Fills
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.outcomes import Failure, Load, Outcomes
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.policy import Policy
+    from cacheupdater.core.redis_clock import RedisClock
     from cacheupdater.core.removals import Invalidation
 
 
@@ -61,7 +63,9 @@ class Engine:
         limits: Limits,
         random: Callable[[], float],
         offset: int,
+        clock: RedisClock | None = None,
     ) -> None:
+        """`clock` says when tokens were taken; while it does not know Redis' time, fills are touches."""
         self.cursor = Cursor(offset)
         self.tally = Tally()
         self._keyspace = keyspace
@@ -71,6 +75,9 @@ class Engine:
         self._peers = Peers(limits)
         self._dedup = Dedup(limits, self._marks)
         self._strangers = Strangers(limits.strangers)
+        self._fills = Fills(
+            clock, limits, keyspace=keyspace, dedup=self._dedup, policy=policy, tally=self.tally
+        )
         self._removals = Removals(limits, self.tally)
         self._troubles = Troubles(limits, random)
         self.quarantine = self._troubles.quarantine
@@ -138,6 +145,10 @@ class Engine:
             if hints.kind is not Kind.MISS:
                 self._marks.end(hints.keys)
             if hints.kind is Kind.TOUCH:
+                if hints.tokens:
+                    barred = self.quarantine.keys
+                    hints, refreshed = self._fills.take(hints, open_pack, now, barred=barred)
+                    self._troubles.over(refreshed)
                 keys = self._policy.on_hints(hints.keys, hints.counts, now)
                 self.tally.add("decisions", len(hints.keys) - len(keys), reason="policy")
                 self._touches(keys, open_pack, now)

@@ -43,3 +43,6 @@ class Hints(NamedTuple):
     keys: Sequence[bytes]
     counts: Sequence[int]  # how often each key was hinted; empty means once each
     peer: int = NOBODY
+    tokens: Sequence[
+        int
+    ] = ()  # of touches: by which load their reader has filled each key; empty: none of them

@@ -13,8 +13,8 @@ PROCESS_BYTES = 96 << 20
 TABLES_PART = 0.5
 """Part of the memory beyond that, for tables that may forget. The rest is for hints under way, rows and Redis' commands."""
 
-LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES = 200, 250, 130
-"""Per entry, its key of some 14 bytes included: 153 to 200, 245 and 128 measured."""
+LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES, CLAIM_BYTES = 200, 250, 130, 130
+"""Per entry, its key of some 14 bytes included: 153 to 200, 245, 128 and 123 measured."""
 
 LEAST_PART = 0.01
 """Part of the usual tables that stays, however small the memory: smaller ones would forget a key before its next read."""
@@ -70,6 +70,9 @@ class Limits:
     absent: int = 100_000
     """Absent marks per partition: what random absent keys can cost in memory."""
 
+    claims: int = 50_000
+    """Keys per partition whose readers have filled them lately: some six megabytes. Beyond it, a fill is a touch."""
+
     strangers: int = 50_000
     """Keys of nobody that a partition remembers: some five megabytes."""
 
@@ -89,7 +92,8 @@ class Limits:
     @property
     def tables(self) -> int:
         """Bytes of one partition's tables when they are full."""
-        return self.learned * LEARNED_BYTES + self.absent * ABSENT_BYTES + self.strangers * STRANGER_BYTES
+        known = self.learned * LEARNED_BYTES + self.absent * ABSENT_BYTES
+        return known + self.strangers * STRANGER_BYTES + self.claims * CLAIM_BYTES
 
     def within(self, memory: int | None, *, partitions: int, processes: int = 1) -> Limits:
         """These limits with tables that fit into so many bytes, even if our processes own all partitions."""
@@ -104,4 +108,5 @@ class Limits:
             learned=int(self.learned * part),
             absent=int(self.absent * part),
             strangers=int(self.strangers * part),
+            claims=int(self.claims * part),
         )

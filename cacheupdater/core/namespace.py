@@ -34,6 +34,7 @@ class Namespace:
     pattern: Pattern
     source: Source
     every: float = 5.0  # seconds: the policy `fixed` holds a key's seat for so long
+    ttl: float = 300.0  # seconds that a written value lives
     missing_ttl: float = 30.0  # seconds that a row known to be absent declines misses
     max_backlog: int = 10_000  # due keys; beyond it the oldest touch is dropped first
     quota: Bucket | None = None  # rows of this namespace; None: only the source's budget binds

@@ -44,6 +44,11 @@ class Policy(Protocol):
         """Of these touched keys, those that are worth a load now."""
         ...
 
+    def on_fills(self, keys: Sequence[bytes], began: Sequence[float], now: float) -> None:
+        """Readers have loaded these keys themselves, each at its time. They are reported as touched too. Called for priced
+        namespaces only."""
+        ...
+
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         """These keys were missed. They are loaded whatever the policy thinks."""
         ...
@@ -80,6 +85,9 @@ class Fixed:
 
     def on_hints(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> Sequence[bytes]:  # noqa: ARG002  the seam's signature
         return keys
+
+    def on_fills(self, keys: Sequence[bytes], began: Sequence[float], now: float) -> None:
+        """Nothing to learn."""
 
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         """Nothing to learn."""

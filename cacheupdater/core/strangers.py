@@ -67,4 +67,6 @@ class Strangers:
         often = hints.counts or [1] * len(hints.keys)
         ours = [(key, count) for key, count in zip(hints.keys, often, strict=True) if key not in strangers]
         counts = tuple(count for _, count in ours)
-        return hints._replace(keys=[key for key, _ in ours], counts=counts), sum(often) - sum(counts)
+        tokens = [token for key, token in zip(hints.keys, hints.tokens, strict=False) if key not in strangers]
+        left = hints._replace(keys=[key for key, _ in ours], counts=counts, tokens=tokens)
+        return left, sum(often) - sum(counts)

@@ -64,4 +64,4 @@ def _decoded(
             counts = believable(pack.counts)
             if hear is not None:
                 hear(kind, pack.keys, counts)
-            yield Hints(message.offset, kind, pack.keys, counts, message.peer)
+            yield Hints(message.offset, kind, pack.keys, counts, message.peer, pack.tokens)

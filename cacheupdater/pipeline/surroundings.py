@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.redis_clock import RedisClock
 from cacheupdater.pipeline.foreign import Foreign
 from cacheupdater.pipeline.judging import Judging
 from cacheupdater.pipeline.recent import Recent
@@ -41,6 +42,7 @@ class Surroundings:
     notices: Notices
     recent: Recent = field(default_factory=Recent)
     log_keys: LogKeys = "hash"
+    redis_clock: RedisClock = field(default_factory=RedisClock)  # by which fills are dated
     judged: bool = False  # whether the first values of a namespace decide if it may be written
     wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
     listens: Sequence[str] = ()  # the addresses for clients, named in the log when no client connects

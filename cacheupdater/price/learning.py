@@ -17,6 +17,8 @@ from cacheupdater.price.posterior import SHAPE
 from cacheupdater.price.table import FAST, IDLE, LOADED, PALM, SEEN, SLOW, SPACE, STALE, STATUS, A, B
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from cacheupdater.core.policy import Loaded
@@ -102,6 +104,13 @@ def announced(table: Table, spaces: Spaces, rows: Rows, now: float) -> None:
     silent = table.with_silent()
     a, b = silent[fresh].astype(np.float64).T
     _store(silent, fresh, posterior.unchanged(a, b, since))
+
+
+def filled(table: Table, keys: Sequence[bytes], began: Sequence[float]) -> None:
+    """Readers have loaded these keys: the values are so young. Nobody has compared them, so nothing is learned of changes."""
+    rows = table.find(keys)
+    known = rows >= 0
+    np.maximum.at(table.times[:, LOADED], rows[known], np.array(began, np.float64)[known])
 
 
 def on_loaded(

@@ -109,6 +109,10 @@ class Price:
         chosen = self._read(rows, reads, now)
         return [*passed, *chosen] if passed else chosen
 
+    def on_fills(self, keys: Sequence[bytes], began: Sequence[float], now: float) -> None:
+        self._known(keys, (), now)
+        learning.filled(self.table, keys, began)
+
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         """A miss is a read like any other, but its key is loaded anyway."""
         rows, reads, _ = self._known(keys, counts, now)
@@ -177,7 +181,6 @@ class Price:
         return self._next if len(self.table) else inf
 
     def leave(self) -> None:
-        """The partition goes to another owner."""
         for market, keys in self._tracked():
             market.tracked -= keys
             market.depths.pop(self, None)

@@ -63,6 +63,7 @@ class Components:
                 pattern=each.pattern,
                 source=sources[each.load.source],
                 every=each.refresh.every,
+                ttl=each.ttl.base,
                 missing_ttl=each.missing.ttl,
                 max_backlog=each.max_backlog,
                 quota=Bucket(each.quota.rate, each.quota.saved, now=now) if each.quota else None,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.redis_clock import RedisClock
     from cacheupdater.pipeline.vitals import Vitals
     from cacheupdater.ports import Gained, Writer
     from cacheupdater.price.shell.pricing import Pricing
@@ -51,7 +52,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 DRAIN = 10.0  # seconds from a stop to the end, even if something hangs; Kubernetes waits 30 by default
-PROBE_EVERY = 5.0  # seconds between two probes of Redis, which only /readyz needs
+PROBE_EVERY = 5.0  # seconds between two probes of Redis: for /readyz, and for the time by Redis' clock
 WATCH_EVERY = 1.0  # seconds between two looks at the troubles that stand
 
 
@@ -192,7 +193,7 @@ class Service:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervisor.run())
                 works = (
-                    self._probe(around.writer),
+                    self._probe(around.writer, around.redis_clock),
                     self._watch(door, around.vitals),
                     around.vitals.run(around.writer),
                     pricing.run(),
@@ -215,11 +216,13 @@ class Service:
         except BaseExceptionGroup as group:
             raise _first(group) from group
 
-    async def _probe(self, writer: Writer) -> None:
-        """Probes Redis for /readyz. Refreshes do not depend on the result."""
+    async def _probe(self, writer: Writer, redis_clock: RedisClock) -> None:
+        """Probes Redis for /readyz, and asks for its time. Refreshes do not depend on the result."""
+        clock = asyncio.get_running_loop().time
         while True:
+            sent = clock()
             try:
-                await writer.token()
+                redis_clock.told(await writer.token(), sent, clock())
                 self._cache_answers = True
                 self._notices.over("redis_down", "")
             except CacheUpdaterError as e:
@@ -283,7 +286,14 @@ def _maker(
 
     def make(gained: Gained, wake_all: Callable[[], None]) -> Partition:
         policy = pricing.policy(keyspace, gained.partition, asyncio.get_running_loop().time())
-        engine = Engine(keyspace, policy, limits=pricing.limits, random=around.random, offset=gained.offset)
+        engine = Engine(
+            keyspace,
+            policy,
+            limits=pricing.limits,
+            random=around.random,
+            offset=gained.offset,
+            clock=around.redis_clock,
+        )
         return Partition(gained, engine, around=around, wake_all=wake_all)
 
     return make

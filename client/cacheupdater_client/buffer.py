@@ -31,13 +31,22 @@ UNIT_BYTES = 160  # what one place may hold: 100,000 x 160 B stay below 16 MiB
 SHORT_KEY = UNIT_BYTES // 4  # characters; UTF-8 needs at most four bytes for one
 PIECE_BYTES = 768  # of keys that are checked together: below KEY_BYTES_MAX, as some are longer than the first
 
+FILL = 3  # a kind of this module alone: a touch with the token of the load by which its reader has filled the key
+TOKEN_BYTES = 8
+_EVICTED = (
+    (TOUCH,),
+    (TOUCH, FILL, MISS),
+    (TOUCH, FILL, MISS, CHANGE),
+    (TOUCH, FILL),
+)  # by kind: whose oldest make room for it, the weakest first
+
 RENEWALS_MAX = 3  # attempts to count what is free while other threads add; one suffices nearly always
 
 Item: TypeAlias = str | bytes | None  # a key, or a blank
 Append: TypeAlias = Callable[[str | bytes], None]
 _BLANKS = [
-    (None,) * ((size - 1) // UNIT_BYTES if size else 0) for size in range(KEY_BYTES_MAX + 1)
-]  # by a key's bytes
+    (None,) * ((size - 1) // UNIT_BYTES if size else 0) for size in range(TOKEN_BYTES + KEY_BYTES_MAX + 1)
+]  # by a key's bytes, which may have a token before them
 _EMPTY: Iterator[Append] = iter(())
 
 
@@ -91,7 +100,7 @@ class Buffer:
         """Keeps hints from now on."""
         # No maxlen: it would drop without counting. A thread that is interrupted between its place and its hint while
         # the sender drains can exceed the places by that one hint.
-        self._queue_up(deque(), deque(), deque())
+        self._queue_up(deque(), deque(), deque(), deque())
         self._asleep = False
         self.lease: Iterator[Append] = _EMPTY
 
@@ -99,12 +108,12 @@ class Buffer:
         """Hints have no target: each is discarded, as fast as a touch, until `wake`."""
         nothing: deque[Item] = deque(maxlen=0)
         self._asleep = True
-        self._queue_up(nothing, nothing, nothing)
+        self._queue_up(nothing, nothing, nothing, nothing)
         self.lease = repeat(nothing.append)
 
-    def _queue_up(self, touches: deque[Item], misses: deque[Item], changes: deque[Item]) -> None:
-        self._touches, self._misses = touches, misses
-        self._queues = (touches, misses, changes)  # by kind
+    def _queue_up(self, *queues: deque[Item]) -> None:
+        self._touches, self._misses = queues[TOUCH], queues[MISS]
+        self._queues = queues  # by kind
 
     def touch(self, key: object) -> None:
         """The key was read and found. The clients' `get` has these lines written out for text: keep them alike."""
@@ -121,6 +130,13 @@ class Buffer:
                 self._misses.append(key)
                 return
         self.add(MISS, key)
+
+    def fill(self, key: object, token: int) -> None:
+        """The key was read and was not there, and its reader has filled it by a load of this token."""
+        data = self._data_of(key)
+        if data is not None:
+            filled = token.to_bytes(TOKEN_BYTES) + data
+            self._put(FILL, (filled, *_BLANKS[len(filled)]))
 
     def add(self, kind: int, key: object) -> None:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
@@ -202,10 +218,10 @@ class Buffer:
             self._attendant.hurry()
 
     def _evict(self, kind: int, places: int) -> None:
-        """Drops the oldest touches, then misses, then changes, but nothing stronger than `kind`."""
+        """Drops the oldest touches, then fills, misses and changes, but nothing stronger than `kind`."""
         gone: list[Item] = []
-        for queue in self._queues[: kind + 1]:
-            gone += _pop(queue, places - len(gone))
+        for weak in _EVICTED[kind]:
+            gone += _pop(self._queues[weak], places - len(gone))
         self.dropped["full"] += len(gone) - gone.count(None)
 
     @property
@@ -250,8 +266,14 @@ class Buffer:
         """Hints that wait."""
         return sum(len(queue) - queue.count(None) for queue in self._queues)
 
+    def drain_fills(self) -> list[tuple[bytes, int]]:
+        """All waiting fills: keys and tokens. Their places are free again after the next `drain`."""
+        queue = self._queues[FILL]
+        filled = [each for each in _pop(queue, len(queue)) if isinstance(each, bytes)]
+        return [(each[TOKEN_BYTES:], int.from_bytes(each[:TOKEN_BYTES])) for each in filled]
+
     def drain(self) -> list[tuple[int, Mapping[bytes, int]]]:
-        """All waiting hints, strongest kind first: keys as bytes, with their counts."""
+        """All waiting hints but fills, strongest kind first: keys as bytes, with their counts."""
         batches: list[tuple[int, Mapping[bytes, int]]] = []
         for kind in (CHANGE, MISS, TOUCH):
             queue = self._queues[kind]

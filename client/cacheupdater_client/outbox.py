@@ -4,7 +4,8 @@ Each target has one Outbox, which lives as long as the target. The sender puts d
 updater's hello and acknowledgements and takes frames out (`next_frame`). The outbox knows no thread, no socket and no clock:
 the simulation runs it as it is.
 
-A key waits once for each kind, with the number of its hints. Only keys with a declared prefix are kept. Before the first
+A key waits once for each kind, with the number of its hints. A touched key may wait with a token: its reader has filled it.
+Such keys get packs of their own. Only keys with a declared prefix are kept. Before the first
 hello the prefixes are unknown, so nothing leaves. All that waits is bounded, frames under way included: the oldest touch is
 dropped first, then the oldest miss, then the oldest change, each counted by its hints.
 """
@@ -31,7 +32,7 @@ from cacheupdater_client.protocol.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 KEYS_MAX = 100_000  # keys that wait, frames under way included
 BYTES_MAX = 16 * 1024 * 1024  # of those keys
@@ -40,6 +41,7 @@ WINDOW_BYTES = 4 * 1024 * 1024
 SLICE_KEYS = 10_000  # cut into packs at a time; they no longer merge with later hints
 _FEW_PREFIXES = 8  # up to here a test for each prefix is faster than a search
 _KEY_OVERHEAD = 14  # msgpack's head of a key (5) and its count (9), at most
+_TOKEN_OVERHEAD = 9  # of a token
 _PACK_BODY_BYTES = PACK_BYTES_MAX - 64  # without the pack's own head
 
 
@@ -49,6 +51,7 @@ class Piece(NamedTuple):
     partition: int
     keys: list[bytes]
     counts: list[int]
+    tokens: Sequence[int] = ()
 
 
 class Frame(NamedTuple):
@@ -70,6 +73,7 @@ class Outbox:
         self._declared: Callable[[bytes], bool] | None = None
         self._hello: Hello | None = None
         self._pending: list[dict[bytes, int]] = [{}, {}, {}]
+        self._tokens: dict[bytes, int] = {}  # of pending touches whose readers have filled the key
         self._staged: list[deque[Piece]] = [deque(), deque(), deque()]
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
@@ -109,6 +113,18 @@ class Outbox:
         self.waiting += sum(counts.values())
         self._merge(kind, self._wanted(counts))
         self._shed()
+
+    def add_fills(self, fills: Sequence[tuple[bytes, int]]) -> None:
+        """Touches whose readers have filled the keys, each with its token."""
+        self.add(TOUCH, Counter(key for key, _ in fills))
+        self._tag(fills)
+
+    def _tag(self, fills: Iterable[tuple[bytes, int]]) -> None:
+        """Of two loads of one key the younger counts. A key that was dropped has no token."""
+        pending, tokens = self._pending[TOUCH], self._tokens
+        for key, token in fills:
+            if key in pending:
+                tokens[key] = max(token, tokens.get(key, 0))
 
     def _wanted(self, counts: Mapping[bytes, int]) -> Mapping[bytes, int]:
         """The counts without undeclared keys."""
@@ -152,7 +168,13 @@ class Outbox:
             size -= len(key)
             victims.append(key)
         self._forget("full", sum(map(pending.pop, victims)))
+        if pending is self._pending[TOUCH]:
+            self._untag(victims)
         self._keys, self._bytes = keys, size
+
+    def _untag(self, keys: Iterable[bytes]) -> dict[bytes, int]:
+        """Takes the tokens of these touches out."""
+        return {key: self._tokens.pop(key) for key in keys if key in self._tokens} if self._tokens else {}
 
     def _forget(self, reason: str, hints: int) -> None:
         if hints:
@@ -163,6 +185,7 @@ class Outbox:
         """Gives up all that waits."""
         self._forget(reason, self.waiting)
         self._pending, self._staged = [{}, {}, {}], [deque(), deque(), deque()]
+        self._tokens.clear()
         self._window.clear()
         self._window_bytes = self._sent = self._acked = self._keys = self._bytes = 0
 
@@ -182,6 +205,7 @@ class Outbox:
             waiting, self._pending[kind] = self._pending[kind], {}
             self._uncount(waiting)
             self._merge(kind, self._wanted(waiting))
+        self._untag([key for key in self._tokens if key not in self._pending[TOUCH]])
 
     def acknowledge(self, accepted: int) -> None:
         """`accepted` frames of this connection are on the updater's queue."""
@@ -231,9 +255,9 @@ class Outbox:
             if not self._staged[kind]:
                 self._stage(kind)
             if self._staged[kind]:
-                partition, keys, counts = self._staged[kind].popleft()
+                partition, keys, counts, tokens = self._staged[kind].popleft()
                 hints = sum(counts)
-                pack = encode_pack(kind, now_ms, keys, counts if hints > len(keys) else ())
+                pack = encode_pack(kind, now_ms, keys, counts if hints > len(keys) else (), tokens=tokens)
                 frame = Frame(partition, pack, kind, len(keys), sum(map(len, keys)), hints)
                 self._window.append(frame)
                 self._window_bytes += len(frame.pack)
@@ -248,13 +272,24 @@ class Outbox:
             taken, self._pending[kind] = pending, {}
         else:
             taken = {key: pending.pop(key) for key in list(islice(pending, SLICE_KEYS))}
+        tokens = self._untag(taken) if kind == TOUCH else {}
+        if tokens:
+            self._cut_pieces(kind, {key: taken.pop(key) for key in tokens}, tokens)
+        self._cut_pieces(kind, taken, {})
+
+    def _cut_pieces(self, kind: int, taken: Mapping[bytes, int], tokens: Mapping[bytes, int]) -> None:
+        """Cuts these hints; `tokens` has one for each key, or is empty."""
+        assert self._hello is not None
         partitions = self._hello.partitions
         shares: defaultdict[int, list[bytes]] = defaultdict(list)
         for key in taken:
             shares[crc32(key) % partitions].append(key)  # `partition_of` written out: half the time of a cut
+        overhead = _KEY_OVERHEAD + (_TOKEN_OVERHEAD if tokens else 0)
         for partition, keys in shares.items():
-            for part in _cut(keys):
-                self._staged[kind].append(Piece(partition, part, list(map(taken.__getitem__, part))))
+            for part in _cut(keys, overhead):
+                counts = list(map(taken.__getitem__, part))
+                said = list(map(tokens.__getitem__, part)) if tokens else ()
+                self._staged[kind].append(Piece(partition, part, counts, said))
 
     # --- back: nothing is lost when the plan changes ----------------------------------------------------
 
@@ -263,7 +298,8 @@ class Outbox:
         while self._window:
             frame = self._window.pop()
             pack = decode_pack(frame.pack)
-            self._staged[frame.kind].appendleft(Piece(0, pack.keys, pack.counts or [1] * len(pack.keys)))
+            counts = pack.counts or [1] * len(pack.keys)
+            self._staged[frame.kind].appendleft(Piece(0, pack.keys, counts, pack.tokens))
         self._window_bytes = 0
 
     def _unstage(self, kind: int) -> None:
@@ -277,21 +313,23 @@ class Outbox:
             self._merge(kind, dict(zip(piece.keys, piece.counts, strict=True)))
         self._uncount(later)
         self._merge(kind, later)
+        for piece in pieces:
+            self._tag(zip(piece.keys, piece.tokens, strict=False))
 
     def _uncount(self, keys: Collection[bytes]) -> None:
         self._keys -= len(keys)
         self._bytes -= sum(map(len, keys))
 
 
-def _cut(keys: list[bytes]) -> Iterator[list[bytes]]:
-    """Parts that fit into a pack, by number and by bytes."""
+def _cut(keys: list[bytes], overhead: int) -> Iterator[list[bytes]]:
+    """Parts that fit into a pack, by number and by bytes; each key takes `overhead` bytes beside its own."""
     for start in range(0, len(keys), PACK_HINTS_MAX):
         part = keys[start : start + PACK_HINTS_MAX]
-        pieces = -(-(sum(map(len, part)) + len(part) * _KEY_OVERHEAD) // _PACK_BODY_BYTES)
+        pieces = -(-(sum(map(len, part)) + len(part) * overhead) // _PACK_BODY_BYTES)
         if pieces == 1:
             yield part
             continue
-        size = max(1, _PACK_BODY_BYTES // (KEY_BYTES_MAX + _KEY_OVERHEAD))  # fits whatever the keys are
+        size = max(1, _PACK_BODY_BYTES // (KEY_BYTES_MAX + overhead))  # fits whatever the keys are
         yield from (part[at : at + size] for at in range(0, len(part), size))
 
 

@@ -135,10 +135,13 @@ class Target:
             if self._asleep:
                 return LOOK_S
         for buffer in list(self._busy):
+            fills = buffer.drain_fills()
             batches = buffer.drain()
             for kind, counts in batches:
                 self._outbox.add(kind, counts)
-            self._hold(buffer, 0 if batches else self._busy.get(buffer, 0) + 1)
+            if fills:
+                self._outbox.add_fills(fills)
+            self._hold(buffer, 0 if batches or fills else self._busy.get(buffer, 0) + 1)
         self._outbox.last_call = self._keeper.closing
         soon = self._link.turn(self._outbox, now, time.time_ns() // 1_000_000)
         self._tell(now)

@@ -132,6 +132,19 @@ def led_by_a_broker_that_knows(buffer, sender):
     assert sender.stats()["delivered"] == 100
 
 
+def test_fills_arrive_with_their_tokens(kafka, new_topic, buffer_to, sender):
+    topic = new_topic(partitions=3)
+    buffer = buffer_to(kafka.url(topic))
+    for number, key in enumerate(names("fill")):
+        buffer.fill(key, number)
+    buffer.touch("p:plain")
+    sender.close(30)
+    packs = [pack for _, pack in Ledger(kafka.bootstrap, topic).packs]
+    told = {key: token for pack in packs for key, token in zip(pack.keys, pack.tokens, strict=False)}
+    assert told == dict(zip(names("fill"), range(100), strict=True))
+    assert [pack.keys for pack in packs if not pack.tokens] == [[b"p:plain"]]
+
+
 @pytest.mark.parametrize("options", ["?acks=0", "", "?acks=all&compression=none"])
 def test_all_hints_arrive_each_in_its_partition(kafka, new_topic, buffer_to, sender, options):
     topic = new_topic(partitions=6)

@@ -390,7 +390,7 @@ def test_nothing_listening_shows_neither_exception_nor_wait_nor_growth(redis_url
 
 def test_clean_interpreter_loads_nothing_heavy():
     heavy = "{'sqlalchemy', 'aiokafka', 'prometheus_client', 'pydantic', 'uvloop', 'cacheupdater', 'orjson', 'starlette', 'django'}"
-    ours = "{'cacheupdater_client.watching', 'cacheupdater_client.sqlalchemy', 'cacheupdater_client.django'}"
+    ours = "{'cacheupdater_client.watching', 'cacheupdater_client.sqlalchemy', 'cacheupdater_client.django', 'cacheupdater_client.prometheus'}"
     code = (
         "import cacheupdater_client, cacheupdater_client.asyncio, sys; "
         f"print({heavy} & {{m.split('.')[0] for m in sys.modules}} | {ours} & sys.modules.keys())"

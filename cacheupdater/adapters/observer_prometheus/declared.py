@@ -36,6 +36,7 @@ _DECIDED = (
     Action.BLOCK,
     Action.COVER,
     Action.HOLD,
+    Action.FILLED,
     Action.DECLINE,
     Action.ABSENT,
 )

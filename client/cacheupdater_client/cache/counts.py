@@ -14,6 +14,7 @@ class Counts:
     loads: int = 0  # calls of the loader
     waits: int = 0  # keys that somebody else was loading
     absent: int = 0  # keys whose row does not exist, known or just learned
+    fills: int = 0  # values that were loaded and are in Redis
     refilled: int = 0  # keys that were too old for `fresh_within`, or could not be read
     unfilled: int = (
         0  # values that were loaded and did not land: something newer, a foreign value, or Redis failed

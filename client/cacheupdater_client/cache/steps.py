@@ -136,13 +136,16 @@ def filled(reading: Reading) -> Steps:
     return found
 
 
-def _settle(reading: Reading, found: Found, key: bytes, value: bytes | None) -> None:
+def _settle(
+    reading: Reading, found: Found, key: bytes, value: bytes | None, *, token: int | None = None
+) -> None:
+    """The caller gets this value. `token`: of its own load, by which Redis has the value now."""
     found[key] = value
     if value is None:
         reading.counts.absent += 1
         return
     try:
-        reading.hints.touch(key)
+        reading.hints.touch(key) if token is None else reading.hints.fill(key, token)
     except Exception:  # noqa: BLE001  the guard
         fault()
 
@@ -246,8 +249,9 @@ def _loaded(
 
 def _ended(reading: Reading, flight: Flight, entry: Entry, *, outcome: fence.Outcome, found: Found) -> None:
     if outcome in _LANDED:
+        reading.counts.fills += entry.value is not None
         flight.land(entry.value)
-        _settle(reading, found, entry.key, entry.value)
+        _settle(reading, found, entry.key, entry.value, token=entry.token)
         return
     flight.land(AGAIN)
     found[entry.key] = entry.value  # the caller began before whatever is newer

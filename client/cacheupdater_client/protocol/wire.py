@@ -26,6 +26,7 @@ PACK_BYTES_MAX = 256 * 1024  # well below Kafka's default record limit of 1 MiB
 FRAME_BYTES_MAX = PACK_BYTES_MAX + 1024  # a pack and its header; a larger length announces a broken peer
 
 TOUCH, MISS, CHANGE = 0, 1, 2
+TOKENS = "tokens"  # the name, in the sixth element, of what the readers of touched keys say about their fills
 
 
 class Malformed(ValueError):
@@ -37,12 +38,16 @@ class Malformed(ValueError):
 
 
 class Pack(NamedTuple):
-    """1 to 1000 hints of one kind. An empty `counts` means that each key was hinted once."""
+    """1 to 1000 hints of one kind. An empty `counts` means that each key was hinted once.
+
+    `tokens` has the fence token of each key's load if the readers of these keys have filled them, else nothing.
+    """
 
     kind: int
     emitted_ms: int
     keys: list[bytes]
     counts: list[int]
+    tokens: Sequence[int] = ()
 
 
 class Hello(NamedTuple):
@@ -56,6 +61,8 @@ _Key = Annotated[bytes, Meta(min_length=1, max_length=KEY_BYTES_MAX)]
 _Keys = Annotated[list[_Key], Meta(min_length=1, max_length=PACK_HINTS_MAX)]
 _Kind = Annotated[int, Meta(ge=TOUCH, le=CHANGE)]
 _Body = tuple[int, _Kind, int, _Keys, list[Annotated[int, Meta(ge=1)]]]
+
+_Tokens = list[Annotated[int, Meta(ge=0)]]  # msgpack has no larger integers than 64 bits
 
 _encoder = msgspec.msgpack.Encoder()
 # all limits are checked in C: 29 ns a key, 85 with checks in Python
@@ -73,8 +80,17 @@ def partition_of(key: bytes, partitions: int) -> int:
     return zlib.crc32(key) % partitions
 
 
-def encode_pack(kind: int, emitted_ms: int, keys: Sequence[bytes], counts: Sequence[int] = ()) -> bytes:
+def encode_pack(
+    kind: int,
+    emitted_ms: int,
+    keys: Sequence[bytes],
+    counts: Sequence[int] = (),
+    *,
+    tokens: Sequence[int] = (),
+) -> bytes:
     """One pack. The caller must keep the limits; `decode_pack` checks them."""
+    if tokens:
+        return _encoder.encode((VERSION, kind, emitted_ms, keys, counts, {TOKENS: tokens}))
     return _encoder.encode((VERSION, kind, emitted_ms, keys, counts))
 
 
@@ -82,17 +98,20 @@ def decode_pack(payload: bytes) -> Pack:
     """The pack in `payload`, or Malformed. Unknown further elements are ignored."""
     if len(payload) > PACK_BYTES_MAX:
         raise Malformed("too_large", f"{len(payload)} bytes")
+    tokens: Sequence[int] = ()
     try:
         version, kind, emitted_ms, keys, counts = _decode_body.decode(payload)
     except _UNREADABLE:
-        version, kind, emitted_ms, keys, counts = _decode_tolerant(payload)
+        (version, kind, emitted_ms, keys, counts), tokens = _decode_tolerant(payload)
     if version != VERSION:
         raise Malformed("unknown_version", str(version))
     if counts and len(counts) != len(keys):
         raise Malformed("garbage", f"{len(counts)} counts for {len(keys)} keys")
     if not _all_bin(payload):
         raise Malformed("garbage", "keys must be msgpack bin")
-    return Pack(kind, emitted_ms, keys, counts)
+    if tokens and len(tokens) != len(keys):
+        raise Malformed("garbage", f"{len(tokens)} tokens for {len(keys)} keys")
+    return Pack(kind, emitted_ms, keys, counts, tokens if tokens and kind == TOUCH else ())
 
 
 def is_change(payload: bytes) -> bool:
@@ -112,8 +131,8 @@ def _all_bin(payload: bytes) -> bool:
     return all(type(key) is bytes for key in _decode_any.decode(payload)[3])
 
 
-def _decode_tolerant(payload: bytes) -> _Body:
-    """The slow way in: tells a newer version or further elements from plain garbage."""
+def _decode_tolerant(payload: bytes) -> tuple[_Body, Sequence[int]]:
+    """The slow way in, for packs with tokens: tells a newer version or further elements from plain garbage."""
     try:
         parts = _decode_any.decode(payload)
     except _UNREADABLE as e:
@@ -124,9 +143,11 @@ def _decode_tolerant(payload: bytes) -> _Body:
         raise Malformed("unknown_version", str(parts[0]))
     try:
         body: _Body = msgspec.convert(parts[:5], _Body)
+        more = parts[5] if len(parts) > 5 and isinstance(parts[5], dict) else {}
+        tokens: Sequence[int] = msgspec.convert(more.get(TOKENS, []), _Tokens)
     except msgspec.ValidationError as e:
         raise Malformed("garbage", str(e)) from e
-    return body
+    return body, tokens
 
 
 # --- frames of a stream (unix://, tcp://) ---------------------------------------------------------------
@@ -272,13 +293,14 @@ class Mailbox:
 
 
 def _cut_anew(pack: Pack, partitions: int) -> Iterator[tuple[int, bytes]]:
-    shares: dict[int, tuple[list[bytes], list[int]]] = {}
-    for key, count in zip(pack.keys, pack.counts or [1] * len(pack.keys), strict=True):
-        keys, counts = shares.setdefault(partition_of(key, partitions), ([], []))
-        keys.append(key)
-        counts.append(count)
-    for partition, (keys, counts) in shares.items():
-        yield partition, encode_pack(pack.kind, pack.emitted_ms, keys, counts)
+    shares: dict[int, list[int]] = {}
+    for at, key in enumerate(pack.keys):
+        shares.setdefault(partition_of(key, partitions), []).append(at)
+    for partition, places in shares.items():
+        keys = [pack.keys[at] for at in places]
+        counts = [pack.counts[at] for at in places] if pack.counts else []
+        tokens = [pack.tokens[at] for at in places] if pack.tokens else []
+        yield partition, encode_pack(pack.kind, pack.emitted_ms, keys, counts, tokens=tokens)
 
 
 _mailboxes: dict[str, Mailbox] = {}

@@ -80,6 +80,7 @@ class Key:
     namespace: str | None  # None: the key is nobody's
     hold: float = 0.0
     missing_ttl: float = 0.0
+    ttl: float = 0.0
     parses: bool = True
     stranger: bool = False  # a unit has found that the key does not parse
     head: Wanted | None = None
@@ -92,6 +93,7 @@ class Key:
     faults: int = 0
     timeouts: int = 0
     absent_until: float = -inf
+    claimed_until: float = -inf  # no further fill is believed
     removals: list[Removal] = field(default_factory=list)
 
     @property
@@ -166,6 +168,34 @@ class Model:
             self.rows.take((before, event), DONE[decided], key.state)
         self.counts[said] = self.counts.get(said, 0) + 1
         return said
+
+    def fill(self, name: bytes, at: float, now: float) -> str | None:
+        """ "A touch whose token is newer than the key's last refresh counts as a refresh start." None: it is a mere touch."""
+        key = self.keys[name]
+        if key.namespace is None or key.stranger or name in self.quarantine:
+            return None
+        if at + key.hold <= now or now < key.claimed_until:
+            return None  # "no load is due until the policy's next interval"; "one claim in half of the value's life"
+        if not self._is_news(key, at, now):
+            return None
+        before, key.absent_until = key.state, -inf
+        said = "hold" if key.ticket else "filled"
+        if not key.ticket:  # "a waiting refresh for a mere touch that began before is not needed"
+            key.head, key.seated, key.began, key.kept = None, True, at, now
+            key.claimed_until = at + max(2 * key.hold, key.ttl / 2)
+            key.faults = key.timeouts = 0
+        self.rows.take((before, Event.FILL), DONE[said], key.state)
+        self.counts[said] = self.counts.get(said, 0) + 1
+        return said
+
+    def _is_news(self, key: Key, at: float, now: float) -> bool:
+        """ "a change is never swallowed by it": nor is a miss, nor what waits for its next try"""
+        if key.due:
+            is_touch = (key.head.kind, key.head.urgency) == (Kind.TOUCH, MOST_URGENT_FIRST.index(Kind.TOUCH))
+            return is_touch and key.head.not_before <= now
+        if key.ticket:
+            return at > key.began
+        return not key.seated or (at > key.began and now >= key.began + self.limits.gap)
 
     def _event(self, key: Key, kind: Kind, now: float) -> Event:
         """The event that this hint is for this key, in the words of the table."""
@@ -445,6 +475,7 @@ class Model:
     def handed_over(self, offset: int) -> Model:
         """The model of the next owner, which knows only the cursor."""
         keys = {
-            name: Key(key.namespace, key.hold, key.missing_ttl, key.parses) for name, key in self.keys.items()
+            name: Key(key.namespace, key.hold, key.missing_ttl, key.ttl, key.parses)
+            for name, key in self.keys.items()
         }
         return Model(keys, self.limits, offset, rows=self.rows)

@@ -66,6 +66,9 @@ class Priced:
         self.passed.append(list(passed))
         return passed
 
+    def on_fills(self, keys: Sequence[bytes], began: Sequence[float], now: float) -> None:
+        self._inner.on_fills(keys, began, now)
+
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         self._inner.on_misses(keys, counts, now)
 
@@ -121,6 +124,9 @@ class ByLot:
     def on_hints(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> Sequence[bytes]:
         self._next = now + GAP
         return [key for key in dict.fromkeys(keys) if self._play.is_fixed(key) or self._rng.random() < LIKELY]
+
+    def on_fills(self, keys: Sequence[bytes], began: Sequence[float], now: float) -> None:
+        pass
 
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         """Nothing to learn."""

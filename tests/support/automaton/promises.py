@@ -85,7 +85,7 @@ def _check_promises(play: Play) -> None:
         else:
             kept = any(t >= at for t in play.given_up[name]) or any(
                 ended > at - GAP if kind is Kind.MISS else began >= at or began > at - key.hold
-                for began, ended in play.finished[name]
+                for began, ended in play.finished[name] + play.filled[name]
             )
         require(kept, f"L1: the {kind.name.lower()} of {name!r} at {at} is lost")
 

@@ -19,6 +19,7 @@ DONE = {
     "block": Action.BLOCK,
     "cover": Action.COVER,
     "hold": Action.HOLD,
+    "filled": Action.FILLED,
     "decline": Action.DECLINE,
     "absent": Action.ABSENT,
 }

@@ -28,6 +28,7 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.outcomes import Failure
 from cacheupdater.core.policy import Fixed
+from cacheupdater.core.redis_clock import RedisClock
 from cacheupdater.core.unit import Phase, Unit
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
 GARBAGE = 100_000  # objects: some ten megabytes, of a hundred stories; a tenth of the time is saved
 FINE = (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE, Result.BRAKED, Result.FOREIGN)
+AGES = (-64, -1, 0, 1, 2, 6, 12, 40)  # ticks since a reader's load began; some are still to come
+UNITS = 10**9  # of a token in a second
 POOR = 4  # one story in so many is about misses of rows that are not there, and keys that fail by themselves
 FAILURES = (Failure("no", own=True), Failure("away", own=False), Failure("slow", own=False, slow=True))
 NO, SHUT = Answer(Result.FAILED), Answer(Result.UNAVAILABLE)
@@ -102,11 +105,13 @@ class Play:
         self.log: list[object] = []
         # where a hint can drop another key of its pack, packs are kept so small that the order is plain
         self.crowded = self.limits.backlog_age < 30 or any(n.max_backlog < 100 for n in self.namespaces)
+        self.clock = RedisClock()  # Redis' clock shows the story's time
         self.model = Model({name: self._key(name) for name in self.names}, self.limits, 0)
         self.engine = self._engine(0)
         # the story's own record, for the promises
         self.hinted: list[Hinted] = []
         self.finished: dict[bytes, list[tuple[float, float]]] = {name: [] for name in self.names}
+        self.filled: dict[bytes, list[tuple[float, float]]] = {name: [] for name in self.names}
         self.given_up: dict[bytes, list[float]] = {name: [] for name in self.names}
         self.removed: dict[bytes, list[float]] = {name: [] for name in self.names}
         self.last_start: dict[bytes, float] = {}
@@ -120,11 +125,18 @@ class Play:
         if namespace is None:
             return Key(None)
         hold = GAP if namespace.terms else namespace.every
-        return Key(namespace.name, hold, namespace.missing_ttl, parses=not name.endswith(b"x"))
+        return Key(namespace.name, hold, namespace.missing_ttl, namespace.ttl, parses=not name.endswith(b"x"))
 
     def _engine(self, offset: int) -> Engine:
         policy = self.policy = self.prices.policy() if self.prices else Fixed()
-        engine = Engine(self.keyspace, policy, limits=self.limits, random=self.rng.random, offset=offset)
+        engine = Engine(
+            self.keyspace,
+            policy,
+            limits=self.limits,
+            random=self.rng.random,
+            offset=offset,
+            clock=self.clock,
+        )
         engine.cursor = LoggedCursor(offset, self.log)
         engine._dedup.schedule.dropped = DropLog(self.log, engine._dedup.schedule)
         return engine
@@ -170,13 +182,17 @@ class Play:
         if rng.random() < 0.05 and not self.crowded:
             names.append(names[0])  # our client never repeats a key in a pack; others may
         self.offset += rng.choice((1, 1, 2))
-        return Hints(self.offset - 1, kind, names, ())
+        tokens: Sequence[int] = ()
+        if kind is Kind.TOUCH and not self.prices and rng.random() < 0.3:
+            tokens = [round((self.now - rng.choice(AGES) * TICK) * UNITS)] * len(names)
+        return Hints(self.offset - 1, kind, names, (), tokens=tokens)
 
     def read(self, batch: Sequence[Hints], *, remember: bool) -> None:
         if self.tell:
             self.tell(f"{self.now:.5f} hints", *batch)
         packs = {pack.offset: pack for pack in batch}
         self.begin()
+        self.clock.told(round(self.now * UNITS), self.now, self.now)
         self.engine.on_hints(batch, self.now)
         for entry in self.log:
             if not isinstance(entry, int):
@@ -189,7 +205,9 @@ class Play:
 
     def _hear(self, pack: Hints, *, remember: bool) -> None:
         """The model reads one pack: the touches that the policy passed on; of changes, first those that cannot wait."""
-        offset, kind, names, _, _ = pack
+        offset, kind, names = pack.offset, pack.kind, pack.keys
+        if pack.tokens:
+            names = self._filled(pack)
         patient: Collection[bytes] = ()
         if self.prices and kind is Kind.TOUCH:
             names = self._passed(pack, remember=remember)
@@ -205,6 +223,17 @@ class Play:
                 self.given_up[name].append(self.now)
             if remember:
                 self.hinted.append(Hinted(name, kind, self.now, said, offset))
+
+    def _filled(self, pack: Hints) -> list[bytes]:
+        """The model reads fills. Returns the keys to which they are touches."""
+        done: set[bytes] = set()
+        for name, token in dict(zip(pack.keys, pack.tokens, strict=True)).items():
+            at = self.clock.taken(token, self.now)
+            said = self.model.fill(name, at, self.now)
+            if said is not None:
+                done.add(name)
+                self.filled[name].append((at, self.now))
+        return [name for name in pack.keys if name not in done]
 
     def _changed(self, names: Sequence[bytes]) -> list[bytes]:
         """A key that is named twice has one change; in quarantine it has two removals."""

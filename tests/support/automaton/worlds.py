@@ -52,6 +52,7 @@ def draw_namespaces(rng: Random, now: float) -> list[Namespace]:
             pattern,
             source,
             every=pick((0.0, 2 * TICK, 16 * TICK)),
+            ttl=pick((32 * TICK, 300.0)),
             missing_ttl=pick((0.0, 16 * TICK)),
             max_backlog=pick((2, 10_000, 10_000)),
             quota=_limited(rng, now) if rng.random() < 0.15 else None,

@@ -76,7 +76,7 @@ def frame_samples():
 
 def packs(_stack):
     """Packs into an engine, with either policy: hints are taken in, units end, removals end, and all of it again."""
-    from stories.engine import Story, namespace
+    from stories.engine import Story, namespace, token_at
     from stories.price import Desk, priced, source
 
     from cacheupdater.pipeline.intake import take_in
@@ -99,6 +99,7 @@ def packs(_stack):
     def run(data):
         now, observer = 0.05 * next(clock), Counts()
         for story in stories:
+            story.clock.told(token_at(now), now, now)  # Redis' clock shows the story's time
             take_in(story.engine, [Message(story.offset, data)], now, observer=observer)
             story.offset += 1
             work = story.step(now)
@@ -122,6 +123,9 @@ def pack_samples():
         *(wire.encode_pack(kind, 1_800_000_000_000, keys, list(range(1, 21))) for kind in range(3)),
         wire.encode_pack(wire.TOUCH, 0, [b"p:1"], [2**63]),
         wire.encode_pack(wire.MISS, -(2**63), [b"p:1", b"q:1", b"\xff"]),
+        wire.encode_pack(wire.TOUCH, 0, keys, tokens=[n * 10**9 for n in range(20)]),
+        wire.encode_pack(wire.TOUCH, 0, [b"p:1", b"p:2"], [2, 1], tokens=[0, 2**64 - 1]),
+        msgspec.msgpack.encode((1, 0, 0, [b"p:1"], [], {"tokens": [float("inf")]})),
         msgspec.msgpack.encode((1, 0, 0, ["p:1"], [], {"more": None})),
         msgspec.msgpack.encode((2, {})),
     ]

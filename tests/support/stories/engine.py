@@ -15,6 +15,7 @@ from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.outcomes import Failure, Load
 from cacheupdater.core.peers import NOBODY
 from cacheupdater.core.policy import Fixed
+from cacheupdater.core.redis_clock import RedisClock
 from cacheupdater_client.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 PLENTY = 2.0**30
 REFUSAL = Answer(Result.FAILED, why="NOPERM No permissions to access a key")
+
+
+def token_at(seconds: float) -> int:
+    """A token of a Redis whose clock shows the time of the story."""
+    return round(seconds * 1e9)
 
 
 def limits(**changed: float) -> Limits:
@@ -54,7 +60,15 @@ class Story:
         self.namespaces = namespaces or (namespace(),)
         self.limits = limits(**changed)
         keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
-        self.engine = Engine(keyspace, policy or Fixed(), limits=self.limits, random=lambda: 1.0, offset=0)
+        self.clock = RedisClock()
+        self.engine = Engine(
+            keyspace,
+            policy or Fixed(),
+            limits=self.limits,
+            random=lambda: 1.0,
+            offset=0,
+            clock=self.clock,
+        )
         self.offset = 0
         self.counted: dict[tuple[str, str], int] = {}
 
@@ -62,6 +76,15 @@ class Story:
 
     def touch(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
         self._hint(Kind.TOUCH, keys, at, peer)
+
+    def fill(self, *keys: bytes, at: float, began: float | Sequence[float], known: bool = True) -> None:
+        """Readers have filled these keys by loads that began then, by the clock of Redis, which we know or not."""
+        if known:
+            self.clock.told(token_at(at), at, at)
+        times = [began] * len(keys) if isinstance(began, float) else began
+        tokens = [token_at(each) for each in times]
+        self.engine.on_hints([Hints(self.offset, Kind.TOUCH, list(keys), (), NOBODY, tokens)], at)
+        self.offset += 1
 
     def miss(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
         self._hint(Kind.MISS, keys, at, peer)

@@ -53,6 +53,45 @@ def test_buffer_counts_each_key_by_kind(buffer):
     assert drained(buffer) == {}
 
 
+def test_buffer_keeps_fills_apart_with_their_tokens(buffer):
+    buffer.touch("a")
+    buffer.fill("a", 7)
+    buffer.fill(b"b" * KEY_BYTES_MAX, 2**63)
+    assert len(buffer) == 3
+    assert buffer.waits
+    assert buffer.drain_fills() == [(b"a", 7), (b"b" * KEY_BYTES_MAX, 2**63)]
+    assert drained(buffer) == {TOUCH: {b"a": 1}}
+    assert (buffer.drain_fills(), drained(buffer), buffer.waits) == ([], {}, False)
+
+
+def test_buffer_drops_fills_after_touches_and_before_misses(buffer):
+    for number in range(PLACES // 2):
+        buffer.miss(b"m%d" % number)
+        buffer.fill(b"f%d" % number, number)
+    buffer.touch("too much")  # gives way itself
+    buffer.fill("new", 1)
+    buffer.miss("new")
+    buffer.touch("too much")
+    fills = buffer.drain_fills()
+    assert (fills[0], fills[-1], len(fills)) == ((b"f2", 2), (b"new", 1), PLACES // 2 - 1)
+    found = drained(buffer)
+    assert (found.keys(), len(found[MISS])) == ({MISS}, PLACES // 2 + 1)
+    assert buffer.dropped == {"full": 4}
+
+
+def test_buffer_counts_what_is_no_key_of_a_fill(buffer):
+    buffer.fill("", 1)
+    buffer.fill("k" * (KEY_BYTES_MAX + 1), 1)
+    assert buffer.drain_fills() == []
+    assert buffer.dropped == {"unencodable": 1, "oversized": 1}
+
+
+def test_buffer_that_sleeps_keeps_no_fill(buffer):
+    buffer.sleep()
+    buffer.fill("a", 1)
+    assert (buffer.drain_fills(), len(buffer)) == ([], 0)
+
+
 def test_buffer_gives_the_strongest_kind_first(buffer):
     buffer.touch("t")
     buffer.add(MISS, "m")

@@ -111,6 +111,61 @@ def test_outbox_cuts_packs_that_every_reader_accepts(size, count):
 # --- prefixes -----------------------------------------------------------------------------------------
 
 
+def tokens(outbox):
+    """What the packs to be sent say of fills, and which keys are plain touches."""
+    packs = [pack for _, pack in sent(outbox)]
+    told = {key: token for pack in packs for key, token in zip(pack.keys, pack.tokens, strict=False)}
+    return told, {key for pack in packs if not pack.tokens for key in pack.keys}
+
+
+def test_outbox_sends_fills_in_packs_of_their_own():
+    outbox = greeted(Hello(1, []))
+    outbox.add(TOUCH, {b"a": 2, b"b": 1})
+    outbox.add_fills([(b"b", 5), (b"c", 6), (b"c", 9), (b"c", 7)])
+    assert outbox.waiting == 7
+    filled, plain = sent(outbox)
+    assert (filled[1].keys, filled[1].counts, filled[1].tokens) == ([b"b", b"c"], [2, 3], [5, 9])
+    assert (plain[1].keys, plain[1].counts, plain[1].tokens) == ([b"a"], [2], ())
+    outbox.acknowledge(2)
+    assert (outbox.delivered, outbox.waiting) == (7, 0)
+    assert not outbox._tokens
+
+
+@pytest.mark.parametrize("size", [8, 200, KEY_BYTES_MAX])
+def test_outbox_cuts_packs_of_fills_that_every_reader_accepts(size):
+    outbox = greeted(Hello(1, []))
+    fills = [(b"%d" % number + b"x" * (size - len(str(number))), 2**63) for number in range(3500)]
+    outbox.add_fills(fills)
+    told = {}
+    while packs := sent(outbox):
+        outbox.acknowledge(outbox._acked + len(packs))
+        for _, pack in packs:
+            told |= dict(zip(pack.keys, pack.tokens, strict=True))
+    assert told == dict(fills)
+
+
+def test_outbox_keeps_tokens_when_the_updater_has_other_partitions():
+    outbox = greeted(Hello(1, []))
+    outbox.add_fills([(b"%d" % number, number) for number in range(100)])
+    outbox.next_frame(1)
+    outbox.add(TOUCH, {b"7": 1, b"plain": 1})
+    outbox.greet(Hello(3, []))
+    assert tokens(outbox) == ({b"%d" % number: number for number in range(100)}, {b"plain"})
+
+
+def test_outbox_keeps_no_token_of_a_key_that_is_gone():
+    outbox = greeted()
+    outbox.add_fills([(b"other:1", 1), (b"p:1", 1)])
+    outbox.greet(Hello(2, [b"p:"]))
+    outbox.add_fills([(b"other:2", 1)])
+    outbox.add(MISS, {b"p:%d" % number: 1 for number in range(KEYS_MAX)})
+    assert tokens(outbox)[0] == {}
+    assert not outbox._tokens
+    outbox.add_fills([(b"p:2", 1)])
+    outbox.discard("closed")
+    assert not outbox._tokens
+
+
 def test_outbox_keeps_undeclared_keys_back():
     outbox = greeted(Hello(4, [b"p:", b"q:"]))
     outbox.add(TOUCH, {b"p:1": 1, b"x": 5, b"q": 1, b"q:": 1})
@@ -294,9 +349,9 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
     monkeypatch.setattr(module, "SLICE_KEYS", 40)
     monkeypatch.setattr(module, "WINDOW_FRAMES", 6)
     chance = random.Random(seed)
-    outbox, entered, arrived, unread, acked = Outbox(), 0, 0, [], 0
+    outbox, entered, arrived, unread, acked, put_in = Outbox(), 0, 0, [], 0, set()
     for _ in range(200):
-        match chance.choice(["add", "add", "add", "send", "ack", "greet", "lose"]):
+        match chance.choice(["add", "add", "add", "fill", "send", "ack", "greet", "lose"]):
             case "add":
                 keys = {
                     b"%s:%d" % (chance.choice([b"p", b"q"]), chance.randint(0, 200)): chance.randint(1, 3)
@@ -304,12 +359,18 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
                 keys |= {b"p:%d" % chance.randint(0, 10**6): 1 for _ in range(chance.choice([1, 5, 120]))}
                 entered += sum(keys.values())
                 outbox.add(chance.choice([TOUCH, MISS, CHANGE]), keys)
+            case "fill":
+                fills = [(b"p:%d" % chance.randint(0, 200), chance.randint(1, 10**6)) for _ in range(30)]
+                entered += len(fills)
+                put_in.update(fills)
+                outbox.add_fills(fills)
             case "send":
                 unread += sent(outbox, limit=chance.randint(1, 20))
             case "ack" if unread:
                 some = chance.randint(1, len(unread))
                 for _, pack in unread[:some]:
                     arrived += sum(pack.counts) or len(pack.keys)
+                    assert put_in.issuperset(zip(pack.keys, pack.tokens, strict=False))
                 del unread[:some]
                 acked += some
                 outbox.acknowledge(acked)
@@ -319,9 +380,10 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
         assert entered == outbox.waiting + outbox.delivered + outbox.dropped.total()
         assert outbox.delivered == arrived
         assert outbox._keys <= 300
+        assert outbox._tokens.keys() <= outbox._pending[TOUCH].keys()
     outbox.greet(Hello(3, []))
     delivered(outbox)
-    assert (outbox.waiting, outbox._keys, outbox._bytes) == (0, 0, 0)
+    assert (outbox.waiting, outbox._keys, outbox._bytes, outbox._tokens) == (0, 0, 0, {})
     assert entered == outbox.delivered + outbox.dropped.total()
 
 

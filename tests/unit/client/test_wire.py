@@ -7,10 +7,13 @@ import json
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cacheupdater_client.protocol.wire import (
+    CHANGE,
     FRAME_BYTES_MAX,
+    MISS,
     PACK_BYTES_MAX,
     TOUCH,
     FrameReader,
@@ -31,6 +34,9 @@ ROOT = Path(__file__).parents[3]
 GOLDEN = json.loads((ROOT / "tests/contract/golden/wire.json").read_text("utf-8"))
 
 
+FILLS = [record for record in GOLDEN["packs"] if "tokens" in record]
+
+
 def named(records):
     return [pytest.param(record, id=record["name"]) for record in records]
 
@@ -39,14 +45,15 @@ def named(records):
 def test_golden_pack_is_read_as_ever(record):
     keys = [bytes.fromhex(key) for key in record["keys"]]
     assert decode_pack(bytes.fromhex(record["hex"])) == Pack(
-        record["kind"], record["emitted_ms"], keys, record["counts"]
+        record["kind"], record["emitted_ms"], keys, record["counts"], record.get("tokens", ())
     )
 
 
-@pytest.mark.parametrize("record", named(GOLDEN["packs"][:5]))
+@pytest.mark.parametrize("record", named([*GOLDEN["packs"][:5], *FILLS]))
 def test_golden_pack_is_written_as_ever(record):
-    keys = [bytes.fromhex(key) for key in record["keys"]]
-    assert encode_pack(record["kind"], record["emitted_ms"], keys, record["counts"]).hex() == record["hex"]
+    keys, tokens = [bytes.fromhex(key) for key in record["keys"]], record.get("tokens", ())
+    pack = encode_pack(record["kind"], record["emitted_ms"], keys, record["counts"], tokens=tokens)
+    assert pack.hex() == record["hex"]
 
 
 @pytest.mark.parametrize("record", named(GOLDEN["refused"]))
@@ -80,8 +87,46 @@ def test_golden_partition_of_a_key_stays(record):
 
 def test_golden_records_stand_in_the_documented_page():
     page = (ROOT / "docs/reference/wire.md").read_text("utf-8")
-    records = [*GOLDEN["packs"][:3], *GOLDEN["streams"].values()]
+    records = [*GOLDEN["packs"][:3], *FILLS, *GOLDEN["streams"].values()]
     assert [record["hex"] for record in records if record["hex"] not in page] == []
+
+
+def test_an_older_reader_takes_fills_for_touches():
+    """It reads five elements and ignores the others."""
+    [record] = FILLS
+    first_five = msgspec.msgpack.decode(bytes.fromhex(record["hex"]))[:5]
+    pack = decode_pack(msgspec.msgpack.encode(first_five))
+    assert (pack.kind, len(pack.keys), pack.tokens) == (TOUCH, 2, ())
+
+
+@pytest.mark.parametrize("kind", [MISS, CHANGE])
+def test_tokens_of_other_kinds_mean_nothing(kind):
+    assert decode_pack(encode_pack(kind, 1, [b"a"], tokens=[7])) == Pack(kind, 1, [b"a"], [])
+
+
+@pytest.mark.parametrize("more", [None, 7, "tokens", [1], {"later": [1, 2, 3]}, {"tokens": []}])
+def test_what_a_newer_writer_appends_is_ignored(more):
+    pack = msgspec.msgpack.encode((1, TOUCH, 1, [b"a"], [], more, "more"))
+    assert decode_pack(pack) == Pack(TOUCH, 1, [b"a"], [])
+
+
+@pytest.mark.parametrize("tokens", [[1, 2], ["1"], [-1], [1.5], [float("nan")], [None], {"a": 1}, 7, None])
+def test_tokens_that_are_none_are_garbage(tokens):
+    with pytest.raises(Malformed, match="garbage"):
+        decode_pack(msgspec.msgpack.encode((1, TOUCH, 1, [b"a"], [], {"tokens": tokens})))
+
+
+def test_fills_that_wait_in_a_mailbox_keep_their_tokens_when_partitions_change():
+    box = Mailbox()
+    box.open(Hello(1, []))
+    keys = [b"%d" % n for n in range(20)]
+    assert box.put(0, encode_pack(TOUCH, 1, keys, tokens=list(range(20))))
+    box.open(Hello(3, []))
+    found = [decode_pack(pack) for _, pack in box.take()]
+    assert len(found) == 3
+    assert {k: t for pack in found for k, t in zip(pack.keys, pack.tokens, strict=True)} == dict(
+        zip(keys, range(20), strict=True)
+    )
 
 
 def test_pack_over_the_limit_is_refused_unread():

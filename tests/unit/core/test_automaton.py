@@ -14,7 +14,7 @@ from cacheupdater.core.automaton import TABLE, Action, Event, State
 from cacheupdater.core.hints import Kind
 
 ROOT = Path(__file__).parents[3]
-HINTS = (Event.TOUCH, Event.MISS, Event.CHANGE)
+HINTS = (Event.TOUCH, Event.FILL, Event.MISS, Event.CHANGE)
 A = b"p:1"
 
 
@@ -29,11 +29,11 @@ def test_running_head_can_end_either_way_and_holds_touches(state, event):
     assert (state, event) in TABLE
 
 
-def test_only_an_end_that_wrote_keeps_the_seat():
+def test_only_an_end_that_wrote_and_a_fill_by_a_reader_hold_a_key():
     assert {after for (_, event), (after, _) in TABLE.items() if event is Event.FAILED} == {State.DUE}
     assert {
         state for state, (after, _) in TABLE.items() if after is State.HELD and state[0] is not State.HELD
-    } == {(State.PROCESS, Event.FINISHED)}
+    } == {(State.PROCESS, Event.FINISHED), (State.INIT, Event.FILL), (State.DUE, Event.FILL)}
 
 
 def test_only_its_last_failure_takes_a_running_key_back_to_init():

@@ -15,6 +15,7 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.core.outcomes import Load
 from cacheupdater.core.policy import Fixed
 from cacheupdater.price import Market, Price
+from cacheupdater.price.table import LOADED
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 
@@ -84,6 +85,32 @@ def test_touch_is_loaded_only_when_it_is_worth_its_price_and_counted_where_it_is
 
     assert story.starts(21.0) == [[A]]
     assert story.count("decisions", "policy") == 1
+
+
+def test_a_reader_s_own_load_counts_as_one_of_ours():
+    """At this price a key is worth a load again some seconds after its last one."""
+    starts = {}
+    for filled in (False, True):
+        story = Priced().known(A)
+        story.at_price(1e9)
+        for at in range(1, 30):
+            story.touch(A, at=float(at))
+        story.at_price(1e-2)
+        if filled:
+            story.fill(A, at=30.0, began=29.9)
+        else:
+            story.touch(A, at=30.0)
+        starts[filled] = story.starts(30.0)
+    assert starts == {False: [[A]], True: []}
+
+
+def test_a_key_that_is_met_by_its_fill_is_as_young_as_the_fill():
+    story = Priced().at_price(1e9)
+    story.fill(A, at=30.0, began=29.0)
+    [row] = story.price.table.find([A])
+    assert story.price.table.times[row, LOADED] == 29.0
+    story.fill(A, at=31.0, began=31.0)
+    assert story.price.table.times[row, LOADED] == 29.0, "one claim is believed in half of the value's life"
 
 
 def test_change_of_a_key_that_is_read_is_loaded_at_once():

@@ -30,9 +30,10 @@ def test_all_partitions_together_take_half_of_what_a_process_leaves(memory, part
 
 def test_hardly_any_memory_leaves_a_hundredth():
     limits = Limits().within(16 * MIB, partitions=64, processes=4)
-    assert (limits.learned, limits.absent, limits.strangers) == (10_000, 1_000, 500)
+    assert (limits.learned, limits.absent, limits.strangers, limits.claims) == (10_000, 1_000, 500, 500)
 
 
 def test_memory_changes_no_bound_but_those_of_tables():
     small, usual = Limits().within(128 * MIB, partitions=12), Limits()
-    assert replace(small, learned=usual.learned, absent=usual.absent, strangers=usual.strangers) == usual
+    tables = {name: getattr(usual, name) for name in ("learned", "absent", "strangers", "claims")}
+    assert replace(small, **tables) == usual

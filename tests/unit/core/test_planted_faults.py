@@ -11,12 +11,14 @@ from itertools import count
 import pytest
 from automaton.schedules import play
 
+from cacheupdater.core import dedup
 from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.cursors import Cursor
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.engine import Engine
+from cacheupdater.core.fills import Claims, Fills
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.outcomes import Outcomes
 from cacheupdater.core.recent_ends import RecentEnds
@@ -130,6 +132,19 @@ def touch_tail_swallows_a_change(patch):
         return said
 
     patch(Dedup, "hint", cover_blindly)
+
+
+def fill_swallows_a_change(patch):
+    """A fill holds any due key, whatever the key waits for."""
+    patch(dedup, "_is_news", lambda unit, began, now, *, gap: True)
+
+
+def fill_is_believed_long_after_its_load(patch):
+    patch(Fills, "_together", lambda self, namespace, keys, filled, now: {now: list(keys)})
+
+
+def every_claim_is_believed(patch):
+    patch(Claims, "believes", lambda self, key, now: True)
 
 
 def key_freed_by_a_unit_that_it_has_left(patch):
@@ -365,6 +380,9 @@ FAULTS = [
     dropped_change_without_invalidation,
     hold_counted_from_acceptance,
     touch_tail_swallows_a_change,
+    fill_swallows_a_change,
+    fill_is_believed_long_after_its_load,
+    every_claim_is_believed,
     key_freed_by_a_unit_that_it_has_left,
     late_misses_load_again,
     misses_load_again_once_the_hold_is_over,

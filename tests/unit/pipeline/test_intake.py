@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stories.engine import Story
+from stories.engine import Story, token_at
 from stories.shell import GARBAGE
 
 from cacheupdater.core.hints import READS_MAX, Kind
@@ -65,6 +65,14 @@ def test_the_reason_tells_a_newer_version_from_garbage(story, observer):
 def test_a_hint_keeps_its_kind(kind, story, observer):
     take(story, observer, pack(b"p:1", kind=kind))
     assert [claim.kind for claim, _ in story.start(0.0).parts] == [kind]
+
+
+def test_a_filled_key_keeps_its_token(story, observer):
+    story.clock.told(token_at(10.0), 10.0, 10.0)
+    fills = wire.encode_pack(Kind.TOUCH, 0, [b"p:1"], tokens=[token_at(9.9)])
+    take(story, observer, fills, pack(b"p:1", b"p:2"), at=10.0)
+    assert story.refresh(10.0) == [b"p:2"]
+    assert story.done == 2
 
 
 def test_repeated_hints_are_counted_as_often_as_they_were_meant(story, observer):
