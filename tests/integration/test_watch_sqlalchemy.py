@@ -38,6 +38,7 @@ from cacheupdater_client.watching import writing as writing_through
 
 HERE = "tests/integration/test_watch_sqlalchemy.py"
 ONCE = Retry(NoBackoff(), 0)  # redis-py's own patience is no subject here
+LEASE_S = 30  # of a reader whom a commit does not await; far more than a commit takes
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
@@ -638,7 +639,7 @@ def test_a_commit_does_not_wait_for_a_reader_that_loads_the_old_row(
         if not committed:
             committed.append(id)
             with ThreadPoolExecutor(1) as other:  # this load ends after the commit has returned
-                other.submit(commit, 5).result(PATIENCE_S)
+                other.submit(commit, 5).result(LEASE_S - 10)
         return price
 
     def commit(price):
@@ -646,7 +647,9 @@ def test_a_commit_does_not_wait_for_a_reader_that_loads_the_old_row(
             session.get_one(Product, 1).price = price
 
     def declared():
-        return cacheupdater_client.Cache(cache).value("product:{id:int}", ttl="1m", timeout="30s")(product)
+        return cacheupdater_client.Cache(cache).value("product:{id:int}", ttl="1m", timeout=f"{LEASE_S}s")(
+            product
+        )
 
     value = declared()
     watching(maker, {Product: "product:{id}"}, redis=cache, write_through=[value])
