@@ -350,12 +350,8 @@ def test_a_callable_that_fails_breaks_nothing(maker, watching, cache, audit, she
     assert "whose keys cannot be named" in caplog.text
 
 
-def test_after_a_commit_whose_answer_was_lost_the_keys_are_invalidated(
-    engine, maker, watching, cache, audit, shelf
-):
-    """The commit may have happened. So it counts as if it had."""
-    fill(maker, 1)
-    watching(maker, KEYS, redis=cache)
+def commit_in_vain(engine, maker):
+    """The server ends the connection, so the COMMIT gets no answer."""
     with maker() as session:
         session.get_one(Product, 1).price = 9
         session.flush()
@@ -364,6 +360,15 @@ def test_after_a_commit_whose_answer_was_lost_the_keys_are_invalidated(
             other.execute(text(f"SELECT pg_terminate_backend({number})"))
         with pytest.raises(DBAPIError):
             session.commit()
+
+
+def test_after_a_commit_whose_answer_was_lost_the_keys_are_invalidated(
+    engine, maker, watching, cache, audit, shelf
+):
+    """The commit may have happened. So it counts as if it had."""
+    fill(maker, 1)
+    watching(maker, KEYS, redis=cache)
+    commit_in_vain(engine, maker)
     assert shelf.gone() == {"product:1"}
 
 
@@ -600,6 +605,14 @@ def test_what_was_rolled_back_is_not_written(maker, writing, plain, shelf):
         session.commit()
     assert plain.get("product:1") == b"old"
     assert plain.get("product:2") == b'{"name":"row","price":5}'
+
+
+def test_after_a_commit_whose_answer_was_lost_the_row_says_what_is_written(
+    engine, maker, writing, plain, shelf
+):
+    """Here the commit has not happened. What the session had in mind would be wrong."""
+    commit_in_vain(engine, maker)
+    assert plain.get("product:1") == b'{"name":"row","price":1}'
 
 
 def test_an_older_commit_does_not_write_over_a_newer_one(maker, watching, cache, audit, plain, shelf):
