@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import redis
-from watched.fixtures import audit, cache, shelf, watched_database
+from watched.fixtures import audit, cache, product, shelf, watched_database, watching, written_shelf
 
-__all__ = ["audit", "cache", "shelf", "watched_database"]  # pytest finds fixtures among a conftest's names
+# pytest finds fixtures among a conftest's names
+__all__ = ["audit", "cache", "product", "shelf", "watched_database", "watching", "written_shelf"]
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ TTL = "5s"
 WRITERS, CACHES, THREADS, TASKS = 2, 2, 2, 4  # threads: of each cache
 LOAD_S = 0.02  # at most, from reading the row to the loader's return
 CHANGE_EVERY_S = 0.005
+STORMS = 20  # of the control, at most: one in two leaves a stale value behind
 CONNECTIONS = WRITERS + CACHES * THREADS + TASKS
 
 TABLE = (
@@ -226,29 +227,39 @@ def declared_awaited(items, redis_url, emit):
     return load, client.aclose
 
 
-def test_a_cache_filled_by_hand_breaks_both_promises(
-    redis_url, pg_url, table, plain, amount, record_property
-):
-    """The control: GET, load, SET; DEL after the commit."""
-    with ExitStack() as stack:
-        items = Items(pg_url, stack)
-        storm = Storm(items, 1)
-        client = stack.enter_context(redis.Redis.from_url(redis_url))
+def test_a_cache_filled_by_hand_breaks_both_promises(redis_url, pg_url, table, plain, record_property):
+    """The control: GET, load, SET; DEL after the commit. Whether a storm leaves a stale value is luck; several do not miss it."""
+    broken = reads = 0
+    left = {}
+    for seed in range(STORMS):
+        with ExitStack() as stack:
+            items = Items(pg_url, stack)
+            storm = Storm(items, seed)
+            client = stack.enter_context(redis.Redis.from_url(redis_url))
+            get = by_hand(client, items)
+            storm.write(lambda number, client=client: client.delete(f"item:{number}"))
+            for _ in range(CACHES):
+                storm.read(get)
+            try:
+                eventually(lambda storm=storm: storm.broken or storm.errors)
+            finally:
+                storm.end()
+            broken, reads = broken + len(storm.broken), reads + storm.reads
+            left = stale(plain, table)
+        if left:
+            break
+    record_property("figure: stale-set race, reads of the control with SET", reads)
+    record_property("figure: stale-set race, stale reads among these", broken)
+    assert broken
+    assert left
 
-        def get(number):
-            spelled = client.get(f"item:{number}")
-            if spelled is None:
-                spelled = json.dumps(items.load(number))
-                client.set(f"item:{number}", spelled, ex=5)
-            return json.loads(spelled)
 
-        storm.write(lambda number: client.delete(f"item:{number}"))
-        for _ in range(CACHES):
-            storm.read(get)
-        try:
-            eventually(lambda: storm.broken or storm.errors)
-            time.sleep(amount(1, 10))
-        finally:
-            storm.end()
-        record_property("figure: stale-set race, stale reads of the control with SET", len(storm.broken))
-        assert storm.broken
+def by_hand(client, items):
+    def get(number):
+        spelled = client.get(f"item:{number}")
+        if spelled is None:
+            spelled = json.dumps(items.load(number))
+            client.set(f"item:{number}", spelled, ex=5)
+        return json.loads(spelled)
+
+    return get

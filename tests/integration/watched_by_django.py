@@ -38,25 +38,11 @@ SUPPORT = Path(__file__).parents[1] / "support"
 SEEDS = range(3)  # where nobody says which
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def connected(watched_database):
     django_app.connect(watched_database)
     yield
     django_app.disconnect()
-
-
-@pytest.fixture
-def watching(connected):
-    """`watch`, until the end of the test."""
-    made = []
-
-    def begin(*args, **options):
-        made.append(watch(*args, **options))
-        return made[-1]
-
-    yield begin
-    for each in made:
-        each.stop()
 
 
 @pytest.fixture
@@ -193,7 +179,7 @@ def test_the_result_and_the_errors_of_a_wrapped_method_are_djangos_own(watched, 
     assert QuerySet.update.alters_data
 
 
-def test_after_stop_django_is_as_it_was(connected, audit, cache, shelf):
+def test_after_stop_django_is_as_it_was(audit, cache, shelf):
     plain = QuerySet.update, QuerySet.bulk_create
     first, second = watch(KEYS, redis=cache), watch({Product: "tens:{id}"}, redis=cache)
     Product.objects.create(name="pen", price=1)
@@ -295,7 +281,7 @@ def test_a_refused_statement_invalidates_nothing(watched, shelf):
 
 
 def test_a_process_killed_between_commit_and_invalidation_leaves_a_value_that_ends(
-    watched_database, connected, redis_url, audit, plain
+    watched_database, redis_url, audit, plain
 ):
     """The documented gap. Its end is the value's ttl, or the next load before that."""
     fill(1)
@@ -328,53 +314,69 @@ def test_a_process_killed_between_commit_and_invalidation_leaves_a_value_that_en
     assert plain.get("product:1") == b"new price"
 
 
-# --- write ----------------------------------------------------------------------------------------------
+# --- write_through --------------------------------------------------------------------------------------
+
+
+def test_in_a_random_program_what_is_written_through_is_what_was_committed(
+    watching, cache, audit, written_shelf, product
+):
+    watched = watching(KEYS, redis=cache, write_through=[product])
+    judge = Judge(audit, written_shelf, watched)
+    for seed in chosen(SEEDS):
+        program = Program(seed)
+        with ExitStack() as stack:
+            stack.callback(program.end)
+            judge.follow(seed, program, HERE)
+    assert watched.counts()["written"] > 10
+    assert watched.counts()["unwritten"] == 0
 
 
 @pytest.fixture
-def writing(watching, cache, audit):
-    return watching(
-        {Product: "product:{id}"},
-        redis=cache,
-        write={Product: (lambda each: f"{each.name} {each.price}", 60)},
-    )
+def shown(cache):
+    """A declared value whose loader asks the models."""
+
+    @cacheupdater_client.Cache(cache).value("product:{id:int}", ttl="1m")
+    def shown(id: int) -> str | None:
+        found = Product.objects.filter(pk=id).first()
+        return found and f"{found.name} {found.price}"
+
+    return shown
 
 
-def test_the_fresh_value_of_a_saved_row_is_written_through_after_the_commit(writing, plain, shelf):
-    """The object in memory has an old name, its row a newer one: the value is that of the row."""
+def test_the_value_of_a_changed_row_is_loaded_and_written_after_the_commit(
+    watching, cache, audit, plain, shelf, shown
+):
+    watched = watching({Product: "product:{id}"}, redis=cache, write_through=[shown])
     old = Product.objects.create(name="cap", price=1)
-    assert plain.get("product:1") == b"cap 1"
+    assert plain.get("product:1") == b'"cap 1"'
     Product.objects.update(name="pen")
-    assert plain.get("product:1") is None
+    assert plain.get("product:1") == b'"pen 1"'
     with transaction.atomic():
         old.price = 5
         old.save(update_fields=["price"])
-        old.price = 6
-        old.save(update_fields=["price"])
-        assert plain.get("product:1") is None
-    assert plain.get("product:1") == b"pen 6"
-    assert 0 < plain.pttl("product:1") <= 60_000
-    with transaction.atomic():
-        old.save()
-        Product.objects.update(price=9)
-    assert plain.get("product:1") is None, "the statement came after the value"
+        assert plain.get("product:1") == b'"pen 1"'
+    assert plain.get("product:1") == b'"pen 5"'
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        Product.objects.update(price=6 + Product.objects.update(price=6) / 0)
+    assert plain.get("product:1") == b'"pen 5"'
+    old.delete()
+    assert plain.get("product:1") is None
+    assert watched.counts()["written"] == 4
 
 
-def test_where_a_key_was_invalidated_meanwhile_the_value_is_removed_and_not_written(
-    writing, cache, plain, shelf
+def test_where_a_loader_fails_the_keys_are_invalidated_and_the_commit_stands(
+    watching, cache, audit, plain, shelf, caplog
 ):
+    @cacheupdater_client.Cache(cache).value("product:{id:int}", ttl="1m")
+    def product(id: int) -> int:
+        raise ZeroDivisionError
+
+    watching({Product: "product:{id}"}, redis=cache, write_through=[product])
     with transaction.atomic():
         Product.objects.create(name="pen", price=1)
-        cache.invalidate("product:1")
+    assert Product.objects.get().price == 1
     assert plain.get("product:1") is None
-
-
-def test_a_value_that_cannot_be_made_is_removed(watching, cache, audit, plain, shelf, caplog):
-    watching({Product: "product:{id}"}, redis=cache, write={Product: (lambda product: 1 / 0, 60)})
-    with transaction.atomic():
-        Product.objects.create(name="pen", price=1)
-    assert plain.get("product:1") is None
-    assert "no fresh value of Product" in caplog.text
+    assert "no fresh value of" in caplog.text
 
 
 # --- mistakes -------------------------------------------------------------------------------------------

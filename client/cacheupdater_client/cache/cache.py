@@ -219,6 +219,18 @@ class Value(BaseValue[T], Generic[T]):
         """As the client's `invalidate`, for one key. Call it after the commit."""
         self._reader.store.invalidate(self.asked_for(args, named)[0])
 
+    def write_through(self, items: Iterable[K]) -> int:
+        """Loads these keys now and puts their values into Redis, for the session hooks. They have invalidated the keys before.
+
+        Returns of how many keys Redis has the value; the others have changed once more, or Redis has failed.
+        """
+        reading = self._forced(items)
+        try:
+            self._reader.run(filled(reading), self.declared, self._load)
+        finally:
+            self.counts.add(reading.counts)
+        return len(reading.wanted) - reading.counts.unfilled
+
     def _through(self, reading: Reading) -> dict[Captures, T]:
         found = self._reader.run(filled(reading), self.declared, self._load)
         values, _, unreadable = self._decoded(reading, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(slots=True)
@@ -21,3 +21,8 @@ class Counts:
     )
     foreign: int = 0  # of these: Redis holds a value that the cache did not write and cannot read
     failed: int = 0  # loads that raised
+
+    def add(self, more: Counts) -> None:
+        """Those of one read that was counted apart."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(more, field.name))

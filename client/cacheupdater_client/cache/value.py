@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from functools import lru_cache, update_wrapper
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cacheupdater_client.cache.codecs import UNREADABLE
+from cacheupdater_client.cache.counts import Counts
+from cacheupdater_client.cache.flights import Flights
 from cacheupdater_client.cache.steps import Reading
 from cacheupdater_client.guard import fault
 from cacheupdater_client.protocol import durations
@@ -15,9 +18,7 @@ from cacheupdater_client.protocol.wire import TOUCH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from cacheupdater_client.cache.counts import Counts
     from cacheupdater_client.cache.declared import Declared, Loader
-    from cacheupdater_client.cache.flights import Flights
     from cacheupdater_client.cache.steps import Found
     from cacheupdater_client.observe import Hints
     from cacheupdater_client.protocol.patterns import Captures
@@ -97,6 +98,14 @@ class BaseValue(Generic[T]):
         shared = self._shared
         return Reading(
             self.declared, wanted, terms, shared.flights, shared.store.hints, self.counts, asks_age
+        )
+
+    def _forced(self, items: Iterable[K]) -> Reading:
+        """The reading of keys that were just invalidated. It boards no flight and awaits no lease: those loads began earlier."""
+        wanted, keys = self._asked(items)
+        reading = self._reading(dict(zip(keys, self.declared.captures_of_items(wanted), strict=True)))
+        return replace(
+            reading, terms=reading.terms._replace(by_force=True), flights=Flights(), counts=Counts()
         )
 
     def _asked(self, items: Iterable[K]) -> tuple[list[K], list[bytes]]:

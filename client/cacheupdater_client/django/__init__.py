@@ -17,24 +17,25 @@ from cacheupdater_client.django.hooks import Hooks
 from cacheupdater_client.watching.announcing import Client, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from cacheupdater_client.watching.rules import Said, Writes
+    from cacheupdater_client.watching.rules import Said
+    from cacheupdater_client.watching.writing import Writable
 
 __all__ = ["Watch", "watch"]
 
 
-def watch(keys: Mapping[type, Said], *, redis: Client, write: Writes | None = None) -> Watch:
+def watch(keys: Mapping[type, Said], *, redis: Client, write_through: Sequence[Writable] = ()) -> Watch:
     """Invalidates the keys of changed rows after each commit, in every database of the settings.
 
     `keys` says for each model which keys its rows have: patterns of columns (`product_id`, not `product`), or callables that
-    get a row. `write` says for which models the fresh value is written through: `{Product: (value_of, 900)}`, a callable that
-    gets the object, and a ttl in seconds or as a timedelta.
+    get a row. `write_through` takes values that a `Cache` declares: after the invalidation they are loaded and written for the
+    keys that are theirs.
     """
     if inspect.iscoroutinefunction(redis.invalidate):
         raise TypeError(
             "Django's ORM runs in threads: it needs a client of cacheupdater_client, not of its asyncio"
         )
-    watched = Watch(keys, redis, settle=lambda result: result)
-    Hooks(watched, write or {}).listen()
+    watched = Watch(keys, redis, settle=lambda result: result, write_through=write_through)
+    Hooks(watched).listen()
     return watched

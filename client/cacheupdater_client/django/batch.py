@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from django.db import connections, transaction
 
-from cacheupdater_client.watching.announcing import WRITES_BYTES_MAX, WRITES_MAX
 from cacheupdater_client.watching.keys import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from cacheupdater_client.watching.announcing import Value, Watch
+    from cacheupdater_client.watching.announcing import Watch
 
-NOTHING: Mapping[bytes, Value] = {}
 LOOKED_AT_MAX = (
     100  # callbacks among which the batch is looked for; an application that adds more gets more batches
 )
@@ -30,43 +28,24 @@ class Batch:
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self._keys = Keys()
-        self._values: dict[bytes, Value] = {}
-        self._value_bytes = 0
 
     def add(self, names: Sequence[bytes]) -> None:
-        """These keys have changed. A value that was made before is a value no more."""
+        """These keys have changed."""
         self._keys.add(names)
-        for name in names if self._values else ():
-            self._drop(name)
-
-    def write(self, name: bytes, value: Value) -> None:
-        """The value that this key has from the commit on, if there is room."""
-        self._drop(name)
-        if len(self._values) < WRITES_MAX and self._value_bytes + len(value.value) <= WRITES_BYTES_MAX:
-            self._values[name] = value
-            self._value_bytes += len(value.value)
-
-    def _drop(self, name: bytes) -> None:
-        old = self._values.pop(name, None)
-        self._value_bytes -= len(old.value) if old is not None else 0
 
     def __call__(self) -> None:
         """Django has committed."""
         try:
-            self.watch.announce(self._keys, self._values)
+            self.watch.announce(self._keys)
         finally:
             self._keys.close()
 
 
-def changed(
-    watch: Watch, using: str, names: Sequence[bytes], values: Mapping[bytes, Value] = NOTHING
-) -> None:
+def changed(watch: Watch, using: str, names: Sequence[bytes]) -> None:
     """These keys have changed in the present transaction of a database. Without a transaction they are announced at once."""
     batch = _present(watch, using)
     added = batch or Batch(watch)
     added.add(names)
-    for name, value in values.items():
-        added.write(name, value)
     if batch is None:
         transaction.on_commit(added, using=using, robust=True)
 

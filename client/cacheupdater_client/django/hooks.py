@@ -6,39 +6,28 @@ The wrapped methods call Django's own, with the same arguments and the same resu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from django.db.models import signals
 
 from cacheupdater_client.django import querysets
 from cacheupdater_client.django.batch import changed
 from cacheupdater_client.django.rows import Modelled
-from cacheupdater_client.watching.announcing import TransactionLost, Value
-from cacheupdater_client.watching.rules import checked_writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from cacheupdater_client.watching.announcing import Watch
-    from cacheupdater_client.watching.rules import Writes
 
 BEFORE = "_cacheupdater_before"  # an attribute that an object has between the two signals of its change
-
-
-class Before(NamedTuple):
-    """What was known before a change."""
-
-    names: list[bytes]  # the keys of the row as it was
-    since: int | None  # the token for a value to write through
 
 
 class Hooks:
     """The listeners of one watch."""
 
-    def __init__(self, watch: Watch, write: Writes) -> None:
+    def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self._modelled = [Modelled.of(rule) for rule in watch.rules]
-        self._write = checked_writes(write, watch.rules)
 
     def listen(self) -> None:
         """From now on, until the watch is stopped."""
@@ -77,50 +66,28 @@ class Hooks:
     # --- one object ---------------------------------------------------------------------------------------
 
     def _pre_save(self, *, instance: object, using: str, **_told: object) -> None:
-        since = self.watch.token() if type(instance) in self._write else None
-        self._remember(instance, Before(self._names(instance, using, lock=True), since))
+        self._remember(instance, self._names(instance, using, lock=True))
 
     def _post_save(self, *, instance: object, using: str, **_told: object) -> None:
         before = self._remembered(instance)
-        names = [*before.names, *self._names(instance, using)]
-        values = self._values(instance, using, before.since) if before.since is not None else {}
-        changed(self.watch, using, names, values)
-
-    def _values(self, instance: object, using: str, since: int) -> dict[bytes, Value]:
-        """The row is read again: the object in memory may be older in columns that were not changed."""
-        model = type(instance)
-        [modelled] = [each for each in self._modelled if each.rule.model is model]
-        value_of, ttl = self._write[model]
-        try:
-            fresh = modelled.fresh(using, _primary(instance))
-            value = value_of(fresh)
-        except TransactionLost:
-            raise
-        except Exception as e:  # noqa: BLE001  the application's callable, or a row that cannot be read
-            self.watch.not_written(model, e)
-            return {}
-        if value is None:
-            return {}
-        row = {name: getattr(fresh, name) for name in modelled.columns}
-        body = value.encode() if isinstance(value, str) else value
-        return {name: Value(body, ttl, since) for name in self.watch.keys_of(modelled.rule, row)}
+        changed(self.watch, using, [*before, *self._names(instance, using)])
 
     def _pre_delete(self, *, instance: object, using: str, **_told: object) -> None:
-        self._remember(instance, Before(self._names(instance, using, lock=True), None))
+        self._remember(instance, self._names(instance, using, lock=True))
 
     def _post_delete(self, *, instance: object, using: str, **_told: object) -> None:
-        changed(self.watch, using, self._remembered(instance).names)
+        changed(self.watch, using, self._remembered(instance))
 
-    def _remember(self, instance: object, before: Before) -> None:
-        vars(instance).setdefault(BEFORE, {})[id(self)] = before
+    def _remember(self, instance: object, names: list[bytes]) -> None:
+        vars(instance).setdefault(BEFORE, {})[id(self)] = names
 
-    def _remembered(self, instance: object) -> Before:
-        """What the first signal of this change has found. Leaves no trace on the object."""
-        told: dict[int, Before] = vars(instance).get(BEFORE, {})
-        before = told.pop(id(self), Before([], None))
+    def _remembered(self, instance: object) -> list[bytes]:
+        """The keys that the first signal of this change has found. Leaves no trace on the object."""
+        told: dict[int, list[bytes]] = vars(instance).get(BEFORE, {})
+        names = told.pop(id(self), [])
         if not told:
             vars(instance).pop(BEFORE, None)
-        return before
+        return names
 
     def _m2m_changed(
         self,

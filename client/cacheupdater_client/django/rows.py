@@ -82,13 +82,6 @@ class Modelled:
             found = list(question.order_by().values_list(*names))
         return [(row[0], dict(zip(names, row, strict=True))) for row in found]
 
-    def fresh(self, using: str, identity: object) -> object:
-        """The object as its row is now."""
-        manager = self.rule.model._base_manager  # type: ignore[attr-defined]  # noqa: SLF001  as above
-        with _apart(using):
-            found: object = manager.using(using).get(pk=identity)
-        return found
-
 
 @contextmanager
 def _apart(using: str) -> Iterator[None]:

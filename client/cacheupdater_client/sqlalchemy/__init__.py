@@ -21,25 +21,25 @@ from cacheupdater_client.sqlalchemy.hooks import Hooks, Target
 from cacheupdater_client.watching.announcing import Client, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Mapping, Sequence
 
-    from cacheupdater_client.watching.rules import Said, Writes
+    from cacheupdater_client.watching.rules import Said
+    from cacheupdater_client.watching.writing import Writable
 
 __all__ = ["Watch", "watch"]
 
 
-def watch(target: object, keys: Mapping[type, Said], *, redis: Client, write: Writes | None = None) -> Watch:
+def watch(
+    target: object, keys: Mapping[type, Said], *, redis: Client, write_through: Sequence[Writable] = ()
+) -> Watch:
     """Invalidates the keys of changed rows after each commit of `target`'s sessions.
 
     `target` is a sessionmaker, a scoped_session, a class of sessions or one session, or what SQLAlchemy has of these for
-    asyncio. `keys` says for each model which keys its rows have: patterns, or callables that get a row. `write` says for
-    which models the fresh value is written through: `{Product: (value_of, 900)}`, a callable that gets the object, and a ttl
-    in seconds or as a timedelta.
+    asyncio. `keys` says for each model which keys its rows have: patterns, or callables that get a row. `write_through`
+    takes values that a `Cache` declares: after the invalidation they are loaded and written for the keys that are theirs.
     """
-    watched = Watch(keys, redis, settle=_settle)
-    Hooks(watched, write or {}).listen(
-        _target(target, is_async=inspect.iscoroutinefunction(redis.invalidate))
-    )
+    watched = Watch(keys, redis, settle=_settle, write_through=write_through)
+    Hooks(watched).listen(_target(target, is_async=inspect.iscoroutinefunction(redis.invalidate)))
     return watched
 
 

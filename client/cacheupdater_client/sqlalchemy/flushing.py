@@ -76,7 +76,7 @@ def _after(
     session: Session, mapped: Mapped, saved: Sequence[object], watch: Watch
 ) -> Iterator[dict[str, object]]:
     """The rows as they are."""
-    identities = [identity_of(obj) for obj in saved]
+    identities = [_identity_of(obj) for obj in saved]
     if mapped.by_identity:
         yield from (dict(mapped.row_of(identity)) for identity in identities)
         return
@@ -86,6 +86,6 @@ def _after(
         watch.unseen(f"the keys of rows of {mapped.rule.model.__name__} after their change", len(identities))
 
 
-def identity_of(obj: object) -> Identity:
+def _identity_of(obj: object) -> Identity:
     """The primary key that the object's row has now."""
     return tuple(inspect(obj, raiseerr=True).mapper.primary_key_from_instance(obj))

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, literal, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, sessionmaker
 
-from cacheupdater_client.sqlalchemy import bulk, flushing, fresh
+from cacheupdater_client.sqlalchemy import bulk, flushing
 from cacheupdater_client.sqlalchemy.pending import Flush, Pending
 from cacheupdater_client.sqlalchemy.rows import Mapped
-from cacheupdater_client.watching.announcing import TransactionLost
-from cacheupdater_client.watching.rules import checked_writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Mapper, ORMExecuteState, SessionTransaction, UOWTransaction
 
     from cacheupdater_client.watching.announcing import Watch
-    from cacheupdater_client.watching.rules import Writes
+
+ABORTED = "25P02"  # in_failed_sql_transaction, as PostgreSQL says it
 
 Target: TypeAlias = Session | type[Session] | sessionmaker[Session]
 
@@ -34,10 +34,10 @@ Target: TypeAlias = Session | type[Session] | sessionmaker[Session]
 class Hooks:
     """The listeners of one watch."""
 
-    def __init__(self, watch: Watch, write: Writes) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._mapped = [Mapped.of(rule) for rule in watch.rules]
-        self._write = checked_writes(write, watch.rules)
+        self._failed: WeakSet[Connection] = WeakSet()  # a statement on them has failed
         self._broken: WeakSet[Connection] = WeakSet()
 
     def listen(self, target: Target) -> None:
@@ -103,31 +103,31 @@ class Hooks:
 
     def _handle_error(self, context: ExceptionContext) -> None:
         """A connection was lost: if that was during a COMMIT, nobody knows whether the COMMIT took effect."""
-        if context.is_disconnect and context.connection is not None:
-            self._broken.add(context.connection)
+        if context.connection is not None:
+            (self._broken if context.is_disconnect else self._failed).add(context.connection)
 
     def _before_commit(self, session: Session) -> None:
         if session.in_nested_transaction():
             return
-        if (
-            self._write
-        ):  # what is not flushed yet belongs to the values; the commit would flush it a moment later
-            session.flush()
         pending = self._pending(session)
-        if pending.token is not None:
-            self._make_values(session, pending, pending.token)
+        pending.aborted = bool(len(pending.keys)) and any(map(self._is_aborted, pending.connections))
         pending.committing = True
 
-    def _make_values(self, session: Session, pending: Pending, token: int) -> None:
-        by_model = {each.rule.model: each for each in self._mapped}
-        for model, identities in fresh.by_model(pending.fresh):
-            try:
-                ask = fresh.Asked(session, by_model[model], self._write[model], token)
-                pending.values.update(fresh.within_cap(fresh.values_of(ask, identities, self._watch)))
-            except TransactionLost as e:
-                raise e.error from None
-            except Exception as e:  # noqa: BLE001  the application's callable, or a row that cannot be read
-                self._watch.not_written(model, e)
+    def _is_aborted(self, connection: Connection) -> bool:
+        """Whether an error has ended the transaction, so that its COMMIT is a rollback, of which no driver tells.
+
+        The application has gone on after the error. PostgreSQL refuses every statement of such a transaction.
+        """
+        if connection not in self._failed:
+            return False
+        self._failed.discard(connection)
+        try:
+            connection.execute(select(literal(1)))
+        except DBAPIError as e:
+            if getattr(e.orig, "sqlstate", getattr(e.orig, "pgcode", None)) != ABORTED:
+                raise  # the transaction was whole before this error, so the application must know
+            return True
+        return False
 
     def _after_commit(self, session: Session) -> None:
         pending = self._pending(session)
@@ -154,10 +154,10 @@ class Hooks:
             several or any(each in self._broken for each in pending.connections)
         )
         try:
-            if pending.committed or in_doubt:
+            if in_doubt or (pending.committed and not pending.aborted):
                 if any(each.in_transaction() for each in pending.connections if not each.closed):
                     self._watch.unseen("a commit of a session whose connection commits later")
-                self._watch.announce(pending.keys, pending.values)
+                self._watch.announce(pending.keys)
         finally:
             pending.keys.close()
 
@@ -165,16 +165,7 @@ class Hooks:
 
     def _before_flush(self, session: Session, _context: UOWTransaction, _objects: object) -> None:
         pending = self._pending(session)
-        self._take_token(pending, [*session.new, *session.dirty])
         pending.flush = flushing.asked(session, self._mapped, self._watch)
-
-    def _take_token(self, pending: Pending, objects: list[object]) -> None:
-        """Once in a transaction, before its first row is written."""
-        written = tuple(self._write)
-        if not written or pending.asked_for_token or not any(isinstance(obj, written) for obj in objects):
-            return
-        pending.asked_for_token = True
-        pending.token = self._watch.token()
 
     def _after_insert(self, _mapper: Mapper[object], _connection: Connection, obj: object) -> None:
         flush = self._flush_of(obj)
@@ -201,11 +192,7 @@ class Hooks:
     def _after_flush(self, session: Session, _context: UOWTransaction) -> None:
         pending = self._pending(session)
         flush, pending.flush = pending.flush, Flush()
-        pending.add(flushing.learned(session, self._mapped, flush, self._watch))
-        for obj in flush.saved:
-            for model in self._write:
-                if isinstance(obj, model):
-                    pending.add_fresh(model, flushing.identity_of(obj))
+        pending.keys.add(flushing.learned(session, self._mapped, flush, self._watch))
 
     # --- statements ---------------------------------------------------------------------------------------
 
@@ -224,4 +211,4 @@ class Hooks:
         try:
             return statement.run()
         finally:  # also of a result that our own code could not read
-            self._pending(state.session).add(statement.names)
+            self._pending(state.session).keys.add(statement.names)

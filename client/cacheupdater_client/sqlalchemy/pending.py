@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from cacheupdater_client.watching.announcing import WRITES_MAX
 from cacheupdater_client.watching.keys import Keys
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
     from sqlalchemy.orm import InstanceState, SessionTransaction
 
-    from cacheupdater_client.watching.announcing import Value
     from cacheupdater_client.watching.keys import Mark
 
 Identity: TypeAlias = tuple[object, ...]
@@ -38,30 +36,16 @@ class Pending:
     """One transaction."""
 
     keys: Keys = field(default_factory=Keys)
-    savepoints: list[tuple[SessionTransaction, Mark, int]] = field(default_factory=list)
+    savepoints: list[tuple[SessionTransaction, Mark]] = field(default_factory=list)
     flush: Flush = field(default_factory=Flush)
-    token: int | None = None
-    asked_for_token: bool = False
-    fresh: dict[tuple[type, Identity], None] = field(default_factory=dict)  # rows to write through
-    values: dict[bytes, Value] = field(default_factory=dict)
     connections: list[Connection] = field(default_factory=list)
+    aborted: bool = False  # an error has ended it in the database: its COMMIT is a rollback
     committing: bool = False  # COMMIT may have been sent
     committed: bool = False
 
-    def add(self, names: list[bytes]) -> None:
-        """These keys have changed. A value that was made before is a value no more."""
-        self.keys.add(names)
-        for name in names if self.values else ():
-            self.values.pop(name, None)
-
-    def add_fresh(self, model: type, identity: Identity) -> None:
-        """This row will be written through, if there is room."""
-        if len(self.fresh) < WRITES_MAX:
-            self.fresh[model, identity] = None
-
     def begin(self, savepoint: SessionTransaction) -> None:
         """A savepoint begins."""
-        self.savepoints.append((savepoint, self.keys.mark(), len(self.fresh)))
+        self.savepoints.append((savepoint, self.keys.mark()))
 
     def release(self, savepoint: SessionTransaction) -> None:
         """The savepoint was released: its changes belong to what surrounds it."""
@@ -69,10 +53,8 @@ class Pending:
 
     def end(self, savepoint: SessionTransaction) -> None:
         """The savepoint is over. If it was not released, its changes were rolled back."""
-        for at, (each, mark, fresh) in enumerate(self.savepoints):
+        for at, (each, mark) in enumerate(self.savepoints):
             if each is savepoint:
                 self.keys.back_to(mark)
-                while len(self.fresh) > fresh:
-                    self.fresh.popitem()
                 del self.savepoints[at:]
                 return

@@ -1,33 +1,35 @@
 """After a commit: the changed keys are invalidated in Redis, or written through. The application never gets our errors.
 
 A `Watch` is made by each call of `watch` and lives until its `stop`. The hooks give it the keys of a transaction that has
-been committed. If Redis fails, the rows have changed all the same, so nothing is raised: the failure is counted, the first
-of its kind is logged, and a hint tells the updater of each change. A cancelled task and a signal's exception do pass.
+been committed. All keys are invalidated first; then the values of some are loaded and written, if `watch` was told so. If
+Redis or a loader fails, the rows have changed all the same, so nothing is raised: the failure is counted, the first of its
+kind is logged, and a hint tells the updater of each change. A cancelled task and a signal's exception do pass.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import threading
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
+from time import monotonic
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict
 
 from redis.exceptions import ResponseError
 
 from cacheupdater_client import calls
 from cacheupdater_client.observe import Emitting
 from cacheupdater_client.watching.rules import rule_of
+from cacheupdater_client.watching.writing import WRITE_S, Due, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cacheupdater_client.buffer import KeyEncoder
+    from cacheupdater_client.protocol.patterns import Captures
     from cacheupdater_client.watching.keys import Keys
     from cacheupdater_client.watching.rules import Row, Rule, Said
-
-WRITES_MAX = 1000  # values of one transaction that are written through; the rest is invalidated
-WRITES_BYTES_MAX = 16 * 1024 * 1024  # of these values: they wait in memory for the commit
+    from cacheupdater_client.watching.writing import Writable
 
 TOLD_MAX = (
     100  # different log lines of one watch; there is one for each kind of trouble, some with the model's name
@@ -36,15 +38,13 @@ TOLD_MAX = (
 log = logging.getLogger("cacheupdater_client")
 
 
-Count: TypeAlias = Literal["transactions", "invalidated", "written", "failed", "unseen", "lost"]
+Count: TypeAlias = Literal["transactions", "invalidated", "written", "unwritten", "failed", "unseen", "lost"]
 
 
 class Client(Protocol):
     """A `Redis` or `RedisCluster` of ours, sync or asyncio."""
 
     def invalidate(self, *keys: bytes) -> object: ...
-    def token(self) -> object: ...
-    def write_through(self, key: bytes, value: bytes, *, ttl: float | timedelta, since: int) -> object: ...
     def get_encoder(self) -> KeyEncoder: ...
 
 
@@ -53,18 +53,11 @@ class Counted(TypedDict):
 
     transactions: int  # commits that changed watched rows
     invalidated: int  # keys
-    written: int  # keys whose fresh value was written through
+    written: int  # of these: keys whose fresh value was written through
+    unwritten: int  # of these: keys whose fresh value should have been written through
     failed: int  # keys that Redis did not confirm; each has left a hint
     unseen: int  # statements and rows whose keys could not be learned
     lost: int  # keys beyond the cap of one transaction
-
-
-class Value(NamedTuple):
-    """A fresh value to write through."""
-
-    value: bytes
-    ttl: float | timedelta
-    since: int  # the token that was taken before the row was written
 
 
 class TransactionLost(Exception):
@@ -82,9 +75,14 @@ class Watch:
     """What `watch` returns: the counts, and the way to end it."""
 
     def __init__(
-        self, rules: Mapping[type, Said], redis: Client, *, settle: Callable[[object], object]
+        self,
+        rules: Mapping[type, Said],
+        redis: Client,
+        *,
+        settle: Callable[[object], object],
+        write_through: Sequence[Writable] = (),
     ) -> None:
-        """`settle` makes the result of a call of `redis`: it awaits where the framework can."""
+        """`settle` makes the result of a call of `redis` or of a value: it awaits where the framework can."""
         if not isinstance(redis, Emitting):
             raise TypeError(
                 f"redis takes a client of cacheupdater_client, not {type(redis).__name__}; use wrap() for an existing one"
@@ -95,7 +93,11 @@ class Watch:
         self._encoder = redis.get_encoder()
         self._settle = settle
         self._rules = tuple(rule_of(model, said) for model, said in rules.items())
-        self._counts = Counted(transactions=0, invalidated=0, written=0, failed=0, unseen=0, lost=0)
+        waits = inspect.iscoroutinefunction(redis.invalidate)
+        self._writable = checked(write_through, self._rules, waits=waits)
+        self._counts = Counted(
+            transactions=0, invalidated=0, written=0, unwritten=0, failed=0, unseen=0, lost=0
+        )
         self._lock = threading.Lock()
         self._told: set[str] = set()
         self._undo: list[Callable[[], object]] = []
@@ -131,21 +133,6 @@ class Watch:
             self.unseen(f"a row of {rule.model.__name__}, whose keys cannot be named: {e!r}")
         return names
 
-    def not_written(self, model: type, error: Exception) -> None:
-        """Values that could not be made; their keys are invalidated."""
-        self._tell(
-            f"write {model.__name__}", f"no fresh value of {model.__name__}, invalidated instead: {error!r}"
-        )
-
-    def token(self) -> int | None:
-        """Redis' time before the rows are written; None if Redis fails: then values are removed and not written."""
-        try:
-            token = self._settle(self._redis.token())
-        except Exception as e:  # noqa: BLE001  the application's transaction goes on
-            self._tell("token", f"no token for write_through; the changed keys will be invalidated: {e!r}")
-            return None
-        return token if isinstance(token, int) else None
-
     def unseen(self, what: str, count: int = 1) -> None:
         """A change whose keys could not be learned."""
         self._count("unseen", count)
@@ -163,44 +150,39 @@ class Watch:
 
     # --- after the commit ---------------------------------------------------------------------------------
 
-    def announce(self, keys: Keys, fresh: Mapping[bytes, Value]) -> None:
-        """The transaction was committed: these keys have changed, and some have fresh values."""
+    def announce(self, keys: Keys) -> None:
+        """The transaction was committed: these keys have changed."""
         if not len(keys) and not keys.lost:
             return
         self._count("transactions")
-        chunks = keys.chunks()
+        chunks, due = keys.chunks(), Due(self._writable)
         try:
-            answers = self._invalidate_all(chunks, fresh)
-            self._write(fresh, answers=answers)
-        except BaseException:  # a cancelled task: the updater learns the rest, and the keys of values too
+            self._invalidate_all(chunks, due)
+            self._write_all(due)
+        except BaseException:  # a cancelled task: the updater learns the rest
             for chunk in chunks:
                 self._hint(chunk)
-            self._hint([*fresh])
             raise
         finally:
             if keys.lost:
                 self._count("lost", keys.lost)
                 self._tell("lost", f"not invalidated: {keys.lost} keys of one transaction, beyond its cap")
 
-    def _invalidate_all(self, chunks: Iterable[Sequence[bytes]], written: Container[bytes]) -> bool:
-        """Whether Redis still answers. From the first call without an answer on, keys are only hinted.
+    def _invalidate_all(self, chunks: Iterable[Sequence[bytes]], due: Due) -> None:
+        """From the first call without an answer on, keys are only hinted.
 
         Such a call has taken the client's whole patience, and the application waits.
         """
         answers = True
-        for chunk in chunks:
-            names = [name for name in chunk if name not in written]
+        for names in chunks:
             if answers:
-                answers = self._invalidate(names)
+                answers = self._invalidate(names, due)
             else:
                 self._count("failed", len(names))
                 self._hint(names)
-        return answers
 
-    def _invalidate(self, names: Sequence[bytes]) -> bool:
+    def _invalidate(self, names: Sequence[bytes], due: Due) -> bool:
         """Whether Redis has answered, be it with a refusal."""
-        if not names:
-            return True
         try:
             self._settle(self._redis.invalidate(*names))
         except Exception as e:  # noqa: BLE001  the rows are committed: raising would say they are not
@@ -210,21 +192,28 @@ class Watch:
             self._hint(names)
             raise
         self._count("invalidated", len(names))
+        due.add(names)
         return True
 
-    def _write(self, fresh: Mapping[bytes, Value], *, answers: bool) -> None:
-        for name, (value, ttl, since) in fresh.items():
-            if not answers:
-                self._count("failed")
-                self._hint([name])
-                continue
-            try:
-                was_set = self._settle(self._redis.write_through(name, value, ttl=ttl, since=since))
-            except Exception as e:  # noqa: BLE001  as above
-                self._failed([name], e)
-                answers = isinstance(e, ResponseError)
-            else:
-                self._count("written" if was_set else "invalidated")
+    def _write_all(self, due: Due) -> None:
+        """Values that cannot be written stay removed."""
+        ends, failing = monotonic() + WRITE_S, set[str]()
+        self._count("unwritten", due.beyond)
+        for value, items in due.units():
+            name = value.declared.name
+            written = 0
+            if name not in failing and monotonic() < ends:
+                try:
+                    written = self._write(value, items)
+                except Exception as e:  # noqa: BLE001  the loader's error, or one of Redis: the keys are invalid already
+                    failing.add(name)
+                    self._tell(f"write {name}", f"no fresh value of {name}, invalidated only: {e!r}")
+            self._count("written", written)
+            self._count("unwritten", len(items) - written)
+
+    def _write(self, value: Writable, items: Sequence[Captures]) -> int:
+        written = self._settle(value.write_through(items))
+        return written if isinstance(written, int) else 0
 
     def _failed(self, names: Sequence[bytes], error: Exception) -> None:
         self._count("failed", len(names))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import chain, islice, zip_longest
 from types import SimpleNamespace
 from typing import TypeAlias, cast
@@ -25,12 +24,6 @@ Row: TypeAlias = Mapping[str, object]
 Namer: TypeAlias = Callable[[SimpleNamespace], Iterable[Key]]
 """Gets a row, whose columns are attributes, and names its keys."""
 Said: TypeAlias = str | Namer | Sequence[str | Namer]
-
-ValueOf: TypeAlias = Callable[..., bytes | str | None]
-"""Gets the fresh object and returns the value for its key, or None: then the key is only invalidated."""
-Write: TypeAlias = tuple[ValueOf, float | timedelta]
-"""With the ttl, in seconds or as a timedelta."""
-Writes: TypeAlias = Mapping[type, Write]
 
 
 class TooManyKeys(ValueError):
@@ -86,18 +79,6 @@ def check_columns(rule: Rule, known: Iterable[str]) -> None:
             raise ValueError(
                 f"{rule.model.__name__} has no column {name!r}; its columns are {', '.join(sorted(names))}"
             )
-
-
-def checked_writes(writes: Writes, rules: Iterable[Rule]) -> Writes:
-    """ValueError if a value would have no key, or several."""
-    by_model = {rule.model: rule for rule in rules}
-    for model in writes:
-        rule = by_model.get(model)
-        if rule is None or rule.namers or len(rule.patterns) != 1:
-            raise ValueError(
-                f"write: {model.__name__} needs exactly one key, a pattern such as 'product:{{id}}'"
-            )
-    return writes
 
 
 def _spelled(pattern: Pattern, values: Sequence[object]) -> str:

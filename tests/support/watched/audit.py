@@ -53,3 +53,8 @@ class Audit:
         """The keys of all changes that were committed since the last call."""
         rows = self._connection.execute("DELETE FROM audit RETURNING kind, before, after").fetchall()
         return {key for kind, *both in rows for row in both for key in keys_of(kind, row)}
+
+    def products(self):
+        """The committed rows, by their keys."""
+        rows = self._connection.execute("SELECT id, name, price FROM products").fetchall()
+        return {f"product:{number}": {"name": name, "price": price} for number, name, price in rows}

@@ -1,31 +1,29 @@
 """Random programs of two Django connections: saves, savepoints, rollbacks, bulk operations, errors, in any order.
 
-As `programs`, whose rules hold here too: a program depends on its seed alone, one thread runs all steps, and each connection
-changes the rows of its own half.
+The rules of `programs` hold.
 """
 
 from __future__ import annotations
 
-import random
 from contextlib import ExitStack
+from functools import partial
 
 from django.db import DatabaseError, connections, transaction
 
+from watched import programs
 from watched.django_app import NAMES, Price, Product
+from watched.programs import Refused
 from watched.shelf import AMOUNTS, SKUS
 
-ROWS = 8
 
-
-class Refused(Exception):
-    """An error of the application's own, within a transaction."""
-
-
-class Side:
+class Side(programs.Side):
     """One connection's part of a program."""
 
+    ERRORS = (DatabaseError, Refused)
+
     def __init__(self, name, half, luck):
-        self.name, self.half, self.luck = name, half, luck
+        super().__init__(half, luck)
+        self.name = name
         self.blocks = []  # open `atomic` blocks, the outermost first
         self.old = {}  # objects that were loaded some time ago
 
@@ -47,15 +45,22 @@ class Side:
             return chosen
         return self.old.setdefault((model, chosen.pk, len(self.blocks)), chosen)
 
-    def step(self):
-        """One random step. An error ends the innermost block, as applications do it."""
-        name = self.luck.choice(STEPS)
-        try:
-            getattr(self, name)()
-        except (DatabaseError, Refused) as e:
-            self.leave(e)
-            return f"{name}!"
-        return name
+    def busy(self):
+        return bool(self.blocks)
+
+    def end(self):
+        while self.blocks:
+            self.undo()
+
+    def add_first(self, products, prices):
+        """Outside of any transaction."""
+        for product, price in zip(products, prices, strict=True):
+            Product(**product).save(using=self.name, force_insert=True)
+            Price(**price).save(using=self.name, force_insert=True)
+
+    def recover(self, error):
+        """The error ends the innermost block."""
+        self.leave(error)
 
     # --- objects ------------------------------------------------------------------------------------------
 
@@ -74,8 +79,7 @@ class Side:
         )
 
     def fresh_id(self, model):
-        taken = {*model.objects.using(self.name).values_list("id", flat=True)}
-        return next(each for each in range(self.half or 2, 58, 2) if each not in taken)
+        return self.free_id({*model.objects.using(self.name).values_list("id", flat=True)})
 
     def change(self):
         if product := self.pick(Product):
@@ -138,9 +142,6 @@ class Side:
     def forbidden_statement(self):
         self.rows(Price).update(amount=-1)
 
-    def refuse(self):
-        raise Refused
-
     # --- transactions -------------------------------------------------------------------------------------
 
     def enter(self):
@@ -168,7 +169,7 @@ class Side:
             self.leave()
 
 
-STEPS = [
+Side.STEPS = [
     *["add", "create", "change", "change_key", "change_key", "remove"] * 2,
     *["update_many", "update_keys", "update_by_objects", "delete_many", "insert_many", "upsert"],
     *[
@@ -187,38 +188,8 @@ STEPS = [
 ]
 
 
-class Program:
-    """Two sides, and what they have done so far."""
+class Program(programs.Program):
+    """Two connections."""
 
     def __init__(self, seed):
-        self.luck = random.Random(seed)
-        self.sides = [Side(name, half, self.luck) for half, name in enumerate(NAMES)]
-        self.done = []
-        self.after_rows = lambda: None
-
-    def step(self):
-        """One random step of one side."""
-        if self.luck.random() < 0.1 and not self.busy():
-            first, second = self.sides
-            first.half, second.half = second.half, first.half
-        at = self.luck.randrange(2)
-        self.done.append(f"{at}:{self.sides[at].step()}")
-
-    def busy(self):
-        """Whether a transaction is open."""
-        return any(side.blocks for side in self.sides)
-
-    def seed_rows(self):
-        """The first rows, outside of any transaction."""
-        for number in range(1, ROWS + 1):
-            Product(id=number, name="row", price=number * 10).save(force_insert=True)
-            Price(id=number, sku=SKUS[number % len(SKUS)], product_id=number, amount=number).save(
-                force_insert=True
-            )
-        self.after_rows()
-
-    def end(self):
-        """Without a commit."""
-        for side in self.sides:
-            while side.blocks:
-                side.undo()
+        super().__init__(seed, [partial(Side, name) for name in NAMES])

@@ -1,21 +1,18 @@
-"""Random programs of two SQLAlchemy sessions: flushes, savepoints, rollbacks, bulk statements, errors, in any order.
+"""What random programs of watched sessions have in common: two sides that take steps by turns, as the seed has it.
 
-A program is a list of steps that depends on its seed alone. One thread runs all steps, so no step may wait for the other
-session's lock: a session takes its rows from one half of the ids, and the halves meet only in rows that a session reads
-without changing them. Sessions exchange halves when both have no transaction, so objects in memory grow old.
+`sqlalchemy_programs` and `django_programs` say what a side can do. A program depends on its seed alone. One thread runs all
+steps, so no step may wait for the other side's lock: each side changes the rows of one half of the ids. The sides exchange
+halves when neither has a transaction, so objects in memory grow old.
 """
 
 from __future__ import annotations
 
 import random
 
-from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from watched.shelf import SKUS
 
-from watched.models import Price, Product
-from watched.shelf import AMOUNTS, SKUS
-
-ROWS = 8  # in each table at the start, half of them for each session
+ROWS = 8  # in each table at the start, half of them for each side
+IDS_END = 58  # what the shelf knows of new rows
 
 
 class Refused(Exception):
@@ -23,197 +20,39 @@ class Refused(Exception):
 
 
 class Side:
-    """One session's part of a program."""
+    """One session's or connection's part of a program."""
 
-    def __init__(self, session, half, luck):
-        self.session, self.half, self.luck = session, half, luck
-        self.savepoints = []
+    STEPS = ()
+    ERRORS = (Refused,)
 
-    def mine(self, model):
-        """The condition for this session's half of a table."""
-        return model.id % 2 == self.half
-
-    def pick(self, model):
-        found = self.session.scalars(select(model).where(self.mine(model)).order_by(model.id)).all()
-        return self.luck.choice(found) if found else None
+    def __init__(self, half, luck):
+        self.half, self.luck = half, luck
 
     def step(self):
-        """One random step. An error of the database or of the application ends in a rollback, as applications do it."""
-        name = self.luck.choice(STEPS)
+        """One random step. After an error the side recovers, as applications do it."""
+        name = self.luck.choice(self.STEPS)
         try:
             getattr(self, name)()
-        except (SQLAlchemyError, Refused):
-            self.back(self.luck.random() < 0.5)
+        except self.ERRORS as e:
+            self.recover(e)
             return f"{name}!"
         return name
-
-    # --- objects ------------------------------------------------------------------------------------------
-
-    def add(self):
-        product = Product(id=self.fresh_id(Product), name="new", price=self.luck.randrange(AMOUNTS))
-        price = Price(id=self.fresh_id(Price), sku=self.luck.choice(SKUS), product_id=product.id, amount=5)
-        self.session.add_all(self.luck.sample([product, price], self.luck.randint(1, 2)))
-
-    def fresh_id(self, model):
-        """An id of this half that no committed row and no row of this session has."""
-        self.session.flush()
-        taken = set(self.session.scalars(select(model.id)))
-        return next(each for each in range(self.half or 2, 58, 2) if each not in taken)
-
-    def change(self):
-        if product := self.pick(Product):
-            product.price = self.luck.randrange(AMOUNTS)
-
-    def change_key(self):
-        if price := self.pick(Price):
-            price.sku = self.luck.choice(SKUS)
-            price.product_id = self.luck.choice([None, *range(1, 9)])
-            price.amount = self.luck.randrange(AMOUNTS)
-
-    def change_expired(self):
-        """An attribute is set on an object whose row was not loaded again."""
-        if price := self.pick(Price):
-            self.session.expire(price)
-            price.sku = self.luck.choice(SKUS)
-
-    def change_primary_key(self):
-        if product := self.pick(Product):
-            product.id = self.fresh_id(Product)
-
-    def change_nothing(self):
-        if product := self.pick(Product):
-            product.name = str(product.name)
-
-    def remove(self):
-        if found := self.pick(self.luck.choice([Product, Price])):
-            self.session.delete(found)
-
-    def flush(self):
-        self.session.flush()
-
-    # --- statements ---------------------------------------------------------------------------------------
-
-    def update_many(self):
-        self.session.execute(
-            update(Product)
-            .where(self.mine(Product), Product.price < self.luck.randrange(AMOUNTS))
-            .values(price=self.luck.randrange(AMOUNTS)),
-            execution_options={"synchronize_session": self.luck.choice(["auto", "evaluate", "fetch", False])},
-        )
-
-    def update_keys(self):
-        self.session.execute(
-            update(Price)
-            .where(self.mine(Price), Price.sku == self.luck.choice(SKUS))
-            .values(sku=self.luck.choice(SKUS), amount=self.luck.randrange(AMOUNTS))
-        )
-
-    def update_returning(self):
-        found = self.session.execute(
-            update(Product).where(self.mine(Product)).values(price=7).returning(Product.name, Product.price)
-        ).all()
-        assert all(tuple(row) in {("new", 7), ("row", 7)} for row in found)
-
-    def update_by_key(self):
-        self.session.flush()
-        ids = self.session.scalars(select(Price.id).where(self.mine(Price))).all()[:3]
-        if ids:
-            self.session.execute(update(Price), [{"id": each, "sku": self.luck.choice(SKUS)} for each in ids])
-
-    def delete_many(self):
-        model = self.luck.choice([Product, Price])
-        self.session.execute(delete(model).where(self.mine(model), model.id > self.luck.randrange(4, 60)))
-
-    def insert_many(self):
-        first = self.fresh_id(Price)
-        self.session.execute(insert(Price), [{"id": first, "sku": self.luck.choice(SKUS), "amount": 3}])
-
-    def insert_one(self):
-        self.session.execute(insert(Product).values(id=self.fresh_id(Product), name="new", price=1))
-
-    # --- errors -------------------------------------------------------------------------------------------
-
-    def forbidden(self):
-        if product := self.pick(Product):
-            product.price = -1
-            self.session.flush()
-
-    def forbidden_statement(self):
-        self.session.execute(update(Price).where(self.mine(Price)).values(amount=-1))
 
     def refuse(self):
         raise Refused
 
-    # --- transactions -------------------------------------------------------------------------------------
-
-    def savepoint(self):
-        if len(self.savepoints) < 3:
-            self.savepoints.append(self.session.begin_nested())
-
-    def release(self):
-        if self.savepoints:
-            self.savepoints.pop().commit()
-
-    def undo(self):
-        if self.savepoints:
-            self.savepoints.pop().rollback()
-
-    def commit(self):
-        self.savepoints.clear()
-        self.session.commit()
-
-    def rollback(self):
-        self.back(whole=True)
-
-    def close(self):
-        self.savepoints.clear()
-        self.session.close()
-
-    def back(self, whole):
-        """Undoes the innermost savepoint, or all. Where that fails too, all."""
-        try:
-            if self.savepoints and not whole:
-                self.savepoints.pop().rollback()
-                return
-        except SQLAlchemyError:
-            pass
-        self.savepoints.clear()
-        self.session.rollback()
-
-
-OF_OBJECTS = [
-    "add",
-    "change",
-    "change_key",
-    "change_expired",
-    "change_primary_key",
-    "change_nothing",
-    "remove",
-]
-OF_STATEMENTS = [
-    "update_many",
-    "update_keys",
-    "update_returning",
-    "update_by_key",
-    "delete_many",
-    "insert_many",
-    "insert_one",
-]
-STEPS = [
-    *OF_OBJECTS * 2,
-    *OF_STATEMENTS,
-    *["flush", "forbidden", "forbidden_statement", "refuse", "release", "release"],
-    *["savepoint", "undo"] * 3,
-    *["commit", "commit", "commit", "rollback", "close"],
-]
+    def free_id(self, taken):
+        """An id of this half that is not taken."""
+        return next(each for each in range(self.half or 2, IDS_END, 2) if each not in taken)
 
 
 class Program:
     """Two sides, and what they have done so far."""
 
-    def __init__(self, seed, sessions):
+    def __init__(self, seed, sides):
+        """`sides` makes a side of a half and the program's luck."""
         self.luck = random.Random(seed)
-        self.sides = [Side(session, half, self.luck) for half, session in enumerate(sessions)]
+        self.sides = [make(half, self.luck) for half, make in enumerate(sides)]
         self.done = []
         self.after_rows = lambda: None
 
@@ -227,20 +66,20 @@ class Program:
 
     def busy(self):
         """Whether a transaction is open."""
-        return any(side.session.in_transaction() for side in self.sides)
+        return any(side.busy() for side in self.sides)
 
     def end(self):
         """Without a commit."""
         for side in self.sides:
-            side.session.close()
+            side.end()
 
     def seed_rows(self):
-        """The first rows, in one transaction."""
-        session = self.sides[0].session
-        session.add_all(Product(id=number, name="row", price=number * 10) for number in range(1, ROWS + 1))
-        session.add_all(
-            Price(id=number, sku=SKUS[number % len(SKUS)], product_id=number, amount=number)
-            for number in range(1, ROWS + 1)
+        """The first rows."""
+        self.sides[0].add_first(
+            [{"id": number, "name": "row", "price": number * 10} for number in range(1, ROWS + 1)],
+            [
+                {"id": number, "sku": SKUS[number % len(SKUS)], "product_id": number, "amount": number}
+                for number in range(1, ROWS + 1)
+            ],
         )
-        session.commit()
         self.after_rows()

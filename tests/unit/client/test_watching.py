@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import random
 import tempfile
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 
+from cacheupdater_client.protocol.patterns import Pattern
 from cacheupdater_client.watching import keys as module
+from cacheupdater_client.watching import writing
 from cacheupdater_client.watching.keys import CHUNK, Keys
 from cacheupdater_client.watching.rules import KEYS_PER_ROW_MAX, TooManyKeys, check_columns, rule_of
+from cacheupdater_client.watching.writing import Due, checked
 
 
 class Product:
@@ -155,3 +159,40 @@ def test_a_column_that_does_not_exist_is_named_also_beside_a_callable():
 def test_something_that_is_no_model_is_named():
     with pytest.raises(TypeError, match="watch takes models"):
         rule_of("Product", "product:{id}")
+
+
+def declared(pattern, *, batch=False):
+    """As much of a declared value as `writing` looks at."""
+    what = SimpleNamespace(name=pattern, pattern=Pattern.compile(pattern), batch=batch)
+    return SimpleNamespace(declared=what, write_through=len)
+
+
+def test_keys_of_a_loader_of_many_are_due_together_and_others_one_by_one():
+    many, one = declared("price:{sku}", batch=True), declared("product:{id:int}")
+    due = Due([many, one])
+    due.add([b"product:1", b"price:a", b"product:x", b"other:1"])
+    due.add([b"price:b", b"product:2"])
+    assert list(due.units()) == [(many, [("a",), ("b",)]), (one, [(1,)]), (one, [(2,)])]
+
+
+def test_keys_beyond_the_limit_are_counted(monkeypatch):
+    monkeypatch.setattr(writing, "WRITES_MAX", 2)
+    one = declared("product:{id:int}")
+    due = Due([one])
+    due.add(names(range(5)))
+    assert list(due.units()) == [(one, [(0,)]), (one, [(1,)])]
+    assert due.beyond == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "is_taken"),
+    [("product:{id}", True), ("product:{id}:{part}", True), (lambda row: [], True), ("price:{sku}", False)],
+)
+def test_a_value_whose_keys_no_model_names_is_refused(said, is_taken):
+    values = [declared("product:{id:int}:page")]
+    rules = [rule_of(Product, said)]
+    if is_taken:
+        assert checked(values, rules, waits=False) == tuple(values)
+    else:
+        with pytest.raises(ValueError, match="no model names keys such as"):
+            checked(values, rules, waits=False)
