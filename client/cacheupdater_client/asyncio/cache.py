@@ -7,30 +7,26 @@ cancelled ends its own load; another caller that waits for the key begins anew.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
-from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 
 from cacheupdater_client.asyncio.store import Store
 from cacheupdater_client.asyncio.watch import Watch
 from cacheupdater_client.cache.codecs import UNREADABLE
-from cacheupdater_client.cache.declared import Settings, declare
+from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import AwaitedStore, FakeStore
 from cacheupdater_client.cache.flights import Flights
-from cacheupdater_client.cache.places import place_of_caller
-from cacheupdater_client.cache.registry import Registry
+from cacheupdater_client.cache.registry import BaseCache
 from cacheupdater_client.cache.steps import Fill, Join, Load, Look, Read, Release, Rest, filled
 from cacheupdater_client.cache.value import BaseValue, K, T
-from cacheupdater_client.protocol.definitions import Defines, Definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from typing import Unpack
 
     from cacheupdater_client.cache.counts import Counts
-    from cacheupdater_client.cache.declared import Declared, Loader, Said
+    from cacheupdater_client.cache.declared import Declared, Keywords, Loader
     from cacheupdater_client.cache.flights import Flight, Outcome
     from cacheupdater_client.cache.steps import Entry, Found, Reading, Steps, Work
     from cacheupdater_client.observe import Hints
@@ -56,62 +52,34 @@ class Commands(Protocol):
     async def invalidate(self, key: bytes) -> None: ...
 
 
-class Cache(Defines):
+class Cache(BaseCache):
     """Declared values over one asyncio client.
 
     `sources` are budgets for an updater that runs by these declarations, such as {"shop": "500/s"}.
     """
 
-    def __init__(self, client: object, *, sources: Mapping[str, str] | None = None) -> None:
-        self._client, self._sources, self._place = client, dict(sources or {}), place_of_caller(1)
-        self._reader = _Reader(Store(client))
-        self._registry = Registry()
+    _waits = True
+    _reader: _Reader
 
     def value(
-        self, pattern: str, **settings: Unpack[Said]
+        self, pattern: str, **settings: Unpack[Keywords]
     ) -> Callable[[Callable[..., Awaitable[T]]], Value[T]]:
         """Declares a value whose loader takes the captures of one key. The settings are the fields of `Settings`."""
-        said = Settings(**settings)
-
-        def declared(loader: Callable[..., Awaitable[T]]) -> Value[T]:
-            return self._declared(pattern, said, loader, batch=False)
-
-        return declared
+        declaring = self._declaring(pattern, Settings(**settings), batch=False)
+        return cast("Callable[[Callable[..., Awaitable[T]]], Value[T]]", declaring)
 
     def values(
-        self, pattern: str, **settings: Unpack[Said]
+        self, pattern: str, **settings: Unpack[Keywords]
     ) -> Callable[[Callable[..., Awaitable[Mapping[K, T]]]], Value[T]]:
         """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
-        said = Settings(**settings)
+        declaring = self._declaring(pattern, Settings(**settings), batch=True)
+        return cast("Callable[[Callable[..., Awaitable[Mapping[K, T]]]], Value[T]]", declaring)
 
-        def declared(loader: Callable[..., Awaitable[Mapping[K, T]]]) -> Value[T]:
-            return self._declared(pattern, said, loader, batch=True)
+    def _reader_of(self, source: object) -> _Reader:
+        return _Reader(AwaitedStore(source) if isinstance(source, FakeStore) else Store(source))
 
-        return declared
-
-    def _declared(self, pattern: str, settings: Settings, loader: Loader, *, batch: bool) -> Value[T]:
-        declared = declare(loader, pattern, settings, batch=batch, waits=True)
-        counts = self._registry.add(declared)
+    def _value_of(self, declared: Declared, counts: Counts, loader: Loader) -> Value[object]:
         return Value(self._reader, declared, counts, loader)
-
-    def stats(self) -> Mapping[str, Counts]:
-        """The counts of this process, by the names of the declared values."""
-        return self._registry.stats()
-
-    def definitions(self) -> Definitions:
-        """What has been declared so far, for an updater."""
-        return Definitions(self._registry.definitions(), self._sources, self._client, self._place)
-
-    @contextmanager
-    def faked(self, now: Callable[[], float] = monotonic) -> Iterator[FakeStore]:
-        """For an application's tests: within, the cache needs no Redis. `now` is a clock in seconds."""
-        reader, before = self._reader, vars(self._reader).copy()
-        fake = FakeStore(now)
-        vars(reader).update(vars(_Reader(AwaitedStore(fake))))
-        try:
-            yield fake
-        finally:
-            vars(reader).update(before)
 
 
 class _Reader:

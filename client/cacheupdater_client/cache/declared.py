@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Required, TypeAlias, TypedDict, cast, get_args, get_origin, get_type_hints
 
-from cacheupdater_client.cache.codecs import UNSAID, Codec, Format, Pair, codec_of, codec_of_pair
+from cacheupdater_client.cache.codecs import NO_ANNOTATION, Codec, Format, Pair, codec_of, codec_of_pair
 from cacheupdater_client.cache.errors import misdeclared
 from cacheupdater_client.cache.places import place_of
 from cacheupdater_client.protocol import durations
@@ -35,7 +35,7 @@ _LONGEST_NUMBER, _LONGEST_UUID = 20, 36  # bytes in a key
 MARK_S_MAX = 2.0 * LOAD_AGE_S  # the mark of an absent row is a floor, and a floor lives so long
 
 
-class Said(TypedDict, total=False):
+class Keywords(TypedDict, total=False):
     """The keywords of `Cache.value` and `Cache.values`: `Settings` as a caller spells them."""
 
     ttl: Required[str]
@@ -278,8 +278,8 @@ def _check_batch(loader: Loader, pattern: Pattern, names: Sequence[str], hints: 
 
 def _result_of(hints: Mapping[str, object], *, batch: bool) -> object:
     """The type of one value. A batch gives a mapping of them."""
-    result = hints.get("return", UNSAID)
+    result = hints.get("return", NO_ANNOTATION)
     if not batch:
         return result
     inner = get_args(result)
-    return inner[1] if len(inner) == 2 else UNSAID
+    return inner[1] if len(inner) == 2 else NO_ANNOTATION

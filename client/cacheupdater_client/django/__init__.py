@@ -19,12 +19,12 @@ from cacheupdater_client.watching.announcing import Client, Watch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cacheupdater_client.watching.rules import Said, Writes
+    from cacheupdater_client.watching.rules import Naming, Writes
 
 __all__ = ["Watch", "watch"]
 
 
-def watch(keys: Mapping[type, Said], *, redis: Client, write: Writes | None = None) -> Watch:
+def watch(keys: Mapping[type, Naming], *, redis: Client, write: Writes | None = None) -> Watch:
     """Invalidates the keys of changed rows after each commit, in every database of the settings.
 
     `keys` says for each model which keys its rows have: patterns of columns (`product_id`, not `product`), or callables that

@@ -23,12 +23,14 @@ from cacheupdater_client.watching.announcing import Client, Watch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from cacheupdater_client.watching.rules import Said, Writes
+    from cacheupdater_client.watching.rules import Naming, Writes
 
 __all__ = ["Watch", "watch"]
 
 
-def watch(target: object, keys: Mapping[type, Said], *, redis: Client, write: Writes | None = None) -> Watch:
+def watch(
+    target: object, keys: Mapping[type, Naming], *, redis: Client, write: Writes | None = None
+) -> Watch:
     """Invalidates the keys of changed rows after each commit of `target`'s sessions.
 
     `target` is a sessionmaker, a scoped_session, a class of sessions or one session, or what SQLAlchemy has of these for

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.buffer import KeyEncoder
     from cacheupdater_client.watching.keys import Keys
-    from cacheupdater_client.watching.rules import Row, Rule, Said
+    from cacheupdater_client.watching.rules import Naming, Row, Rule
 
 WRITES_MAX = 1000  # values of one transaction that are written through; the rest is invalidated
 WRITES_BYTES_MAX = 16 * 1024 * 1024  # of these values: they wait in memory for the commit
@@ -82,7 +82,7 @@ class Watch:
     """What `watch` returns: the counts, and the way to end it."""
 
     def __init__(
-        self, rules: Mapping[type, Said], redis: Client, *, settle: Callable[[object], object]
+        self, rules: Mapping[type, Naming], redis: Client, *, settle: Callable[[object], object]
     ) -> None:
         """`settle` makes the result of a call of `redis`: it awaits where the framework can."""
         if not isinstance(redis, Emitting):
@@ -94,7 +94,7 @@ class Watch:
         self._redis: Client = redis
         self._encoder = redis.get_encoder()
         self._settle = settle
-        self._rules = tuple(rule_of(model, said) for model, said in rules.items())
+        self._rules = tuple(rule_of(model, naming) for model, naming in rules.items())
         self._counts = Counted(transactions=0, invalidated=0, written=0, failed=0, unseen=0, lost=0)
         self._lock = threading.Lock()
         self._told: set[str] = set()

@@ -14,7 +14,7 @@ import pytest
 import cacheupdater_client.asyncio
 from cacheupdater_client import Cache, Redis
 from cacheupdater_client.asyncio import Cache as AsyncCache
-from cacheupdater_client.cache.declared import Said, Settings, declare
+from cacheupdater_client.cache.declared import Keywords, Settings, declare
 from cacheupdater_client.cache.errors import Misdeclared
 from cacheupdater_client.protocol.errors import Inexpressible
 from cacheupdater_client.protocol.patterns import Pattern
@@ -182,7 +182,7 @@ def test_what_is_no_function_and_what_is_no_setting_is_refused(cache):
 
 def test_the_keywords_are_the_settings():
     """mypy reads the one, and the other is what is kept."""
-    assert Said.__annotations__.keys() == set(Settings.__dataclass_fields__)
+    assert Keywords.__annotations__.keys() == set(Settings.__dataclass_fields__)
 
 
 # --- what is accepted ---------------------------------------------------------------------------------
