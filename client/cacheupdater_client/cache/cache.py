@@ -15,16 +15,32 @@ what the application keeps there: a session, a request. So nobody can interrupt 
 
 from __future__ import annotations
 
+from concurrent.futures import wait
+from copy import copy
 from types import MethodType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 
+from cacheupdater_client.cache.background import Background
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import FakeStore
-from cacheupdater_client.cache.flights import Flights
+from cacheupdater_client.cache.flights import Flight, Flights
+from cacheupdater_client.cache.refreshing import aged, renewed, replaced
 from cacheupdater_client.cache.registry import BaseCache
-from cacheupdater_client.cache.steps import Fill, Join, Load, Look, Read, Release, Rest, filled
+from cacheupdater_client.cache.steps import (
+    Await,
+    Begin,
+    Fill,
+    Join,
+    Load,
+    Look,
+    Prolong,
+    Read,
+    Release,
+    Rest,
+    filled,
+)
 from cacheupdater_client.cache.store import Store
 from cacheupdater_client.cache.value import BaseValue, K, T
 from cacheupdater_client.cache.watch import Watch
@@ -35,11 +51,11 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.cache.counts import Counts
     from cacheupdater_client.cache.declared import Declared, Keywords, Loader
-    from cacheupdater_client.cache.flights import Flight, Outcome
-    from cacheupdater_client.cache.steps import Entry, Found, Reading, Steps, Work
+    from cacheupdater_client.cache.flights import Outcome
+    from cacheupdater_client.cache.steps import Begun, Entry, Found, Reading, Steps, Work
     from cacheupdater_client.observe import Hints
     from cacheupdater_client.protocol import fence
-    from cacheupdater_client.protocol.lease import Seen, Terms
+    from cacheupdater_client.protocol.lease import Grace, Seen, Terms
     from cacheupdater_client.protocol.patterns import Captures
 
 
@@ -56,6 +72,8 @@ class Commands(Protocol):
     def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]: ...
     def fill(self, owner: str, entries: Sequence[Entry], declared: Declared) -> list[fence.Outcome]: ...
     def release(self, owner: str, keys: Sequence[bytes]) -> None: ...
+    def prolong(self, owner: str, keys: Sequence[bytes], grace: Grace) -> None: ...
+    def outdate(self, key: bytes, hold_ms: int) -> bool: ...
     def leased(self, keys: Sequence[bytes]) -> list[bool]: ...
     def invalidate(self, key: bytes) -> None: ...
 
@@ -85,7 +103,8 @@ class Cache(BaseCache):
         return _Reader(source if isinstance(source, FakeStore) else Store(source))
 
     def _value_of(self, declared: Declared, counts: Counts, loader: Loader) -> Value[object]:
-        return Value(self._reader, declared, counts, loader)
+        kind = AgeingValue if declared.ageing else Value
+        return kind(self._reader, declared, counts, loader)
 
 
 class _Reader:
@@ -93,6 +112,7 @@ class _Reader:
 
     def __init__(self, store: Commands) -> None:
         self.store, self.watch, self.flights = store, Watch(store.leased), Flights()
+        self.background = Background()
 
     def run(self, steps: Steps, declared: Declared, load: _Load) -> Found:
         """Runs the steps to their end."""
@@ -107,6 +127,21 @@ class _Reader:
                     work = steps.send(answer)
         except StopIteration as end:
             return cast("Found", end.value)
+
+    def replace_soon(self, reading: Reading, load: _Load) -> None:
+        """Loads keys whose rows have changed, in the background."""
+        then = copy(self)  # with the store of now, which a test may exchange
+        flights = {key: Flight() for key in reading.wanted}
+        self.background.call(lambda: then.run(replaced(reading, flights), reading.declared, load))
+
+    def _begun(self, reading: Reading, tokens: Mapping[bytes, int], load: _Load) -> Begun:
+        then = copy(self)
+
+        def run(flights: Mapping[bytes, Flight]) -> Found:
+            due = {key: tokens[key] for key in flights}
+            return then.run(renewed(reading, flights, due), reading.declared, load)
+
+        return self.background.start(tokens, reading.declared.timeout_s, run)
 
     def _done(self, work: Work, declared: Declared, load: _Load) -> object:
         answer: object = None
@@ -125,6 +160,12 @@ class _Reader:
                 answer = _joined(flight, within)
             case Read(keys):
                 answer = self.store.read(keys)
+            case Prolong(keys):
+                self.store.prolong(self.flights.owner, keys, cast("Grace", declared.grace))
+            case Await(flights, within):
+                wait([flight.outcome for flight in flights], within)
+            case Begin(reading, tokens):
+                answer = self._begun(reading, tokens, load)
         return answer
 
 
@@ -148,7 +189,7 @@ class Value(BaseValue[T], Generic[T]):
         """A loader that is a method: the value as one object loads it. All objects share the keys."""
         if owner is None:
             return self
-        return Value(self._reader, self.declared, self.counts, MethodType(self._loader, owner))
+        return type(self)(self._reader, self.declared, self.counts, MethodType(self._loader, owner))
 
     def __call__(self, *args: object, fresh_within: str | None = None, **named: object) -> T | None:
         """The value, or None if its row does not exist.
@@ -183,12 +224,19 @@ class Value(BaseValue[T], Generic[T]):
             values |= self._through(self._unreadable(unreadable))
         return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}
 
-    def invalidate(self, *args: object, **named: object) -> None:
-        """As the client's `invalidate`, for one key. Call it after the commit."""
-        self._reader.store.invalidate(self.asked_for(args, named)[0])
+    def invalidate(self, *args: object, serve_old: bool = False, **named: object) -> None:
+        """As the client's `invalidate`, for one key. Call it after the commit.
 
-    def _through(self, reading: Reading) -> dict[Captures, T]:
-        found = self._reader.run(filled(reading), self.declared, self._load)
+        `serve_old`: readers get the old value until the new one is there, which is loaded now, in the background.
+        """
+        key, captures = self.asked_for(args, named)
+        if not serve_old:
+            self._reader.store.invalidate(key)
+        elif self._reader.store.outdate(key, self.declared.hold_ms):
+            self._reader.replace_soon(self._reading({key: captures}), self._load)
+
+    def _through(self, reading: Reading, steps: Steps | None = None) -> dict[Captures, T]:
+        found = self._reader.run(steps or filled(reading), self.declared, self._load)
         values, _, unreadable = self._decoded(reading, found)
         if unreadable:
             values |= self._through(self._unreadable(unreadable))
@@ -198,3 +246,25 @@ class Value(BaseValue[T], Generic[T]):
         if self.declared.batch:
             return self._in_order(captures, self._loader(self.declared.items(captures)))
         return [self._loader(*self.declared.arguments(each)) for each in captures]
+
+
+class AgeingValue(Value[T]):
+    """A declared value with `refresh_after` or `fail_safe`. Each read looks at the value's age, in the same round trip."""
+
+    def __call__(self, *args: object, fresh_within: str | None = None, **named: object) -> T | None:
+        """As `Value`, but an old value is returned at once, or after `soft_timeout`, while it is loaded anew."""
+        key, captures = self.asked_for(args, named)
+        if fresh_within is not None:
+            return (self._through(self._aged({key: captures}, fresh_within))).get(captures)
+        reading, busy = self._ageing({key: captures})
+        return (self._through(reading, aged(reading, busy))).get(captures)
+
+    def get_many(self, items: Iterable[K]) -> dict[K, T]:
+        """As `Value`, by one script for up to 100 keys."""
+        wanted, keys = self._asked(items)
+        if not wanted:
+            return {}
+        asked = self.declared.captures_of_items(wanted)
+        reading, busy = self._ageing(dict(zip(keys, asked, strict=True)))
+        values = self._through(reading, aged(reading, busy))
+        return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}

@@ -180,6 +180,21 @@ def test_what_is_no_function_and_what_is_no_setting_is_refused(cache):
         cache.value("p:{id:int}")(good)
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"refresh_after": "soon"}, "refresh_after must be a duration"),
+        ({"refresh_after": "59s"}, "refresh_after must be a duration .* from 0.1s to 48s"),
+        ({"fail_safe": "8d"}, "fail_safe must be a duration"),
+        ({"soft_timeout": "1s"}, "soft_timeout needs refresh_after or fail_safe"),
+        ({"soft_timeout": "11s", "fail_safe": "1h"}, "soft_timeout must be a duration .* to 10s"),
+    ],
+)
+def test_ages_that_make_no_sense_are_refused(cache, settings, why):
+    with pytest.raises(Misdeclared, match=why):
+        cache.value("p:{id:int}", ttl="60s", **settings)(good)
+
+
 def test_the_keywords_are_the_settings():
     """mypy reads the one, and the other is what is kept."""
     assert Keywords.__annotations__.keys() == set(Settings.__dataclass_fields__)
