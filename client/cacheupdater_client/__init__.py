@@ -10,13 +10,14 @@ asyncio. Importing this package loads redis-py and msgspec only.
 from __future__ import annotations
 
 from cacheupdater_client.cache.cache import Cache
+from cacheupdater_client.calls import no_emit
 from cacheupdater_client.cluster import RedisCluster
 from cacheupdater_client.redis import Redis
 from cacheupdater_client.sender import Stats, sender
 from cacheupdater_client.sentinel import Sentinel
 from cacheupdater_client.wrapping import wrap
 
-__all__ = ["Cache", "Redis", "RedisCluster", "Sentinel", "Stats", "close", "stats", "wrap"]
+__all__ = ["Cache", "Redis", "RedisCluster", "Sentinel", "Stats", "close", "no_emit", "stats", "wrap"]
 
 
 def stats() -> Stats:

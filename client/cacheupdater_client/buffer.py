@@ -21,6 +21,7 @@ from itertools import chain, islice, repeat
 from operator import concat, countOf, length_hint
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
+from cacheupdater_client import quiet
 from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
 
 if TYPE_CHECKING:
@@ -140,12 +141,16 @@ class Buffer:
 
     def add(self, kind: int, key: object) -> None:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
+        if quiet.inside and kind != CHANGE and quiet.is_quiet():
+            return
         data = self._data_of(key)
         if data is not None:
             self._put(kind, (data, *_BLANKS[len(data)]))
 
     def add_all(self, kind: int, keys: Sequence[object]) -> None:
         """One hint for each key. Keys of one type take their places together, without a loop in Python."""
+        if quiet.inside and kind != CHANGE and quiet.is_quiet():
+            return
         if len(keys) == 1:
             self._add_one(kind, keys[0])
         elif keys:
@@ -245,8 +250,10 @@ class Buffer:
                 return
             for _ in range(RENEWALS_MAX):
                 self.lease = _EMPTY
+                if quiet.inside:  # each hint must ask who leaves it
+                    return
                 self.lease = repeat(self._touches.append, max(0, PLACES - self._places))
-                if length_hint(self.lease) + self._places <= max(PLACES, self._places):
+                if length_hint(self.lease) + self._places <= max(PLACES, self._places) and not quiet.inside:
                     return
             self.lease = _EMPTY  # the next hint tries again
         finally:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import DataError, ResponseError, SlotNotCoveredError
 
+from cacheupdater_client import quiet
 from cacheupdater_client.observe import NOWHERE, Hints
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.sender import sender
@@ -56,6 +57,20 @@ def told_later(cls: type) -> Iterator[None]:
         yield
     finally:
         _told_later.reset(before)
+
+
+@contextmanager
+def no_emit() -> Iterator[None]:
+    """Within, reads of this thread or task leave no hints. Changes do: a lost change would leave an old value behind.
+
+    For administration, such as a script that reads every key. `with no_emit():` serves sync and asyncio code alike.
+    """
+    before, mark = quiet.enter()
+    try:
+        sender.chill()
+        yield
+    finally:
+        quiet.leave(before, mark)
 
 
 def tell(client: Emitting, emit: str | None, only: Sequence[str | bytes] | None) -> None:

@@ -145,6 +145,11 @@ class Sender:
             self._hurried = True
             self._bell.ring()
 
+    def chill(self) -> None:
+        """Buffers hand out no places in advance until their next hint."""
+        for target in list(self._known.values()):
+            target.chill()
+
     # --- the thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:

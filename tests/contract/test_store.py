@@ -20,7 +20,7 @@ from cacheupdater_client.cache.steps import Entry
 from cacheupdater_client.cache.store import Store
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.fence import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Refused
-from cacheupdater_client.protocol.lease import State
+from cacheupdater_client.protocol.lease import Grace, State
 
 ME, OTHER = "me", "other"
 SECOND = 1_000_000 * 1000  # of a token
@@ -323,6 +323,104 @@ async def test_a_value_without_a_floor_has_no_age_that_would_do(world):
     assert (await look(world, b"p:1", value_ms=HOUR_MS)).state == State.GRANTED
 
 
+async def test_the_age_of_a_value_is_told_if_a_load_wrote_it(world):
+    seen = await look(world, b"p:1")
+    await fill(world, seen.token - 5 * SECOND, b"p:1", b"1")
+    assert 5_000 <= (await look(world, b"p:1")).age_ms < 65_000
+    world.set(b"p:2", b"1")
+    assert (await look(world, b"p:2")).age_ms == -1
+    assert (await look(world, b"p:3")).age_ms == -1
+
+
+async def test_a_look_without_a_lease_takes_none(world):
+    await fill(world, (await look(world, b"p:1")).token, b"p:1", b"1")
+    await asyncio.sleep(0.005)  # a value has an age of at least a millisecond then
+    seen = await look(world, b"p:1", value_ms=1, no_lease=True)
+    assert (seen.state, seen.value) == (State.TAKEN, b"1")
+    assert (await look(world, b"p:2", no_lease=True)).state == State.TAKEN
+    assert not any(await world.store.leased([b"p:1", b"p:2"]))
+
+
+# --- old values that stay -----------------------------------------------------------------------------
+
+
+async def test_an_outdated_value_stays_readable_for_so_long_and_no_reader_who_asks_for_an_age_gets_it(world):
+    await fill(world, (await look(world, b"p:1")).token, b"p:1", b"1")
+    assert await world.store.outdate(b"p:1", 5_000)
+    assert world.get(b"p:1") == b"1"
+    assert 0 < world.ttl_ms(b"p:1") <= 5_000
+    assert (await look(world, b"p:1")).state == State.FOUND
+    outdated = await look(world, b"p:1", value_ms=HOUR_MS)
+    assert (outdated.state, outdated.value, outdated.age_ms) == (State.GRANTED, b"1", -1)
+
+
+async def test_a_value_without_an_end_gets_one_when_it_is_outdated(world):
+    world.set(b"p:1", b"1")
+    assert await world.store.outdate(b"p:1", 5_000)
+    assert 0 < world.ttl_ms(b"p:1") <= 5_000
+
+
+async def test_a_value_does_not_live_longer_because_it_is_outdated(world):
+    await fill(world, (await look(world, b"p:1")).token, b"p:1", b"1")
+    await world.store.outdate(b"p:1", HOUR_MS)
+    assert world.ttl_ms(b"p:1") <= 20_000
+
+
+async def test_a_load_that_began_before_a_value_was_outdated_is_refused_and_a_later_one_lands(world):
+    await fill(world, (await look(world, b"p:1")).token, b"p:1", b"1")
+    early = await look(world, b"p:1", value_ms=0, by_force=True)
+    await world.store.outdate(b"p:1", 5_000)
+    assert isinstance(await fill(world, early.token, b"p:1", b"1"), Refused)
+    assert world.ttl_ms(b"p:1") <= 5_000
+    late = await look(world, b"p:1", value_ms=0)
+    assert await fill(world, late.token, b"p:1", b"2") == WRITTEN
+    assert world.get(b"p:1") == b"2"
+    assert world.ttl_ms(b"p:1") > 17_000
+
+
+async def test_where_there_is_no_value_nothing_stays_and_the_mark_of_an_absent_row_ends(world):
+    await fill(world, (await look(world, b"p:1")).token, b"p:1", None)
+    assert not await world.store.outdate(b"p:1", 5_000)
+    assert (await look(world, b"p:1")).state == State.GRANTED
+
+
+async def prolonged(world, ttl_ms, fail_safe_ms, age_s=0):
+    """The ttl of a value of this age after a failed load. Before, it is 18 to 20 s."""
+    seen = await look(world, b"p:1", value_ms=0)
+    await fill(world, seen.token - age_s * SECOND, b"p:1", b"1")
+    await look(world, b"p:1", value_ms=0)
+    await world.store.prolong(ME, [b"p:1"], Grace(ttl_ms, fail_safe_ms, 500))
+    return world.ttl_ms(b"p:1")
+
+
+async def test_a_failed_load_lets_the_old_value_live_for_one_more_ttl(world):
+    assert 55_000 < await prolonged(world, 60_000, HOUR_MS) <= 60_000
+    assert (await look(world, b"p:1")).age_ms >= 0  # its floor lives as long
+
+
+async def test_no_value_becomes_older_than_its_ttl_and_fail_safe_together(world):
+    assert 20_000 < await prolonged(world, 30_000, 2_000, age_s=10) <= 22_000
+
+
+async def test_no_value_lives_shorter_because_a_load_has_failed(world):
+    assert await prolonged(world, 1_000, HOUR_MS) > 17_000
+
+
+async def test_a_value_whose_row_has_changed_gets_no_more_time(world):
+    await fill(world, (await look(world, b"p:1")).token, b"p:1", b"1")
+    await world.store.outdate(b"p:1", 5_000)
+    await world.store.prolong(ME, [b"p:1"], Grace(60_000, HOUR_MS, 500))
+    assert world.ttl_ms(b"p:1") <= 5_000
+
+
+async def test_after_a_failed_load_its_lease_is_a_pause_and_somebody_elses_stays(world):
+    await look(world, b"p:1", lease_ms=30_000)
+    await look(world, b"p:2", OTHER, lease_ms=30_000)
+    await world.store.prolong(ME, [b"p:1", b"p:2"], Grace(60_000, HOUR_MS, 500))
+    assert 0 < (await look(world, b"p:1", OTHER)).left_ms <= 500
+    assert (await look(world, b"p:2")).left_ms > 500
+
+
 # --- Redis alone --------------------------------------------------------------------------------------
 
 
@@ -374,6 +472,8 @@ async def test_the_scripts_run_on_every_version(every_redis_url):
             test_a_fill_ends_the_lease_and_leaves_the_value_with_its_ttl,
             test_an_absent_row_is_remembered_until_a_change,
             test_a_lease_that_is_none_of_ours_blocks_nobody,
+            test_a_load_that_began_before_a_value_was_outdated_is_refused_and_a_later_one_lands,
+            test_a_failed_load_lets_the_old_value_live_for_one_more_ttl,
         ):
             client.flushdb()
             await (test(world, HOUR_MS) if test.__code__.co_argcount == 2 else test(world))

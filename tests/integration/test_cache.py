@@ -60,6 +60,13 @@ async def together(*calls):
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
+async def until_somebody_waits(value):
+    """Until a caller has found that somebody else loads."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not value.counts.waits:  # noqa: ASYNC110  no event tells of it
+            await asyncio.sleep(0)
+
+
 # --- hit, miss, absent --------------------------------------------------------------------------------
 
 
@@ -260,7 +267,7 @@ async def test_a_cancelled_caller_ends_its_load_and_another_waiting_caller_begin
     while not began:  # noqa: ASYNC110  a loader of an application sets no event
         await asyncio.sleep(0)
     second = asyncio.ensure_future(slow(1))
-    await asyncio.sleep(0.05)
+    await until_somebody_waits(slow)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -278,7 +285,7 @@ async def test_a_caller_that_is_cancelled_while_it_waits_leaves_the_load_to_the_
     first = asyncio.ensure_future(product(7))
     await shop.has_begun()
     second = asyncio.ensure_future(product(7))
-    await asyncio.sleep(0.05)
+    await until_somebody_waits(product.value)
     second.cancel()
     shop.gate.set()
     assert await first == BOOK

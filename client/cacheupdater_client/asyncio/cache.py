@@ -7,35 +7,46 @@ cancelled ends its own load; another caller that waits for the key begins anew.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
-from time import monotonic
+from copy import copy
 from types import MethodType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 
+from cacheupdater_client.asyncio.background import Background
 from cacheupdater_client.asyncio.store import Store
 from cacheupdater_client.asyncio.watch import Watch
 from cacheupdater_client.cache.codecs import UNREADABLE
-from cacheupdater_client.cache.declared import Settings, declare
+from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import AwaitedStore, FakeStore
-from cacheupdater_client.cache.flights import Flights
-from cacheupdater_client.cache.places import place_of_caller
-from cacheupdater_client.cache.registry import Registry
-from cacheupdater_client.cache.steps import Fill, Join, Load, Look, Read, Release, Rest, filled
+from cacheupdater_client.cache.flights import Flight, Flights
+from cacheupdater_client.cache.refreshing import aged, renewed, replaced
+from cacheupdater_client.cache.registry import BaseCache
+from cacheupdater_client.cache.steps import (
+    Await,
+    Begin,
+    Fill,
+    Join,
+    Load,
+    Look,
+    Prolong,
+    Read,
+    Release,
+    Rest,
+    filled,
+)
 from cacheupdater_client.cache.value import BaseValue, K, T
-from cacheupdater_client.protocol.definitions import Defines, Definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from typing import Unpack
 
     from cacheupdater_client.cache.counts import Counts
-    from cacheupdater_client.cache.declared import Declared, Loader, Said
-    from cacheupdater_client.cache.flights import Flight, Outcome
-    from cacheupdater_client.cache.steps import Entry, Found, Reading, Steps, Work
+    from cacheupdater_client.cache.declared import Declared, Keywords, Loader
+    from cacheupdater_client.cache.flights import Outcome
+    from cacheupdater_client.cache.steps import Begun, Entry, Found, Reading, Steps, Work
     from cacheupdater_client.observe import Hints
     from cacheupdater_client.protocol import fence
-    from cacheupdater_client.protocol.lease import Seen, Terms
+    from cacheupdater_client.protocol.lease import Grace, Seen, Terms
     from cacheupdater_client.protocol.patterns import Captures
 
 
@@ -52,66 +63,41 @@ class Commands(Protocol):
     async def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]: ...
     async def fill(self, owner: str, entries: Sequence[Entry], declared: Declared) -> list[fence.Outcome]: ...
     async def release(self, owner: str, keys: Sequence[bytes]) -> None: ...
+    async def prolong(self, owner: str, keys: Sequence[bytes], grace: Grace) -> None: ...
+    async def outdate(self, key: bytes, hold_ms: int) -> bool: ...
     async def leased(self, keys: Sequence[bytes]) -> list[bool]: ...
     async def invalidate(self, key: bytes) -> None: ...
 
 
-class Cache(Defines):
+class Cache(BaseCache):
     """Declared values over one asyncio client.
 
     `sources` are budgets for an updater that runs by these declarations, such as {"shop": "500/s"}.
     """
 
-    def __init__(self, client: object, *, sources: Mapping[str, str] | None = None) -> None:
-        self._client, self._sources, self._place = client, dict(sources or {}), place_of_caller(1)
-        self._reader = _Reader(Store(client))
-        self._registry = Registry()
+    _waits = True
+    _reader: _Reader
 
     def value(
-        self, pattern: str, **settings: Unpack[Said]
+        self, pattern: str, **settings: Unpack[Keywords]
     ) -> Callable[[Callable[..., Awaitable[T]]], Value[T]]:
         """Declares a value whose loader takes the captures of one key. The settings are the fields of `Settings`."""
-        said = Settings(**settings)
-
-        def declared(loader: Callable[..., Awaitable[T]]) -> Value[T]:
-            return self._declared(pattern, said, loader, batch=False)
-
-        return declared
+        declaring = self._declaring(pattern, Settings(**settings), batch=False)
+        return cast("Callable[[Callable[..., Awaitable[T]]], Value[T]]", declaring)
 
     def values(
-        self, pattern: str, **settings: Unpack[Said]
+        self, pattern: str, **settings: Unpack[Keywords]
     ) -> Callable[[Callable[..., Awaitable[Mapping[K, T]]]], Value[T]]:
         """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
-        said = Settings(**settings)
+        declaring = self._declaring(pattern, Settings(**settings), batch=True)
+        return cast("Callable[[Callable[..., Awaitable[Mapping[K, T]]]], Value[T]]", declaring)
 
-        def declared(loader: Callable[..., Awaitable[Mapping[K, T]]]) -> Value[T]:
-            return self._declared(pattern, said, loader, batch=True)
+    def _reader_of(self, source: object) -> _Reader:
+        return _Reader(AwaitedStore(source) if isinstance(source, FakeStore) else Store(source))
 
-        return declared
-
-    def _declared(self, pattern: str, settings: Settings, loader: Loader, *, batch: bool) -> Value[T]:
-        declared = declare(loader, pattern, settings, batch=batch, waits=True)
-        counts = self._registry.add(declared)
-        return Value(self._reader, declared, counts, loader)
-
-    def stats(self) -> Mapping[str, Counts]:
-        """The counts of this process, by the names of the declared values."""
-        return self._registry.stats()
-
-    def definitions(self) -> Definitions:
-        """What has been declared so far, for an updater."""
-        return Definitions(self._registry.definitions(), self._sources, self._client, self._place)
-
-    @contextmanager
-    def faked(self, now: Callable[[], float] = monotonic) -> Iterator[FakeStore]:
-        """For an application's tests: within, the cache needs no Redis. `now` is a clock in seconds."""
-        reader, before = self._reader, vars(self._reader).copy()
-        fake = FakeStore(now)
-        vars(reader).update(vars(_Reader(AwaitedStore(fake))))
-        try:
-            yield fake
-        finally:
-            vars(reader).update(before)
+    def _value_of(self, declared: Declared, counts: Counts, loader: Loader) -> Value[object]:
+        kind = AgeingValue if declared.ageing else Value
+        return kind(self._reader, declared, counts, loader)
 
 
 class _Reader:
@@ -119,6 +105,7 @@ class _Reader:
 
     def __init__(self, store: Commands) -> None:
         self.store, self.watch, self.flights = store, Watch(store.leased), Flights()
+        self.background = Background()
 
     async def run(self, steps: Steps, declared: Declared, load: _Load) -> Found:
         """Runs the steps to their end."""
@@ -133,6 +120,21 @@ class _Reader:
                     work = steps.send(answer)
         except StopIteration as end:
             return cast("Found", end.value)
+
+    def replace_soon(self, reading: Reading, load: _Load) -> None:
+        """Loads keys whose rows have changed, in the background."""
+        then = copy(self)  # with the store of now, which a test may exchange
+        flights = {key: Flight() for key in reading.wanted}
+        self.background.call(lambda: then.run(replaced(reading, flights), reading.declared, load))
+
+    def _begun(self, reading: Reading, tokens: Mapping[bytes, int], load: _Load) -> Begun:
+        then = copy(self)
+
+        def run(flights: Mapping[bytes, Flight]) -> Awaitable[Found]:
+            due = {key: tokens[key] for key in flights}
+            return then.run(renewed(reading, flights, due), reading.declared, load)
+
+        return self.background.start(tokens, reading.declared.timeout_s, run)
 
     async def _done(self, work: Work, declared: Declared, load: _Load) -> object:
         answer: object = None
@@ -152,6 +154,12 @@ class _Reader:
                 answer = await _joined(flight, within)
             case Read(keys):
                 answer = await self.store.read(keys)
+            case Prolong(keys):
+                await self.store.prolong(self.flights.owner, keys, cast("Grace", declared.grace))
+            case Await(flights, within):
+                await _ended(flights, within)
+            case Begin(reading, tokens):
+                answer = self._begun(reading, tokens, load)
         return answer
 
 
@@ -176,6 +184,19 @@ async def _joined(flight: Flight, within: float) -> Outcome:
         raise LoadTimeout(f"another caller's load has not ended within {within:g} s") from None
 
 
+async def _ended(flights: Sequence[Flight], within: float) -> None:
+    pending = [asyncio.wrap_future(flight.outcome) for flight in flights]
+    for each in pending:
+        each.add_done_callback(_seen)
+    await asyncio.wait(pending, timeout=within)
+
+
+def _seen(pending: asyncio.Future[Outcome]) -> None:
+    """asyncio logs an exception that nobody has asked for."""
+    if not pending.cancelled():
+        pending.exception()
+
+
 class Value(BaseValue[T], Generic[T]):
     """A declared value: call it with the captures of a key."""
 
@@ -187,7 +208,7 @@ class Value(BaseValue[T], Generic[T]):
         """A loader that is a method: the value as one object loads it. All objects share the keys."""
         if owner is None:
             return self
-        return Value(self._reader, self.declared, self.counts, MethodType(self._loader, owner))
+        return type(self)(self._reader, self.declared, self.counts, MethodType(self._loader, owner))
 
     async def __call__(self, *args: object, fresh_within: str | None = None, **named: object) -> T | None:
         """The value, or None if its row does not exist.
@@ -222,9 +243,16 @@ class Value(BaseValue[T], Generic[T]):
             values |= await self._through(self._unreadable(unreadable))
         return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}
 
-    async def invalidate(self, *args: object, **named: object) -> None:
-        """As the client's `invalidate`, for one key. Call it after the commit."""
-        await self._reader.store.invalidate(self.asked_for(args, named)[0])
+    async def invalidate(self, *args: object, serve_old: bool = False, **named: object) -> None:
+        """As the client's `invalidate`, for one key. Call it after the commit.
+
+        `serve_old`: readers get the old value until the new one is there, which is loaded now, in the background.
+        """
+        key, captures = self.asked_for(args, named)
+        if not serve_old:
+            await self._reader.store.invalidate(key)
+        elif await self._reader.store.outdate(key, self.declared.hold_ms):
+            self._reader.replace_soon(self._reading({key: captures}), self._load)
 
     async def write_through(self, items: Iterable[K]) -> int:
         """Loads these keys now and puts their values into Redis, for the session hooks. They have invalidated the keys before.
@@ -238,8 +266,8 @@ class Value(BaseValue[T], Generic[T]):
             self.counts.add(reading.counts)
         return len(reading.wanted) - reading.counts.unfilled
 
-    async def _through(self, reading: Reading) -> dict[Captures, T]:
-        found = await self._reader.run(filled(reading), self.declared, self._load)
+    async def _through(self, reading: Reading, steps: Steps | None = None) -> dict[Captures, T]:
+        found = await self._reader.run(steps or filled(reading), self.declared, self._load)
         values, _, unreadable = self._decoded(reading, found)
         if unreadable:
             values |= await self._through(self._unreadable(unreadable))
@@ -252,3 +280,25 @@ class Value(BaseValue[T], Generic[T]):
         return [
             await _in_time(self._loader(*self.declared.arguments(each)), self.declared) for each in captures
         ]
+
+
+class AgeingValue(Value[T]):
+    """A declared value with `refresh_after` or `fail_safe`. Each read looks at the value's age, in the same round trip."""
+
+    async def __call__(self, *args: object, fresh_within: str | None = None, **named: object) -> T | None:
+        """As `Value`, but an old value is returned at once, or after `soft_timeout`, while it is loaded anew."""
+        key, captures = self.asked_for(args, named)
+        if fresh_within is not None:
+            return (await self._through(self._aged({key: captures}, fresh_within))).get(captures)
+        reading, busy = self._ageing({key: captures})
+        return (await self._through(reading, aged(reading, busy))).get(captures)
+
+    async def get_many(self, items: Iterable[K]) -> dict[K, T]:
+        """As `Value`, by one script for up to 100 keys."""
+        wanted, keys = self._asked(items)
+        if not wanted:
+            return {}
+        asked = self.declared.captures_of_items(wanted)
+        reading, busy = self._ageing(dict(zip(keys, asked, strict=True)))
+        values = await self._through(reading, aged(reading, busy))
+        return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cacheupdater_client.cache.steps import Entry
     from cacheupdater_client.observe import Hints
     from cacheupdater_client.protocol import fence
-    from cacheupdater_client.protocol.lease import Seen, Terms
+    from cacheupdater_client.protocol.lease import Grace, Seen, Terms
 
 
 class Store:
@@ -85,6 +85,20 @@ class Store:
             await self._sent(requests.release_calls(owner, keys, apart=self.apart))
         except RedisError:
             return
+
+    async def prolong(self, owner: str, keys: Sequence[bytes], grace: Grace) -> None:
+        """PROLONG, whatever becomes of it: without it the values expire as they would have."""
+        try:
+            await self._sent(requests.prolong_calls(owner, keys, grace, apart=self.apart))
+        except RedisError:
+            return
+
+    async def outdate(self, key: bytes, hold_ms: int) -> bool:
+        """OUTDATE. Whether the old value stays. The updater hears of the change in any case, as from `invalidate`."""
+        try:
+            return requests.was_kept(key, await self._sent([requests.outdate_call(key, hold_ms)]))
+        finally:
+            self._client._changed([key])  # noqa: SLF001  of our own class
 
     async def leased(self, keys: Sequence[bytes]) -> list[bool]:
         """Whether each key has a lease."""

@@ -26,7 +26,7 @@ UNREADABLE = (
     ValueError,
     TypeError,
 )  # what decoders raise for bytes of another form; msgspec's errors are ValueErrors
-UNSAID = Signature.empty  # the type of a result that has no annotation
+NO_ANNOTATION = Signature.empty  # the type of a result that has no annotation
 
 _CHOICES = ("json", "msgpack", "string", "raw")
 _Decode: TypeAlias = "Callable[[bytes], object]"
@@ -90,11 +90,11 @@ def codec_of(form: Format, result: object) -> Codec:
 
 
 def _decoder(encoding: Encoding, result: object) -> _Decode:
-    if encoding == "raw" and result not in (bytes, bytes | None, UNSAID):
+    if encoding == "raw" and result not in (bytes, bytes | None, NO_ANNOTATION):
         raise TypeError("encoding raw holds bytes: annotate the loader's result as bytes")
     if encoding == "raw" or (encoding == "string" and result in (bytes, bytes | None)):
         return bytes
-    if result is UNSAID:
+    if result is NO_ANNOTATION:
         return _UNTYPED[encoding]
     _check(result)
     kind = cast("type[object]", result)  # or a union or an alias, which mypy knows no type of

@@ -21,6 +21,24 @@ class Counts:
     )
     foreign: int = 0  # of these: Redis holds a value that the cache did not write and cannot read
     failed: int = 0  # loads that raised
+    served_old: int = (
+        0  # of the hits: values older than `refresh_after`, which were served while a load was due
+    )
+    aged: int = (
+        0  # reads of values whose age Redis told: those with `fresh_within`, `refresh_after` or `fail_safe`
+    )
+    age_ms: int = 0  # the sum of these ages
+
+    @property
+    def mean_age_s(self) -> float | None:
+        """The mean age at read, in seconds. None: no age is known."""
+        return self.age_ms / self.aged / 1000 if self.aged else None
+
+    def note_age(self, age_ms: int) -> None:
+        """A reader has seen a value of this age; -1: not known."""
+        if age_ms >= 0:
+            self.aged += 1
+            self.age_ms += age_ms
 
     def add(self, more: Counts) -> None:
         """Those of one read that was counted apart."""

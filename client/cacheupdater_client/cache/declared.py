@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Required, TypeAlias, TypedDict, cast, get_args, get_origin, get_type_hints
 
-from cacheupdater_client.cache.codecs import UNSAID, Codec, Format, Pair, codec_of, codec_of_pair
+from cacheupdater_client.cache.ageing import HOLDS, Ageing, ageing_of
+from cacheupdater_client.cache.codecs import NO_ANNOTATION, Codec, Format, Pair, codec_of, codec_of_pair
 from cacheupdater_client.cache.errors import misdeclared
 from cacheupdater_client.cache.places import place_of
 from cacheupdater_client.protocol import durations
@@ -24,6 +26,7 @@ from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from cacheupdater_client.protocol.encoding import Encoding
+    from cacheupdater_client.protocol.lease import Grace
     from cacheupdater_client.protocol.patterns import Capture, CaptureType
     from cacheupdater_client.protocol.spelling import Numbers, Times
 
@@ -35,7 +38,7 @@ _LONGEST_NUMBER, _LONGEST_UUID = 20, 36  # bytes in a key
 MARK_S_MAX = 2.0 * LOAD_AGE_S  # the mark of an absent row is a floor, and a floor lives so long
 
 
-class Said(TypedDict, total=False):
+class Keywords(TypedDict, total=False):
     """The keywords of `Cache.value` and `Cache.values`: `Settings` as a caller spells them."""
 
     ttl: Required[str]
@@ -46,6 +49,9 @@ class Said(TypedDict, total=False):
     times: Times
     codec: Pair
     source: str
+    refresh_after: str
+    soft_timeout: str
+    fail_safe: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,9 @@ class Settings:
     times: Times = "rfc3339"
     codec: Pair | None = None  # in the place of an encoding
     source: str | None = None  # the updater's budget for the loads; None: the only source that there is
+    refresh_after: str | None = None  # an older value is loaded anew while readers get it
+    soft_timeout: str | None = None  # how long these readers wait for the new value
+    fail_safe: str | None = None  # how long beyond its ttl a value lives while its source fails
 
     @property
     def format(self) -> Format:
@@ -79,12 +88,28 @@ class Declared:
     parameters: tuple[str, ...]  # of a loader of one key: the captures, in the loader's order
     batch: bool
     settings: Settings
+    ageing: Ageing | None
     _template: str
 
     @property
     def timeout_s(self) -> float:
         """The hard timeout of one load, which is also the life of a lease."""
         return self.terms.lease_ms / 1000
+
+    @property
+    def hold_ms(self) -> int:
+        """How long a value stays after its row has changed, where the application asks for that."""
+        return HOLDS * self.terms.lease_ms
+
+    @property
+    def soft_s(self) -> float:
+        """How long a reader of an old value waits for the new one."""
+        return self.ageing.soft_ms / 1000 if self.ageing else 0.0
+
+    @property
+    def grace(self) -> Grace | None:
+        """How long values live on while their source fails."""
+        return self.ageing.grace if self.ageing else None
 
     def captures_of(self, args: tuple[object, ...], named: Mapping[str, object]) -> Captures:
         """The captures in the order of the pattern, from a call's arguments. TypeError as Python has it."""
@@ -177,21 +202,23 @@ def declare(loader: Loader, pattern: str, settings: Settings, *, batch: bool, wa
         _check_single(loader, compiled, names, hints)
     try:
         codec = _codec(settings, _result_of(hints, batch=batch))
+        ms = partial(_ms, loader)
+        ttl_ms = ms("ttl", settings.ttl, (0.001, TTL_S_MAX))
+        lease_ms = ms("timeout", settings.timeout, (LEASE_S_MIN, LEASE_S_MAX))
+        ageing = ageing_of(settings, ttl_ms, lease_ms, ms)
     except (TypeError, ValueError) as e:
         raise misdeclared(loader, str(e)) from e
     return Declared(
         getattr(loader, "__qualname__", repr(loader)),
         compiled,
-        _ms(loader, "ttl", settings.ttl, (0.001, TTL_S_MAX)),
-        Terms(
-            _ms(loader, "timeout", settings.timeout, (LEASE_S_MIN, LEASE_S_MAX)),
-            _ms(loader, "missing", settings.missing, (0.0, MARK_S_MAX)),
-        ),
+        ttl_ms,
+        Terms(lease_ms, ms("missing", settings.missing, (0.0, MARK_S_MAX))),
         codec,
         loader,
         compiled.names if batch else tuple(names),
         batch,
         settings,
+        ageing,
         "%s".join(literal.decode().replace("%", "%%") for literal in compiled.literals),
     )
 
@@ -278,8 +305,8 @@ def _check_batch(loader: Loader, pattern: Pattern, names: Sequence[str], hints: 
 
 def _result_of(hints: Mapping[str, object], *, batch: bool) -> object:
     """The type of one value. A batch gives a mapping of them."""
-    result = hints.get("return", UNSAID)
+    result = hints.get("return", NO_ANNOTATION)
     if not batch:
         return result
     inner = get_args(result)
-    return inner[1] if len(inner) == 2 else UNSAID
+    return inner[1] if len(inner) == 2 else NO_ANNOTATION

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater_client.observe import NOWHERE
 from cacheupdater_client.protocol import fence
-from cacheupdater_client.protocol.lease import Seen, State, Terms
+from cacheupdater_client.protocol.lease import Grace, Seen, State, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +36,7 @@ class FakeStore:
     def __init__(self, now: Callable[[], float]) -> None:
         self.hints: Hints = NOWHERE
         self._now = now
+        self._micros = -1  # of the latest token
         self._values: dict[bytes, _Kept] = {}
         self._floors: dict[bytes, _Kept] = {}
         self._leases: dict[bytes, _Kept] = {}
@@ -66,6 +67,11 @@ class FakeStore:
             if self._of(self._leases, key) == owner.encode():
                 del self._leases[key]
 
+    def prolong(self, owner: str, keys: Sequence[bytes], grace: Grace) -> None:
+        """PROLONG."""
+        for key in keys:
+            self._prolong(owner, key, grace)
+
     def leased(self, keys: Sequence[bytes]) -> list[bool]:
         """Whether each key has a lease."""
         return [self._of(self._leases, key) is not None for key in keys]
@@ -82,19 +88,46 @@ class FakeStore:
             self._values.pop(key, None)
             self._raise_floor(key, self._token() + _INVALIDATED, _FLOOR_LIFE_S)
 
+    def outdate(self, key: bytes, hold_ms: int) -> bool:
+        """OUTDATE."""
+        self._raise_floor(key, self._token() + fence.OUTDATED_FORM, _FLOOR_LIFE_S)
+        value = self.get(key)
+        if value is not None:
+            self._values[key] = _Kept(value, min(self._values[key].until, self._now() + hold_ms / _MS))
+        return value is not None
+
     # --- within ---------------------------------------------------------------------------------------
 
     def _look(self, owner: str, key: bytes, terms: Terms) -> Seen:
         token, value, floor = self._token(), self.get(key), self._floor(key)
-        if value is not None and (terms.value_ms is None or self._is_young(floor, terms.value_ms)):
-            return Seen(token, State.FOUND, value, 0)
+        age_ms = (token - floor) // (_MS * _MS) if value is not None and _is_of_load(floor) else -1
+        outdated = floor % _MS == fence.OUTDATED_FORM
+        if value is not None and (
+            terms.value_ms is None or (not outdated and self._is_young(floor, terms.value_ms))
+        ):
+            return Seen(token, State.FOUND, value, 0, age_ms)
         if value is None and floor % _MS == fence.ABSENT_FORM and self._is_young(floor, terms.mark_ms):
             return Seen(token, State.ABSENT, None, 0)
         left_ms = 0 if terms.by_force else self._held_for(owner, key)
-        if left_ms:
-            return Seen(token, State.TAKEN, value, left_ms)
+        if left_ms or terms.no_lease:
+            return Seen(token, State.TAKEN, value, left_ms, age_ms)
         self._leases[key] = _Kept(owner.encode(), self._now() + terms.lease_ms / _MS)
-        return Seen(token, State.GRANTED, value, terms.lease_ms)
+        return Seen(token, State.GRANTED, value, terms.lease_ms, age_ms)
+
+    def _prolong(self, owner: str, key: bytes, grace: Grace) -> None:
+        now, floor, value = self._now(), self._floor(key), self.get(key)
+        if self._of(self._leases, key) == owner.encode():
+            self._leases[key] = _Kept(owner.encode(), now + grace.pause_ms / _MS)
+        age_ms = (self._token() - floor) / (_MS * _MS)
+        more_s = min(grace.ttl_ms, grace.ttl_ms + grace.fail_safe_ms - age_ms) / _MS
+        if (
+            value is not None
+            and _is_of_load(floor)
+            and age_ms >= 0
+            and now + more_s > self._values[key].until
+        ):
+            self._values[key] = _Kept(value, now + more_s)
+            self._floors[key] = _Kept(str(floor).encode(), max(self._floors[key].until, now + more_s))
 
     def _held_for(self, owner: str, key: bytes) -> int:
         if self._of(self._leases, key) in (None, owner.encode()):
@@ -137,7 +170,13 @@ class FakeStore:
         return 0 <= self._token() // _MS - floor // _MS <= most_ms * _MS
 
     def _token(self) -> int:
-        return int(self._now() * _US) * _MS
+        """No two are alike: on a clock that a test has stopped, a load after a change must still be later than the change."""
+        self._micros = max(int(self._now() * _US), self._micros + 1)
+        return self._micros * _MS
+
+
+def _is_of_load(floor: int) -> bool:
+    return floor > 0 and floor % _MS < fence.ABSENT_FORM
 
 
 class AwaitedStore:
@@ -166,6 +205,14 @@ class AwaitedStore:
     async def release(self, owner: str, keys: Sequence[bytes]) -> None:
         """RELEASE."""
         self._fake.release(owner, keys)
+
+    async def prolong(self, owner: str, keys: Sequence[bytes], grace: Grace) -> None:
+        """PROLONG."""
+        self._fake.prolong(owner, keys, grace)
+
+    async def outdate(self, key: bytes, hold_ms: int) -> bool:
+        """OUTDATE."""
+        return self._fake.outdate(key, hold_ms)
 
     async def leased(self, keys: Sequence[bytes]) -> list[bool]:
         """Whether each key has a lease."""

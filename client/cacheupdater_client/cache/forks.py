@@ -22,7 +22,7 @@ _enrolled: WeakSet[Renewable] = WeakSet()
 
 
 def enrol(it: Renewable) -> None:
-    """From now on a forked child begins this anew. Whoever is collected is forgotten."""
+    """From now on a forked child begins this anew. This list keeps no object alive."""
     _enrolled.add(it)
 
 

@@ -1,18 +1,28 @@
-"""The declared values of one cache: no two may take the same keys. It keeps their counts."""
+"""What a sync and an asyncio cache have in common: their declared values, no two of which may take the same keys.
+
+`BaseCache` is the part of `Cache` that never waits. Its `Registry` keeps the declared values and their counts.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar
 
-from cacheupdater_client.cache.claims import share_a_key
 from cacheupdater_client.cache.counts import Counts
+from cacheupdater_client.cache.declared import declare
 from cacheupdater_client.cache.errors import misdeclared
+from cacheupdater_client.cache.fake import FakeStore
+from cacheupdater_client.cache.overlap import share_a_key
+from cacheupdater_client.cache.places import place_of_caller
+from cacheupdater_client.protocol.definitions import Defines, Definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from cacheupdater_client.cache.declared import Declared
+    from cacheupdater_client.cache.declared import Declared, Loader, Settings
     from cacheupdater_client.protocol.definitions import Definition
 
 
@@ -43,3 +53,51 @@ class Registry:
     def stats(self) -> Mapping[str, Counts]:
         """A copy of all counts, by name."""
         return {name: copy(counts) for name, (_, counts) in self._declared.items()}
+
+
+class BaseCache(Defines):
+    """A cache without its waiting."""
+
+    _waits: ClassVar[bool]  # whether loaders are coroutine functions
+    _reader: object  # what all values of the cache share
+
+    def __init__(self, client: object, *, sources: Mapping[str, str] | None = None) -> None:
+        self._client, self._sources, self._place = client, dict(sources or {}), place_of_caller(1)
+        self._reader = self._reader_of(client)
+        self._registry = Registry()
+
+    def stats(self) -> Mapping[str, Counts]:
+        """The counts of this process, by the names of the declared values."""
+        return self._registry.stats()
+
+    def definitions(self) -> Definitions:
+        """What has been declared so far, for an updater."""
+        return Definitions(self._registry.definitions(), self._sources, self._client, self._place)
+
+    @contextmanager
+    def faked(self, now: Callable[[], float] = monotonic) -> Iterator[FakeStore]:
+        """For an application's tests: within, the cache needs no Redis. `now` is a clock in seconds."""
+        reader, before = self._reader, vars(self._reader).copy()
+        fake = FakeStore(now)
+        vars(reader).update(vars(self._reader_of(fake)))
+        try:
+            yield fake
+        finally:
+            vars(reader).update(before)
+
+    def _declaring(self, pattern: str, settings: Settings, *, batch: bool) -> Callable[[Loader], object]:
+        """A decorator of loaders, which returns declared values."""
+
+        def declared(loader: Loader) -> object:
+            value = declare(loader, pattern, settings, batch=batch, waits=self._waits)
+            return self._value_of(value, self._registry.add(value), loader)
+
+        return declared
+
+    @abstractmethod
+    def _reader_of(self, source: object) -> object:
+        """Reads from a client, or from a FakeStore."""
+
+    @abstractmethod
+    def _value_of(self, declared: Declared, counts: Counts, loader: Loader) -> object:
+        """The declared value, as the application calls it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from cacheupdater_client.calls import Refusals
 from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.cache.declared import Declared
     from cacheupdater_client.cache.steps import Entry
-    from cacheupdater_client.protocol.lease import Seen, Terms
+    from cacheupdater_client.protocol.lease import Grace, Seen, Terms
 
 JITTER = 0.1  # of the ttl, as an updater has it: values that were filled together do not expire together
 
@@ -84,6 +85,28 @@ def release_calls(owner: str, keys: Sequence[bytes], *, apart: bool) -> list[Cal
     return [
         Call(share, lease.RELEASE, lease.release_args(owner, share)) for share in _shares(keys, apart=apart)
     ]
+
+
+def prolong_calls(owner: str, keys: Sequence[bytes], grace: Grace, *, apart: bool) -> list[Call]:
+    """PROLONG for these keys."""
+    return [
+        Call(share, lease.PROLONG, lease.prolong_args(owner, share, grace))
+        for share in _shares(keys, apart=apart)
+    ]
+
+
+def outdate_call(key: bytes, hold_ms: int) -> Call:
+    """OUTDATE for this key."""
+    return Call([key], fence.OUTDATE, fence.outdate_args([key], hold_ms))
+
+
+def was_kept(key: bytes, replies: Sequence[Reply]) -> bool:
+    """OUTDATE's answer: whether the old value stays. Raises Redis' error."""
+    refusals = Refusals()
+    answers = cast("Sequence[int | bytes]", _sound(replies[0]))
+    refusals.hear([key], answers)
+    refusals.tell()
+    return answers[0] == fence.KEPT
 
 
 def to_repeat(replies: Sequence[Reply]) -> Iterator[int]:

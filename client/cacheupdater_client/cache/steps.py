@@ -1,7 +1,7 @@
 """How missing keys are read through: every decision, without I/O.
 
-`filled` is a generator. It yields what is to be done (`Look`, `Load`, `Fill`, `Release`, `Rest`, `Join`, `Read`) and receives
-the answer. The sync and the asyncio cache have one small driver each, so both decide alike, and a test can play any order of
+`filled` is a generator. It yields what is to be done (`Look`, `Load`, `Fill` and the other kinds of `Work`) and receives the
+answer. The sync and the asyncio cache have one small driver each, so both decide alike, and a test can play any order of
 events.
 
 A flight makes one load of a process, and a lease makes one load of all processes. Both only save loads. A caller takes the
@@ -89,7 +89,34 @@ class Read(NamedTuple):
     keys: Sequence[bytes]
 
 
-Work: TypeAlias = Look | Load | Fill | Release | Rest | Join | Read
+class Prolong(NamedTuple):
+    """Let old values live on, for their source fails. No answer; an error of Redis is not raised."""
+
+    keys: Sequence[bytes]
+
+
+class Begin(NamedTuple):
+    """Begin to load these keys in the background, with these tokens. Answer: a `Begun`."""
+
+    reading: Reading
+    tokens: Mapping[bytes, int]
+
+
+class Begun(NamedTuple):
+    """The refreshes of keys in this process. A key that is not here has a pause after a failure, or there are too many."""
+
+    flights: dict[bytes, Flight]
+    overdue: list[bytes]  # of these: the loader has not ended within its timeout
+
+
+class Await(NamedTuple):
+    """Wait until all these flights have ended, for at most so many seconds. No answer."""
+
+    flights: Sequence[Flight]
+    within: float
+
+
+Work: TypeAlias = Look | Load | Fill | Release | Rest | Join | Read | Prolong | Begin | Await
 Found: TypeAlias = dict[bytes, bytes | None]
 """Bytes by key; None for a row that does not exist."""
 Steps: TypeAlias = Generator[Work, object, Found]
@@ -106,6 +133,7 @@ class Reading:
     hints: Hints
     counts: Counts
     asks_age: bool = False  # the caller asks for a value of a certain age, so it looks for itself
+    outlives: bool = False  # after a failed load the old value lives on
 
     @property
     def takes_any(self) -> bool:
@@ -125,7 +153,7 @@ def filled(reading: Reading) -> Steps:
         for key, (flight, late) in boarded.joined.items():
             outcome = yield from _joined(reading, key, flight)
             if not (late or reading.asks_age or isinstance(outcome, Again)):
-                _settle(reading, found, key, outcome)
+                settle(reading, found, key, outcome)
         left = [key for key in left if key not in found]
         if left and reading.takes_any:
             yield from _read_again(reading, left, found)
@@ -136,7 +164,7 @@ def filled(reading: Reading) -> Steps:
     return found
 
 
-def _settle(
+def settle(
     reading: Reading, found: Found, key: bytes, value: bytes | None, *, token: int | None = None
 ) -> None:
     """The caller gets this value. `token`: of its own load, by which Redis has the value now."""
@@ -163,7 +191,7 @@ def _read_again(reading: Reading, keys: Sequence[bytes], found: Found) -> Genera
     values = cast("Sequence[bytes | None]", (yield Read(keys)))
     for key, value in zip(keys, values, strict=True):
         if value is not None:
-            _settle(reading, found, key, value)
+            settle(reading, found, key, value)
 
 
 def _led(reading: Reading, led: Mapping[bytes, Flight], found: Found) -> Generator[Work, object, None]:
@@ -203,15 +231,16 @@ def _looked(
         elif answer.state == State.TAKEN:
             taken.append(key)
         else:
-            _settle(reading, found, key, answer.value if answer.state == State.FOUND else None)
+            settle(reading, found, key, answer.value if answer.state == State.FOUND else None)
     if granted:
-        yield from _loaded(reading, led, granted, found=found)
+        yield from loaded(reading, led, granted, found=found)
     return taken
 
 
 def _count(reading: Reading, answers: Sequence[Seen]) -> None:
     """What a reader that asks for an age has found. Those that do not ask have counted before they came here."""
     for answer in answers:
+        reading.counts.note_age(answer.age_ms)
         if answer.state == State.FOUND:
             reading.counts.hits += 1
         elif answer.state == State.GRANTED and answer.value is None:
@@ -220,10 +249,10 @@ def _count(reading: Reading, answers: Sequence[Seen]) -> None:
             reading.counts.refilled += 1
 
 
-def _loaded(
+def loaded(
     reading: Reading, led: Mapping[bytes, Flight], granted: Mapping[bytes, int], *, found: Found
 ) -> Generator[Work, object, None]:
-    """Loads keys whose leases we hold (with the tokens of the load), and fills Redis."""
+    """Loads keys whose leases we hold (with the tokens of the load), and fills Redis. All of `granted` have a flight."""
     reading.counts.loads += 1
     try:
         values = cast("Sequence[object]", (yield Load([reading.wanted[key] for key in granted])))
@@ -241,7 +270,8 @@ def _loaded(
             for key, flight in led.items():
                 # the passengers of other keys have no part in this load: they read again
                 flight.fail(e) if key in granted else flight.land(AGAIN)
-        yield Release(list(granted))  # or everybody would wait until the leases expire
+        # or everybody would wait until the leases expire
+        yield (Prolong if reading.outlives and isinstance(e, Exception) else Release)(list(granted))
         raise
     for entry, outcome in zip(entries, outcomes, strict=True):
         _ended(reading, led[entry.key], entry, outcome=outcome, found=found)
@@ -251,7 +281,7 @@ def _ended(reading: Reading, flight: Flight, entry: Entry, *, outcome: fence.Out
     if outcome in _LANDED:
         reading.counts.fills += entry.value is not None
         flight.land(entry.value)
-        _settle(reading, found, entry.key, entry.value, token=entry.token)
+        settle(reading, found, entry.key, entry.value, token=entry.token)
         return
     flight.land(AGAIN)
     found[entry.key] = entry.value  # the caller began before whatever is newer

@@ -18,8 +18,9 @@ from cacheupdater_client.protocol.wire import TOUCH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from cacheupdater_client.cache.ageing import Ageing
     from cacheupdater_client.cache.declared import Declared, Loader
-    from cacheupdater_client.cache.steps import Found
+    from cacheupdater_client.cache.steps import Begun, Found
     from cacheupdater_client.observe import Hints
     from cacheupdater_client.protocol.patterns import Captures
 
@@ -44,8 +45,17 @@ class Hinting(Protocol):
     def hints(self) -> Hints: ...
 
 
+class Refreshing(Protocol):
+    """The part of a background that never waits."""
+
+    def busy(self, keys: Iterable[bytes], timeout_s: float) -> Begun | None: ...
+
+
 class Shared(Protocol):
     """What all values of a cache share. `faked` exchanges the store, so values look it up at each call."""
+
+    @property
+    def background(self) -> Refreshing: ...
 
     @property
     def store(self) -> Hinting: ...
@@ -90,6 +100,12 @@ class BaseValue(Generic[T]):
     def _aged(self, wanted: Mapping[bytes, Captures], fresh_within: str) -> Reading:
         """The reading of keys whose values must be young."""
         return self._reading(wanted, value_ms=_milliseconds(fresh_within), asks_age=True)
+
+    def _ageing(self, wanted: Mapping[bytes, Captures]) -> tuple[Reading, Begun | None]:
+        """The reading of keys whose values may be old, and the refreshes that are under way."""
+        ageing = cast("Ageing", self.declared.ageing)
+        busy = self._shared.background.busy(wanted, self.declared.timeout_s)
+        return self._reading(wanted, value_ms=ageing.refresh_ms), busy
 
     def _reading(
         self, wanted: Mapping[bytes, Captures], *, value_ms: int | None = None, asks_age: bool = False

@@ -19,13 +19,13 @@ from cacheupdater_client.watching.announcing import Client, Watch
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cacheupdater_client.watching.rules import Said
+    from cacheupdater_client.watching.rules import Naming
     from cacheupdater_client.watching.writing import Writable
 
 __all__ = ["Watch", "watch"]
 
 
-def watch(keys: Mapping[type, Said], *, redis: Client, write_through: Sequence[Writable] = ()) -> Watch:
+def watch(keys: Mapping[type, Naming], *, redis: Client, write_through: Sequence[Writable] = ()) -> Watch:
     """Invalidates the keys of changed rows after each commit, in every database of the settings.
 
     `keys` says for each model which keys its rows have: patterns of columns (`product_id`, not `product`), or callables that

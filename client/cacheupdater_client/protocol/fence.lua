@@ -26,6 +26,14 @@ end
 -- How the floor of a load ends that found no row: the floor marks the key as absent.
 local ABSENT_FORM = '005'
 
+-- How the floor of a change ends that left the old value in its place.
+local OUTDATED_FORM = '998'
+
+-- Whether a load that found a row has set this floor. Only then does the floor tell the age of the value.
+local function is_of_load(newest)
+  return newest and sub(newest, -3) < ABSENT_FORM
+end
+
 local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end

@@ -43,6 +43,8 @@ know the values that we wrote in the earlier one.
 ABSENT_FORM = 5
 """The last digit of the floor that a load leaves for an absent row. Such a floor is a mark: a reader that finds the mark
 young enough need not load. A change or a later load replaces the floor, and so ends the mark."""
+OUTDATED_FORM = 998
+"""The last digits of the floor of a change that left the old value readable: see `outdate_args`."""
 NO_FORMS: Mapping[bytes, Form] = {}
 _FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4}
 
@@ -62,6 +64,7 @@ def script(name: str) -> Script:
 
 COMMIT = script("commit.lua")
 INVALIDATE = script("invalidate.lua")
+OUTDATE = script("outdate.lua")
 
 
 # --- tokens and floors ----------------------------------------------------------------------------------
@@ -272,6 +275,12 @@ def invalidate_args(
     return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters]
 
 
+def outdate_args(keys: Sequence[bytes], hold_ms: int) -> list[_Arg]:
+    """The arguments after OUTDATE's sha in EVALSHA: as `invalidate_args`, but old values stay for at most `hold_ms`."""
+    names = _in_pairs(keys, _floor_names(keys))
+    return [len(names), *names, CLOCK_STEP_S * 1_000_000, _floor_life_ms(0), hold_ms]
+
+
 def write_through_args(
     key: bytes, value: Value, ttl_ms: int, since: int, *, hold_off_ms: int = 0
 ) -> list[_Arg]:
@@ -293,6 +302,7 @@ def write_through_args(
 WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, FOREIGN = 1, 0, 2, -1, -2
 UNSOUND = 3  # written or unchanged; the floor has replaced something that was no floor
 SET, REMOVED = 1, 0
+KEPT = 1  # OUTDATE: the old value stays
 
 
 class Refused(NamedTuple):

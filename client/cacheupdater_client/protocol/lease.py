@@ -2,7 +2,8 @@
 
 A lease is a key of Redis beside the floor, with an owner and an end. The script LOOK gives a reader what it needs in one
 round trip: the value if another process has just filled it, the news that the row is absent, or the lease and the token of
-the load. The script RELEASE ends leases. A lease only saves loads: two loads of one key do no harm, because the fence
+the load. The script RELEASE ends leases. PROLONG follows a load that failed: the old value lives on, and the lease becomes a
+pause. A lease only saves loads: two loads of one key do no harm, because the fence
 decides which of them lands. A process that dies keeps its leases until they expire.
 
 Like `fence`, this module makes arguments and reads answers: no socket, no clock, no redis-py. The client's `cache` is the
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LOOK = script("look.lua")
 RELEASE = script("release.lua")
+PROLONG = script("prolong.lua")
 
 LEASE_S_MIN, LEASE_S_MAX = 0.1, 30.0  # a load that takes longer could not land: see fence.LOAD_AGE_S
 
@@ -44,6 +46,7 @@ class Seen(NamedTuple):
     state: State
     value: bytes | None  # if not FOUND: a value that is too old for this reader
     left_ms: int  # until the lease expires
+    age_ms: int = -1  # of the value, since the load that wrote it; -1: not known
 
 
 class Terms(NamedTuple):
@@ -53,20 +56,24 @@ class Terms(NamedTuple):
     mark_ms: int  # a mark of an absent row counts while it is no older
     value_ms: int | None = None  # a value counts while it is no older; None: at any age
     by_force: bool = False  # the lease is taken from whoever holds it
+    no_lease: bool = False  # this reader would not load: another value is TAKEN, whoever has the lease
+
+
+def _in_triples(keys: Sequence[bytes]) -> list[_Arg]:
+    names = chain.from_iterable((key, floor_name(key), lease_name(key)) for key in keys)
+    return [3 * len(keys), *names]
 
 
 def look_args(owner: str, keys: Sequence[bytes], terms: Terms) -> list[_Arg]:
     """The arguments after LOOK's sha in EVALSHA."""
-    names = chain.from_iterable((key, floor_name(key), lease_name(key)) for key in keys)
     value_age = "" if terms.value_ms is None else terms.value_ms * 1000
     return [
-        3 * len(keys),
-        *names,
+        *_in_triples(keys),
         owner,
         terms.lease_ms,
         terms.mark_ms * 1000,
         value_age,
-        "1" if terms.by_force else "",
+        "1" if terms.by_force else "0" if terms.no_lease else "",
     ]
 
 
@@ -74,10 +81,23 @@ def seen(reply: Sequence[bytes | int | None]) -> list[Seen]:
     """LOOK's reply, key by key."""
     fields = iter(reply)
     token = int(cast("bytes", next(fields)))
-    triples = cast("zip[tuple[int, bytes | None, int]]", zip(fields, fields, fields, strict=True))
-    return [Seen(token, State(state), value, left) for state, value, left in triples]
+    by_key = cast("zip[tuple[int, bytes | None, int, int]]", zip(fields, fields, fields, fields, strict=True))
+    return [Seen(token, State(state), value, left, age) for state, value, left, age in by_key]
 
 
 def release_args(owner: str, keys: Sequence[bytes]) -> list[_Arg]:
     """The arguments after RELEASE's sha in EVALSHA."""
     return [len(keys), *map(lease_name, keys), owner]
+
+
+class Grace(NamedTuple):
+    """How long old values may live while their source fails."""
+
+    ttl_ms: int
+    fail_safe_ms: int  # beyond the ttl, counted from the load that wrote the value
+    pause_ms: int  # before somebody tries again
+
+
+def prolong_args(owner: str, keys: Sequence[bytes], grace: Grace) -> list[_Arg]:
+    """The arguments after PROLONG's sha in EVALSHA."""
+    return [*_in_triples(keys), owner, grace.ttl_ms, grace.fail_safe_ms, grace.pause_ms]

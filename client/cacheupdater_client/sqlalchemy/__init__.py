@@ -23,14 +23,14 @@ from cacheupdater_client.watching.announcing import Client, Watch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from cacheupdater_client.watching.rules import Said
+    from cacheupdater_client.watching.rules import Naming
     from cacheupdater_client.watching.writing import Writable
 
 __all__ = ["Watch", "watch"]
 
 
 def watch(
-    target: object, keys: Mapping[type, Said], *, redis: Client, write_through: Sequence[Writable] = ()
+    target: object, keys: Mapping[type, Naming], *, redis: Client, write_through: Sequence[Writable] = ()
 ) -> Watch:
     """Invalidates the keys of changed rows after each commit of `target`'s sessions.
 

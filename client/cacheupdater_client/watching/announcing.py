@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cacheupdater_client.buffer import KeyEncoder
     from cacheupdater_client.protocol.patterns import Captures
     from cacheupdater_client.watching.keys import Keys
-    from cacheupdater_client.watching.rules import Row, Rule, Said
+    from cacheupdater_client.watching.rules import Naming, Row, Rule
     from cacheupdater_client.watching.writing import Writable
 
 TOLD_MAX = (
@@ -76,7 +76,7 @@ class Watch:
 
     def __init__(
         self,
-        rules: Mapping[type, Said],
+        rules: Mapping[type, Naming],
         redis: Client,
         *,
         settle: Callable[[object], object],
@@ -92,7 +92,7 @@ class Watch:
         self._redis: Client = redis
         self._encoder = redis.get_encoder()
         self._settle = settle
-        self._rules = tuple(rule_of(model, said) for model, said in rules.items())
+        self._rules = tuple(rule_of(model, naming) for model, naming in rules.items())
         waits = inspect.iscoroutinefunction(redis.invalidate)
         self._writable = checked(write_through, self._rules, waits=waits)
         self._counts = Counted(

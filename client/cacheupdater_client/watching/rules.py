@@ -23,7 +23,7 @@ Row: TypeAlias = Mapping[str, object]
 """The values of a row's columns, by the names that the model has for them."""
 Namer: TypeAlias = Callable[[SimpleNamespace], Iterable[Key]]
 """Gets a row, whose columns are attributes, and names its keys."""
-Said: TypeAlias = str | Namer | Sequence[str | Namer]
+Naming: TypeAlias = str | Namer | Sequence[str | Namer]
 
 
 class TooManyKeys(ValueError):
@@ -58,11 +58,11 @@ class Rule:
             yield from named
 
 
-def rule_of(model: type, said: Said) -> Rule:
+def rule_of(model: type, naming: Naming) -> Rule:
     """The rule that the application has written for a model. ValueError if a pattern is misspelled."""
     if not isinstance(model, type):
         raise TypeError(f"watch takes models (classes) and their keys, not {model!r}")
-    parts: Sequence[object] = said if isinstance(said, (list, tuple)) else [said]
+    parts: Sequence[object] = naming if isinstance(naming, (list, tuple)) else [naming]
     for part in parts:
         if not (isinstance(part, str) or callable(part)):
             raise TypeError(f"{model.__name__}: keys are patterns or callables, not {part!r}")

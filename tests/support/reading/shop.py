@@ -61,8 +61,8 @@ class Value:
     async def get_many(self, items):
         return await self._said(self.value.get_many, items)
 
-    async def invalidate(self, *args):
-        return await self._said(self.value.invalidate, *args)
+    async def invalidate(self, *args, **named):
+        return await self._said(self.value.invalidate, *args, **named)
 
     async def _said(self, call, *args, **named):
         if self._pool is None:
@@ -109,6 +109,11 @@ class Caches:
         return awaited
 
     async def close(self):
+        if self.kind != "sync":
+            refreshing = [task for task in asyncio.all_tasks() if task.get_name() == "cacheupdater-refresh"]
+            for task in refreshing:
+                task.cancel()
+            await asyncio.gather(*refreshing, return_exceptions=True)
         for client in self._clients:
             if self.kind == "sync":
                 client.close()

@@ -13,12 +13,27 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from cacheupdater_client.cache.background import Refreshes
 from cacheupdater_client.cache.counts import Counts
 from cacheupdater_client.cache.declared import Settings, declare
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import FakeStore
 from cacheupdater_client.cache.flights import Flights
-from cacheupdater_client.cache.steps import Fill, Join, Load, Look, Read, Reading, Release, Rest, filled
+from cacheupdater_client.cache.refreshing import aged, renewed
+from cacheupdater_client.cache.steps import (
+    Await,
+    Begin,
+    Fill,
+    Join,
+    Load,
+    Look,
+    Prolong,
+    Read,
+    Reading,
+    Release,
+    Rest,
+    filled,
+)
 from cacheupdater_client.observe import NOWHERE
 
 LEASE_S = 1.0
@@ -31,6 +46,13 @@ def load(number: int) -> int | None:
 
 
 DECLARED = declare(load, "product:{number:int}", Settings(ttl="20s", timeout="1s"), batch=False, waits=False)
+AGEING = declare(
+    load,
+    "product:{number:int}",
+    Settings(ttl="20s", timeout="1s", refresh_after="100ms", soft_timeout="50ms", fail_safe="1h"),
+    batch=False,
+    waits=False,
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +69,7 @@ class Dice:
     vanishes: float = 0.2  # of changes: the row exists no more
     load_s: float = 0.2
     hangs: float = 0.02  # of loads: longer than the lease
+    ageing: float = 0.0  # of readers: those who take old values, and begin refreshes
 
 
 CALM = Dice(changes=0, cancels=0, deaths=0, fails=0, hangs=0, keys=1, readers=40)
@@ -72,11 +95,12 @@ class Reader:
     until: float = 0.0  # of the present work
     began: float = 0.0
     loaded: list | None = None  # read from the database, on its way
-    ended: object = None
+    refreshed: dict = field(default_factory=dict)  # the flights of a refresh, which has no caller
 
 
 @dataclass(eq=False)
 class Process:
+    refreshes: Refreshes
     flights: Flights = field(default_factory=Flights)
     counts: Counts = field(default_factory=Counts)
 
@@ -90,7 +114,7 @@ class World:
         self.store = FakeStore(lambda: self.now)
         self.rows = {self.key(n): (0, True) for n in range(dice.keys)}  # version, and whether the row exists
         self.announced = Counter()
-        self.processes = [Process() for _ in range(dice.processes)]
+        self.processes = [self.process() for _ in range(dice.processes)]
         self.readers: list[Reader] = []
         self.left = dice.readers
         self.seen = Counter()
@@ -99,6 +123,9 @@ class World:
 
     def key(self, number):
         return b"product:%d" % number
+
+    def process(self):
+        return Process(Refreshes(lambda: self.now))
 
     def run(self):
         for _ in range(TURNS_MAX):
@@ -138,7 +165,7 @@ class World:
     def die(self, process):
         """Its leases stay."""
         self.readers = [each for each in self.readers if each.process is not process]
-        self.processes[self.processes.index(process)] = Process()
+        self.processes[self.processes.index(process)] = self.process()
         self.seen["deaths"] += 1
 
     # --- readers --------------------------------------------------------------------------------------
@@ -148,6 +175,9 @@ class World:
         keys = self.random.sample(list(self.rows), self.random.randint(1, len(self.rows)))
         reader = Reader(self.random.choice(self.processes), keys, {key: self.announced[key] for key in keys})
         reader.began = self.now
+        if self.random.random() < self.dice.ageing:
+            self.begin_ageing(reader)
+            return
         had = dict(zip(keys, self.store.read(keys), strict=True))
         self.judge(reader, {key: value for key, value in had.items() if value is not None})
         missing = [key for key in keys if had[key] is None]
@@ -164,8 +194,29 @@ class World:
         self.readers.append(reader)
         self.advance(reader)
 
+    def begin_ageing(self, reader):
+        process = reader.process
+        wanted = {key: AGEING.pattern.parse(key) for key in reader.keys}
+        terms = AGEING.terms._replace(value_ms=AGEING.ageing.refresh_ms)
+        reading = Reading(AGEING, wanted, terms, process.flights, NOWHERE, process.counts)
+        reader.steps = aged(reading, process.refreshes.busy(wanted, LEASE_S))
+        self.readers.append(reader)
+        self.advance(reader)
+
+    def begin_refresh(self, process, reading, tokens):
+        new, begun = process.refreshes.take(tokens, LEASE_S)
+        if new:
+            self.seen["refreshes"] += 1
+            one = Reader(process, list(new), Counter(), began=self.now, refreshed=new)
+            one.steps = renewed(reading, new, {key: tokens[key] for key in new})
+            self.readers.append(one)
+            self.advance(one)
+        return begun
+
     def is_ready(self, reader):
         match reader.work:
+            case Await(flights, _):
+                return all(flight.outcome.done() for flight in flights) or self.now >= reader.until
             case Join(flight, _):
                 return flight.outcome.done() or self.now >= reader.until
             case Rest(keys, _):
@@ -186,8 +237,12 @@ class World:
                 self.advance(reader, self.store.fill(owner, entries, DECLARED))
             case Release(keys):
                 self.advance(reader, self.store.release(owner, keys))
-            case Rest():
+            case Rest() | Await():
                 self.advance(reader)
+            case Prolong(keys):
+                self.advance(reader, self.store.prolong(owner, keys, AGEING.grace))
+            case Begin(reading, tokens):
+                self.advance(reader, self.begin_refresh(reader.process, reading, tokens))
             case Read(keys):
                 self.advance(reader, self.store.read(keys))
             case Join(flight, _):
@@ -240,6 +295,9 @@ class World:
 
     def end(self, reader):
         self.readers.remove(reader)
+        if reader.refreshed:
+            reader.process.refreshes.end(reader.refreshed)
+            return
         self.slowest = max(self.slowest, self.now - reader.began)
 
     def judge(self, reader, found):

@@ -14,7 +14,7 @@ import pytest
 import cacheupdater_client.asyncio
 from cacheupdater_client import Cache, Redis
 from cacheupdater_client.asyncio import Cache as AsyncCache
-from cacheupdater_client.cache.declared import Said, Settings, declare
+from cacheupdater_client.cache.declared import Keywords, Settings, declare
 from cacheupdater_client.cache.errors import Misdeclared
 from cacheupdater_client.protocol.errors import Inexpressible
 from cacheupdater_client.protocol.patterns import Pattern
@@ -180,9 +180,24 @@ def test_what_is_no_function_and_what_is_no_setting_is_refused(cache):
         cache.value("p:{id:int}")(good)
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"refresh_after": "soon"}, "refresh_after must be a duration"),
+        ({"refresh_after": "59s"}, "refresh_after must be a duration .* from 0.1s to 48s"),
+        ({"fail_safe": "8d"}, "fail_safe must be a duration"),
+        ({"soft_timeout": "1s"}, "soft_timeout needs refresh_after or fail_safe"),
+        ({"soft_timeout": "11s", "fail_safe": "1h"}, "soft_timeout must be a duration .* to 10s"),
+    ],
+)
+def test_ages_that_make_no_sense_are_refused(cache, settings, why):
+    with pytest.raises(Misdeclared, match=why):
+        cache.value("p:{id:int}", ttl="60s", **settings)(good)
+
+
 def test_the_keywords_are_the_settings():
     """mypy reads the one, and the other is what is kept."""
-    assert Said.__annotations__.keys() == set(Settings.__dataclass_fields__)
+    assert Keywords.__annotations__.keys() == set(Settings.__dataclass_fields__)
 
 
 # --- what is accepted ---------------------------------------------------------------------------------

@@ -33,6 +33,16 @@ def test_no_reader_gets_a_value_older_than_an_announced_change(seeds, record_pro
     ), "a kind of event never came about"
 
 
+@pytest.mark.campaign(short=400, full=20_000, block=2_000)
+def test_no_reader_of_old_values_gets_one_from_before_an_announced_change(seeds, record_property):
+    seen, violations = played(seeds, Dice(ageing=0.7, readers=60, changes=0.01))
+    record_property("figure: worlds with old values, seeds from 0 on", len(seeds))
+    for event in ("returned", "refreshes", "changes", "failed", "hung"):
+        record_property(f"figure: worlds with old values, {event}", seen[event])
+    assert not violations, violations[:3]
+    assert all(seen[each] for each in ("Begin", "Await", "Prolong", "refreshes", "failed", "hung", "deaths"))
+
+
 def test_one_load_serves_all_processes():
     for seed in range(100):
         one = World(seed, CALM).run()
@@ -94,4 +104,6 @@ def test_a_reader_that_takes_what_did_not_land_is_found(monkeypatch):
 
     monkeypatch.setattr(steps, "_ended", ended)
     _, violations = played(range(100), Dice(changes=0.1))
+    assert violations
+    _, violations = played(range(20), Dice(changes=0.1, ageing=1.0, readers=60))
     assert violations

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cacheupdater_client.cache.claims import share_a_key
+from cacheupdater_client.cache.overlap import share_a_key
 from cacheupdater_client.protocol.errors import Misspelled
 from cacheupdater_client.protocol.patterns import Pattern
 
