@@ -689,6 +689,10 @@ async def test_the_documented_rights_are_enough(kind, redis_url, plain, shop):
             for each in (product, caches.value(shop.product))
         ]
         assert await together(*reads) == [BALL, BALL]
+        old = caches.value(shop.product, refresh_after="10s", fail_safe="1h")
+        assert await old(8) == BALL
+        await old.invalidate(8, serve_old=True)
+        assert await old(8) == BALL
     finally:
         await caches.close()
         plain.execute_command("ACL DELUSER", "few")
