@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from cacheupdater_client.cache.counts import Counts
@@ -42,8 +42,11 @@ HELP = {
     "unfilled": "Values that were loaded and did not land in Redis.",
     "foreign": "Of these: Redis holds a value that the cache did not write.",
     "failed": "Loads that raised.",
+    "served_old": "Values older than refresh_after that readers got while a load was due.",
 }
 """What the fields of `Counts` say, by name. A field that is missing here is shown under its own name all the same."""
+
+AGE = ("aged", "age_ms")  # the fields that one summary shows: how many ages are known, and their sum
 
 
 class Counting(Protocol):
@@ -105,9 +108,17 @@ def _summed(caches: tuple[Counting, ...]) -> Mapping[str, Counter[str]]:
 
 def _values(sums: Mapping[str, Counter[str]]) -> Iterator[Metric]:
     for each in fields(Counts):
+        if each.name in AGE:
+            continue
         family = CounterMetricFamily(
             f"{PREFIX}{each.name}", HELP.get(each.name, f"The count `{each.name}`."), labels=["value"]
         )
         for name, counts in sums.items():
             family.add_metric([name], counts[each.name])
         yield family
+    ages = SummaryMetricFamily(
+        f"{PREFIX}age_at_read_seconds", "Ages of values when they were read, if known.", labels=["value"]
+    )
+    for name, counts in sums.items():
+        ages.add_metric([name], count_value=counts["aged"], sum_value=counts["age_ms"] / 1000)
+    yield ages

@@ -64,12 +64,25 @@ def test_a_scrape_shows_the_reads_of_each_declared_value():
         for each in (7, 7, 8, 100):
             product(each)
         samples, kinds = scraped(registered(cache))
-    seen = {each.name: of_value(samples, each.name) for each in fields(Counts)}
+    seen = {each: of_value(samples, each) for each in prometheus.HELP}
     assert {name: number for name, number in seen.items() if number} == {
         "hits": 1, "misses": 3, "loads": 3, "fills": 2, "absent": 1,
     }  # fmt: skip
-    assert {of_value(samples, each.name, "basket") for each in fields(Counts)} == {0}
+    assert {of_value(samples, each, "basket") for each in prometheus.HELP} == {0}
     assert kinds["cacheupdater_client_hits"] == "counter"
+
+
+def test_a_scrape_shows_the_age_at_read_where_it_is_known():
+    cache = shop()
+    product = declare(cache)
+    with cache.faked():
+        product(7)
+        product(7, fresh_within="1h")
+        samples, kinds = scraped(registered(cache))
+    name = "cacheupdater_client_age_at_read_seconds"
+    assert samples[f"{name}_count", ("value", "product")] == 1
+    assert 0 <= samples[f"{name}_sum", ("value", "product")] < 60
+    assert kinds[name] == "summary"
 
 
 async def test_an_asyncio_cache_is_shown_alike():
@@ -134,7 +147,7 @@ def test_a_registry_refuses_a_second_collector():
 
 
 def test_every_count_says_what_it_is():
-    assert prometheus.HELP.keys() == {each.name for each in fields(Counts)}
+    assert prometheus.HELP.keys() == {each.name for each in fields(Counts)} - set(prometheus.AGE)
 
 
 def test_the_page_has_every_metric(request):
