@@ -141,7 +141,7 @@ def _namespace(one: NamespaceSection, config: Config) -> Sequence[str]:
         one.name,
         one.pattern.text,
         one.load.source,
-        "its codec" if declared and declared.spelling.encoding is None else one.value.encoding,
+        "its codec" if declared and declared.spelling.encoding is None else one.encoding,
         f"{one.ttl.base:g}s",
         _refresh(one),
         quota,

@@ -280,6 +280,9 @@ def _check_ttl(document: Document, one: NamespaceSection) -> None:
 def _check_spelling(document: Document, one: NamespaceSection) -> None:
     """Refuses spellings that mean nothing to the encoding. Those in `defaults` stay, for they are for other namespaces."""
     value: Path = ("namespaces", one.name, "value")
+    for name in ("encoding", "numbers", "times") if one.framework else ():
+        if (*value, name) in document.values:
+            document.refuse((*value, name), "is the framework's to say; remove it, or framework")
     for name in ("numbers", "times"):
         if (*value, name) in document.values and one.value.encoding == "raw":
             document.refuse(

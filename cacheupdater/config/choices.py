@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 WrongType: TypeAlias = Literal["refuse", "replace"]  # an older name for Foreign
 Foreign: TypeAlias = Literal["keep", "replace"]
+Framework: TypeAlias = Literal["django", "django-redis"]
 Rows: TypeAlias = Literal["one", "many"]
 Policy: TypeAlias = Literal["price", "fixed"]
 LogKeys: TypeAlias = Literal["full", "hash", "off"]

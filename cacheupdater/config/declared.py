@@ -124,7 +124,10 @@ def _no_source(sources: list[str]) -> str:
 
 def _refuse_shared(document: Document, path: Path, own: dict[str, Tree], value: Definition) -> None:
     """Refuses, and removes, settings of the file that readers would not know of."""
-    for home, names in ((own, ("key",)), (_dict(own, "value"), ("encoding", "numbers", "times", "columns"))):
+    for home, names in (
+        (own, ("key", "framework")),
+        (_dict(own, "value"), ("encoding", "numbers", "times", "columns")),
+    ):
         where = path if home is own else (*path, "value")
         for name in names:
             if name in home:

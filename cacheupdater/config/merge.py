@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from cacheupdater.config.document import Tree
 
 _BY_FIELD = ("ttl", "value", "refresh", "missing")
+_SPELLINGS = {"encoding", "numbers", "times"}
 
 
 def merged(own: Tree | None, defaults: Tree | None) -> dict[str, Tree]:
     """The own settings with the defaults under them. The models must have accepted both sections."""
     first, second = plain(own), plain(defaults)
+    if "framework" in first:  # it says how values are spelled; those in `defaults` are for other namespaces
+        value = _of(second, "value")
+        second["value"] = {name: said for name, said in value.items() if name not in _SPELLINGS}
     return {**second, **first, **{name: {**_of(second, name), **_of(first, name)} for name in _BY_FIELD}}
 
 

@@ -17,12 +17,14 @@ from pydantic import (
     Field,
     PrivateAttr,
     StringConstraints,
+    model_validator,
 )
 
 from cacheupdater.config import units
 from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Encrypted,
     Foreign,
+    Framework,
     LogKeys,
     Policy,
     Rows,
@@ -52,12 +54,11 @@ from cacheupdater.config.fields import (
 )
 from cacheupdater.core import database_url
 from cacheupdater_client.protocol.encoding import Encoding  # noqa: TC001  pydantic reads it
+from cacheupdater_client.protocol.patterns import Pattern
 from cacheupdater_client.protocol.spelling import Numbers, Times  # noqa: TC001  pydantic reads it
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from cacheupdater_client.protocol.patterns import Pattern
 
 _BURST_MAX = 3600.0  # seconds: an hour's rows at once would be a batch job and no refresh
 
@@ -244,14 +245,49 @@ class DefaultsSection(Section):
     max_backlog: Annotated[Count, Field(le=1_000_000)] = 10_000
 
 
+class FrameworkSection(Section):
+    """The framework whose cache holds the namespace: it says how keys begin, and how values are spelled."""
+
+    kind: Framework = Field(description="whose cache it is: django (its own RedisCache) or django-redis")
+    key_prefix: Annotated[str, StringConstraints(max_length=200, pattern=r"^[!-~]*$")] = ""
+    """KEY_PREFIX of the application's CACHES."""
+    version: Annotated[int, BeforeValidator(units.whole), Field(ge=0, le=1_000_000_000)] = 1
+    """VERSION of the application's CACHES."""
+    protocol: Annotated[int, BeforeValidator(units.whole), Field(ge=2, le=5)] | None = None
+    """Of the pickles. None: what the framework uses, which is 5 for django and 4 for django-redis."""
+
+    @property
+    def pickled(self) -> int:
+        """The protocol of its pickles: Python's highest for Django's own cache, its default for django-redis."""
+        return self.protocol or (5 if self.kind == "django" else 4)
+
+    def pattern(self, key: Pattern) -> Pattern:
+        """The pattern of the keys in Redis, where the application says `key`."""
+        prefix = self.key_prefix.replace("{", "{{").replace("}", "}}")
+        return Pattern.compile(f"{prefix}:{self.version}:{key.text}")
+
+
 class NamespaceSection(DefaultsSection, Named):
     key: KeyPattern = Field(description='the pattern of its keys, such as "product:{id:int}"')
     load: LoadSection = Field(description="where its rows come from, such as {source: main, table: products}")
+    framework: FrameworkSection | None = None
+    """Whose cache the namespace is in; `key` then says the key as the application does. None: nobody's."""
+    _pattern: Pattern = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _with_pattern(self) -> Self:
+        self._pattern = self.framework.pattern(self.key) if self.framework else self.key
+        return self
 
     @property
     def pattern(self) -> Pattern:
-        """What `key` says."""
-        return self.key
+        """What the keys in Redis look like: `key`, behind the prefix of a framework."""
+        return self._pattern
+
+    @property
+    def encoding(self) -> str:
+        """How its values are spelled, in one word."""
+        return "pickle" if self.framework else self.value.encoding
 
 
 class TopSection(Section):

@@ -80,7 +80,10 @@ def _another_encoding(theirs: str, ours: str) -> str:
     if theirs == _OTHER_TYPE:
         return "narrow the namespace's key pattern, for these keys are somebody else's"
     if theirs == "pickle":
-        return f"let a Python loader make the pickles, with `value.encoding: raw`, narrow the key pattern, or {_REPLACE}"
+        return (
+            "say `framework` if one that it names wrote them, let a Python loader make the pickles, with"
+            f" `value.encoding: raw`, narrow the key pattern, or {_REPLACE}"
+        )
     encoding = _ENCODINGS.get(theirs, ours)
     if encoding == ours:
         return f"narrow the key pattern if these keys are somebody else's, or {_REPLACE}"

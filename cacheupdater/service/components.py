@@ -28,6 +28,7 @@ from cacheupdater.price import memory
 from cacheupdater.price.shell.pricing import Aim, Pricing
 from cacheupdater.service.declared_loader import function_of
 from cacheupdater_client.protocol.encoding import encoder, form_of
+from cacheupdater_client.protocol.pickles import pickler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,12 +38,20 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Loader, Observer, Writer
+    from cacheupdater_client.protocol.encoding import Encoder
 
 
 def rate_of(source: SourceSection) -> tuple[float, float]:
     """How much the source may spend a second, and how much it may save up: rows, or milliseconds of database time."""
     rate = source.budget if source.budget is not None else (source.db_time or 0.0) * 1000.0
     return rate, rate * source.burst
+
+
+def _encoder(namespace: NamespaceSection) -> Encoder:
+    value = namespace.value
+    if namespace.framework:
+        return pickler(namespace.framework.pickled)
+    return encoder(value.encoding, value.numbers, value.times)
 
 
 class Components:
@@ -101,11 +110,9 @@ class Components:
         return Recipe(
             loader=self.loader(namespace),
             writer=self.writer(),
-            form=form_of(value.encoding),
+            form="string" if namespace.framework else form_of(value.encoding),
             replace=value.foreign == "replace",
-            encode=declared.spelling.encode
-            if declared
-            else encoder(value.encoding, value.numbers, value.times),
+            encode=declared.spelling.encode if declared else _encoder(namespace),
             ttl=namespace.ttl.base,
             jitter=namespace.ttl.jitter,
         )

@@ -55,7 +55,7 @@ class Declared(NamedTuple):
             "captures": binds,
             "source": load.source,
             "statement": _statement(load),
-            "encoding": self.namespace.value.encoding,
+            "encoding": self.namespace.encoding,
             "foreign": self.namespace.value.foreign,
             "ttl": self.namespace.ttl.base,
         }

@@ -192,6 +192,11 @@ def test_a_file_adds_and_overrides_but_not_what_readers_rely_on(project):
     assert "cacheupdater.yaml:2:" in done.stderr
     assert "namespaces.plain.value.encoding: is declared at" in done.stderr
 
+    file.write_text("version: 1\nnamespaces: {plain: {framework: {kind: django}}}\n")
+    done = project.updater("check", "--app", "shop_caching:cache")
+    assert done.returncode == 78
+    assert "namespaces.plain.framework: is declared at" in done.stderr
+
 
 LINE = "cache = Cache(Redis(), sources={'shop': '500/s'})\n"
 HEAD = "from cacheupdater_client import Cache, Redis\nimport cacheupdater_client.asyncio as later\n" + LINE
