@@ -413,7 +413,8 @@ class Model:
         if change:
             key.removals.append(Removal(key.head.offset))
         self._forget(key, Event.DROPPED)
-        if key.stranger:  # a fill gave it a seat before anybody looked at its captures; a miss is no longer soon after that
+        # a fill may have given it a seat before anybody looked at its captures; no miss comes soon after that any more
+        if key.stranger:
             key.began = key.kept = -inf
         if late:
             self.late_unknown += 1
