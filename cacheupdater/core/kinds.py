@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from cacheupdater_client.protocol.pickles import is_pickle_or_integer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
@@ -32,6 +34,10 @@ class Unshown(NamedTuple):
     """Stands for a value that a person cannot read, such as a pickle: says what it is."""
 
     what: str
+
+
+class Pickle(bytes):
+    """A pickle, which is never loaded. Two of them are equal if their bytes are."""
 
 
 class Compared(NamedTuple):
@@ -112,7 +118,7 @@ def kind_of(value: object) -> str:
         return "an object"
     if isinstance(value, list):
         return "a list"
-    return f"a {type(value).__name__}"
+    return "a pickle" if isinstance(value, Pickle) else f"a {type(value).__name__}"
 
 
 def _text_kind(text: str) -> str:
@@ -130,9 +136,17 @@ def _word(text: bytes) -> str:
     return text.decode(errors="backslashreplace")
 
 
+def _integer_or_pickle(value: bytes) -> object:
+    """What Django's cache holds. A pickle may run any code when it is loaded, so it stays as it is: bytes, under a name."""
+    if not is_pickle_or_integer(value):
+        raise msgspec.DecodeError
+    return Pickle(value) if value[:1] == b"\x80" else int(value)
+
+
 _DECODERS: Mapping[Form, Callable[[bytes], object]] = {
     "json": msgspec.json.decode,
     "msgpack": msgspec.msgpack.decode,
+    "pickle": _integer_or_pickle,
 }
 
 
@@ -141,5 +155,7 @@ def _shown(value: object) -> str:
         return "gone"
     if isinstance(value, Unshown):
         return value.what
+    if isinstance(value, Pickle):
+        return "a pickle"
     text = msgspec.json.encode(value, enc_hook=repr).decode()
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

@@ -110,7 +110,7 @@ class Components:
         return Recipe(
             loader=self.loader(namespace),
             writer=self.writer(),
-            form="string" if namespace.framework else form_of(value.encoding),
+            form="pickle" if namespace.framework else form_of(value.encoding),
             replace=value.foreign == "replace",
             encode=declared.spelling.encode if declared else _encoder(namespace),
             ttl=namespace.ttl.base,

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.pickles import is_pickle_or_integer
 
 _CLOSES = {b"{": b"}", b"[": b"]", b'"': b'"'}
 _SCALAR = re.compile(rb"\s*-?(\d[\d.eE+-]*|true|false|null|NaN|Infinity)\s*")
@@ -99,5 +100,5 @@ def _decodes(decode: Callable[[bytes], object], value: bytes) -> bool:
     return True
 
 
-_SHAPES: _Tests = {"json": _json_shape, "msgpack": _msgpack_shape}
-_WHOLES: _Tests = {"json": _json_whole, "msgpack": _msgpack_whole}
+_SHAPES: _Tests = {"json": _json_shape, "msgpack": _msgpack_shape, "pickle": is_pickle_or_integer}
+_WHOLES: _Tests = {"json": _json_whole, "msgpack": _msgpack_whole, "pickle": is_pickle_or_integer}

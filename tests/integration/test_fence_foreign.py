@@ -6,6 +6,7 @@ import json
 import pickle
 from datetime import UTC, datetime
 from hashlib import sha1
+from itertools import count
 
 import msgspec
 import pytest
@@ -55,6 +56,22 @@ MSGPACK = [
 ]
 NO_MSGPACK = [*PICKLES[:4], PICKLES[4], b"", b"\xc1", b"hello", b'{"a": 1}', b"\x93\x01", b"\xa5abc"]
 
+PICKLED = [*PICKLES[2:], *(pickle.dumps(each) for each in ([], None, True, 1.5, "text")), b"7", b"-7", b"0"]
+NO_PICKLE = [
+    *PICKLES[:2],
+    b"",
+    b"hello",
+    b'{"a": 1}',
+    b"[1]",
+    b'"7"',
+    b"7.5",
+    b"true",
+    b"\x80",
+    b"\x80\x06.",
+    b"\x80\x04",
+]
+NO_PICKLE += [b"1" * 1001, b"7\n", b" 7"]
+
 
 @pytest.fixture
 def r(every_redis_url):
@@ -65,11 +82,14 @@ def r(every_redis_url):
 
 def written(form):
     """What an updater writes in this form."""
-    return {"msgpack": msgspec.msgpack.encode({"ours": 1}), "hash": {b"ours": b"1"}}.get(form, b'{"ours":1}')
+    others = {"msgpack": msgspec.msgpack.encode({"ours": 1}), "hash": {b"ours": b"1"}, "pickle": PICKLES[5]}
+    return others.get(form, b'{"ours":1}')
 
 
 @pytest.mark.parametrize(
-    ("form", "values"), [("json", NO_JSON), ("msgpack", NO_MSGPACK)], ids=["json", "msgpack"]
+    ("form", "values"),
+    [("json", NO_JSON), ("msgpack", NO_MSGPACK), ("pickle", NO_PICKLE)],
+    ids=["json", "msgpack", "pickle"],
 )
 def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, values):
     for value in values:
@@ -84,16 +104,21 @@ def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, 
         r.flushdb()
 
 
-@pytest.mark.parametrize(("form", "values"), [("json", JSON), ("msgpack", MSGPACK)], ids=["json", "msgpack"])
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [("json", JSON), ("msgpack", MSGPACK), ("pickle", PICKLED)],
+    ids=["json", "msgpack", "pickle"],
+)
 def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
     for value in values:
         for entry in (b"k", written(form), 5_000), (b"k", None, 5_000):
             for floored in (False, True):
                 r.flushdb()
                 if floored:
-                    commit(r, token(r), (b"k", b"0" if form == "json" else b"\x00", 5_000), form=form)
+                    commit(r, token(r), (b"k", b"\x00" if form == "msgpack" else b"0", 5_000), form=form)
                 r.set(b"k", value)
-                assert commit(r, token(r), entry, form=form) == [WRITTEN], value
+                same = [UNCHANGED] if value == entry[1] else [WRITTEN]
+                assert commit(r, token(r), entry, form=form) == same, value
         r.set(b"k", value)
         assert invalidate(r, b"k", forms={b"k": form}) == [REMOVED], value
 
@@ -106,7 +131,7 @@ def test_every_string_reads_as_a_string_and_every_hash_as_a_hash(r):
         assert commit(r, token(r), (b"h", {b"f": b"1"}, 5_000), form="hash") == [WRITTEN]
 
 
-@pytest.mark.parametrize("form", ["json", "msgpack", "string", "hash"])
+@pytest.mark.parametrize("form", ["json", "msgpack", "string", "hash", "pickle"])
 def test_value_of_another_type_stays(r, form):
     r.rpush(b"list", b"item")
     r.set(b"string", b"v") if form == "hash" else r.hset(b"hash", b"f", b"v")
@@ -129,8 +154,8 @@ def test_value_that_the_application_put_over_ours_stays(r, foreign):
     assert r.get(b"k") == foreign
 
 
-@pytest.mark.parametrize("before", ["json", "msgpack", "string", "hash"])
-@pytest.mark.parametrize("after", ["json", "msgpack", "string", "hash"])
+@pytest.mark.parametrize("before", ["json", "msgpack", "string", "hash", "pickle"])
+@pytest.mark.parametrize("after", ["json", "msgpack", "string", "hash", "pickle"])
 def test_what_we_wrote_is_ours_after_a_change_of_the_encoding(r, before, after):
     """The floor says in which form its load has written."""
     old = b"plain text" if before == "string" else written(before)
@@ -196,6 +221,23 @@ def test_script_that_forgets_the_check_is_found(r, monkeypatch):
     load_scripts(r)
     with pytest.raises(AssertionError):
         test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, "json", NO_JSON)
+
+
+@pytest.mark.parametrize("floored", [False, True])
+def test_fake_knows_pickles_as_the_scripts_do(r, floored):
+    clock = count(1_800_000_000)
+    server = MemoryRedis(lambda: float(next(clock)))
+    for value in (*PICKLED, *NO_PICKLE):
+        r.flushdb()
+        server.flush()
+        if floored:
+            commit(r, token(r), (b"k", b"0", 5_000), form="pickle")
+            server.commit(server.token(), [(b"k", b"0", 5_000)], form="pickle")
+        r.set(b"k", value)
+        server.set(b"k", value)
+        [expected] = commit(r, token(r), (b"k", None, 5_000), form="pickle")
+        [outcome] = server.commit(server.token(), [(b"k", None, 5_000)], form="pickle")
+        assert outcome == expected == (FOREIGN if value in NO_PICKLE else WRITTEN), value
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])

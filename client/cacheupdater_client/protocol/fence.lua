@@ -26,12 +26,16 @@ end
 -- How the floor of a load ends that found no row: the floor marks the key as absent.
 local ABSENT_FORM = '005'
 
+-- How the floor of a load ends that wrote a pickle: this form is younger than the mark.
+local PICKLE_FORM = '006'
+
 -- How the floor of a change ends that left the old value in its place.
 local OUTDATED_FORM = '998'
 
 -- Whether a load that found a row has set this floor. Only then does the floor tell the age of the value.
 local function is_of_load(newest)
-  return newest and sub(newest, -3) < ABSENT_FORM
+  local last = newest and sub(newest, -3)
+  return last and (last < ABSENT_FORM or last == PICKLE_FORM)
 end
 
 local function longer(a, b)
@@ -43,8 +47,8 @@ local function is_wrong_type(reply)
 end
 
 -- A value is foreign if it reads neither in the namespace's form nor in the form of our last write. Forms: j = JSON,
--- m = msgpack, s = any string, h = hash, t = any string or hash; nil = nothing is foreign. The path of a usual write makes
--- no tables and no closures: Lua would make them anew in each run of the script.
+-- m = msgpack, p = pickle, s = any string, h = hash, t = any string or hash; nil = nothing is foreign. The path of a usual
+-- write makes no tables and no closures: Lua would make them anew in each run of the script.
 
 -- The form of the load that wrote this floor, from the floor's last digits. Empty if no load wrote it.
 local function form_of(newest)
@@ -52,6 +56,7 @@ local function form_of(newest)
   if last == '001' then return 'j' end
   if last == '002' then return 'm' end
   if last == '003' then return 's' end
+  if last == PICKLE_FORM then return 'p' end
   return last == '004' and 'h' or ''
 end
 
@@ -115,15 +120,24 @@ local function is_msgpack(value)
   return at == #value + 1
 end
 
+-- What Django writes: an integer in digits, or a pickle, which begins with its protocol (from 2 on) and ends with a dot.
+local function pickle_shape(value)
+  local first, protocol = byte(value, 1, 2)
+  if first == 128 then return protocol and protocol >= 2 and protocol <= 5 and byte(value, -1) == 46 end
+  return #value <= SCALAR_MAX and string.find(value, '^%-?%d+$') ~= nil
+end
+
 local function shaped(form, value)
   if form == 'j' then return json_shape(value) end
   if form == 'm' then return msgpack_shape(value) end
+  if form == 'p' then return pickle_shape(value) end
   return form == 's' or form == 't'
 end
 
 local function reads(form, value)
   if form == 'j' then return json_shape(value) and (pcall(cjson.decode, value)) end
   if form == 'm' then return is_msgpack(value) end
+  if form == 'p' then return pickle_shape(value) end
   return form == 's' or form == 't'
 end
 

@@ -34,7 +34,7 @@ Entries: TypeAlias = Sequence[tuple[bytes, Value, int]]
 """(key, value, ttl in ms): a string, a hash, or None where the row is absent."""
 
 
-Form: TypeAlias = Literal["type", "json", "msgpack", "string", "hash"]
+Form: TypeAlias = Literal["type", "json", "msgpack", "string", "hash", "pickle"]
 """How the values of a namespace read. By it the scripts tell foreign values. `type` stands for any string, or any hash.
 
 The last digits of a load's floor are the number of its form in `_FORMS`. So after a change of form the scripts still
@@ -46,7 +46,7 @@ young enough need not load. A change or a later load replaces the floor, and so 
 OUTDATED_FORM = 998
 """The last digits of the floor of a change that left the old value readable: see `outdate_args`."""
 NO_FORMS: Mapping[bytes, Form] = {}
-_FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4}
+_FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4, "pickle": 6}
 
 
 class Script(NamedTuple):

@@ -13,6 +13,7 @@ Types of database drivers become Python's own, or are refused: the application n
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -24,30 +25,14 @@ from cacheupdater_client.protocol.errors import Inexpressible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_INTEGER = re.compile(rb"-?[0-9]+")
+_INTEGER_BYTES_MAX = 1000  # as in the fence's scripts
 _FAILURES = (pickle.PicklingError, TypeError, ValueError, AttributeError, RecursionError)
-_DRIVERS = {
-    "aiomysql",
-    "aiosqlite",
-    "asyncmy",
-    "asyncpg",
-    "sqlalchemy",
-}  # their types mean nothing to a reader
+# their types mean nothing to a reader, who may not have the driver
+_DRIVERS = frozenset(("aiomysql", "aiosqlite", "asyncmy", "asyncpg", "sqlalchemy"))
 # names within pickles of Python's own types that a column may have too
-_NAMES = {
-    name: sys.intern(name)
-    for name in (
-        "uuid",
-        "UUID",
-        "int",
-        "decimal",
-        "Decimal",
-        "datetime",
-        "date",
-        "time",
-        "timedelta",
-        "timezone",
-    )
-}
+_OWN_NAMES = "uuid UUID int decimal Decimal datetime date time timedelta timezone"
+_NAMES = {name: sys.intern(name) for name in _OWN_NAMES.split()}
 
 
 def pickler(protocol: int) -> Callable[[object], bytes]:
@@ -67,6 +52,13 @@ def pickler(protocol: int) -> Callable[[object], bytes]:
         return spelled
 
     return encoded
+
+
+def is_pickle_or_integer(value: bytes) -> bool:
+    """Whether the bytes look like what Django writes, as the fence's scripts see it: by the first bytes and the last."""
+    if value[:1] == b"\x80":
+        return b"\x02" <= value[1:2] <= b"\x05" and value[-1:] == b"."
+    return len(value) <= _INTEGER_BYTES_MAX and _INTEGER.fullmatch(value) is not None
 
 
 def _fresh(value: object, names: dict[str, str]) -> object:

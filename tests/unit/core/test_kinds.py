@@ -88,3 +88,20 @@ def test_value_reads_in_its_own_form_alone():
         False,
     ]
     assert decoded("json", b"null") == (None,)
+
+
+def test_of_djangos_values_only_integers_are_read_and_a_pickle_is_never_loaded():
+    class Trap:
+        def __reduce__(self):
+            return pytest.fail, ("a pickle was loaded",)
+
+    trap, row = pickle.dumps(Trap()), pickle.dumps({"id": 7})
+    assert decoded("pickle", b"-7") == (-7,)
+    assert reads("pickle", trap)
+    assert decoded("pickle", trap) == decoded("pickle", bytes(trap)) != decoded("pickle", row)
+    for other in (b'{"id":7}', b"text", b"", {b"id": b"7"}, None):
+        assert not reads("pickle", other)
+    [same] = compared(decoded("pickle", trap)[0], decoded("pickle", row)[0])
+    [other] = compared(7, decoded("pickle", row)[0])
+    assert (same.what, other.what) == ("", "the value is a number and would become a pickle")
+    assert str(other) == "the value: 7 -> a pickle"

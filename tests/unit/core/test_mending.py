@@ -39,6 +39,8 @@ def test_a_value_is_named_by_its_kind_and_never_by_what_it_says(value, said):
         (unreadable("json", b"plain words"), "`value.encoding: string`"),
         (unreadable("hash", b"{}"), "`value.encoding: json`"),
         (unreadable("json", pickle.dumps([1])), "`value.encoding: raw`"),
+        (unreadable("json", pickle.dumps([1])), "`framework`"),
+        (unreadable("pickle", b'{"a":1}'), "remove `framework`"),
         (unreadable("json", b"\xff\xfe\x00"), "`value.encoding: raw`"),
         (unreadable("json", None), "pattern"),
         ("price is a number and would become text", "`value.numbers`"),
