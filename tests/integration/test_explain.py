@@ -85,7 +85,10 @@ def test_a_key_whose_hints_never_came(updater):
 def test_a_value_that_was_refreshed_and_is_held(updater, application):
     eventually(lambda: application.get("banner:home"))
     said = explained(updater, "banner:home", "--connect")
-    assert said["updater"]["last"]["result"] == "written"
+    assert said["updater"]["last"]["result"] in {
+        "written",
+        "unchanged",
+    }  # a slow machine asks after the next refresh
     assert said["redis"]["reads_as"] == "json"
     assert 0 <= said["redis"]["age"] < 60
     assert any("reads wait for its hold to be over" in each for each in said["because"])

@@ -23,7 +23,7 @@ LOAD_S = 0.5
 LEASE_S = 3.0
 LATE_S = 0.5  # threads that start, replies that wait for the processor; a tenth of this is usual
 TIMEOUT_S = 0.5
-HANGS_S = 3.0  # long after everybody was told
+HANGS_S = 6.0  # long after everybody was told, on a machine that is a second late too
 
 pytestmark = pytest.mark.live
 
@@ -108,18 +108,23 @@ def test_a_holder_that_is_killed_costs_one_more_load_and_nobody_waits_longer_tha
 def test_a_loader_that_hangs_keeps_nobody_longer_than_the_timeouts_allow(
     redis_url, plain, threads, tasks, record_property
 ):
-    """A thread that runs the loader itself cannot be interrupted; all others are told."""
+    """A thread that runs the loader itself cannot be interrupted; all others are told. The control is the same crowd with a
+    loader that returns at once: so long the machine takes to ask and to answer."""
     keys = count()
 
     def hung():
+        with crowd(redis_url, "30s", 0.0, threads=threads, tasks=tasks) as processes:
+            ask(processes, next(keys))
+            late = max(waited for _, waited in answers(processes))
         with crowd(redis_url, f"{TIMEOUT_S:g}s", HANGS_S, threads=threads, tasks=tasks) as processes:
             ask(processes, next(keys))
             told = [waited for said, waited in answers(processes) if said == "timeout"]
         assert len(told) >= PROCESSES * (threads + tasks - 1)
-        return max(told)
+        return max(told) - late
 
     longest = soonest(hung, 3 * TIMEOUT_S + LATE_S)
     kind = "threads" if threads else "tasks"
     record_property(
-        f"figure: longest wait of {kind} for a loader that hangs, timeout {TIMEOUT_S:g} s", f"{longest:.2f}"
+        f"figure: longest wait of {kind} for a loader that hangs, beyond that of a quick one, timeout {TIMEOUT_S:g} s",
+        f"{longest:.2f}",
     )

@@ -15,7 +15,8 @@ TWO_FORMS = {"seeds", "full_form"}
 TIMEOUT_S = (
     900.0  # of a test in the full form without a timeout of its own: a block of schedules beside other work
 )
-CAMPAIGN_S = 400.0  # a short campaign takes half a minute of one core, and may get a tenth of one
+# a short campaign takes half a minute of one core. It yields to all other tests, so beside much work it may get a fortieth
+CAMPAIGN_S = 1200.0
 
 
 def pytest_addoption(parser):
