@@ -37,7 +37,7 @@ class Waiters(Generic[One]):
 
     def __init__(self) -> None:
         self._waiting: set[Waiter[One]] = set()
-        self.asked = float("-inf")  # when the last look began
+        self._began = self._next = float("-inf")  # the last look; the earliest moment of the next one
 
     def add(self, waiter: Waiter[One]) -> None:
         """This caller waits."""
@@ -49,11 +49,15 @@ class Waiters(Generic[One]):
 
     def due(self, now: float) -> list[Waiter[One]]:
         """The callers to ask for now; none if the last look was a moment ago, or if nobody waits any more."""
-        if now - self.asked < POLL_S:
+        if now < self._next:
             return []
-        self.asked = now
+        self._began, self._next = now, now + POLL_S
         # a caller whose keys are free stays here until its thread or task has run
         return [waiter for waiter in self._waiting if waiter.keys]
+
+    def answered(self, now: float) -> None:
+        """The last look has its answer. If it took long, so does the pause: ten thousand keys must not fill the process."""
+        self._next = max(self._next, now + (now - self._began))
 
 
 def keys_of(waiters: Iterable[Waiter[One]]) -> list[One]:
@@ -106,5 +110,8 @@ class Watch(Generic[One]):
         if not waiters:
             return
         keys = keys_of(waiters)
-        for waiter in freed(waiters, keys, self._held(keys)):
+        held = self._held(keys)
+        with self._lock:
+            self._waiters.answered(monotonic())
+        for waiter in freed(waiters, keys, held):
             waiter.over.set()
