@@ -72,6 +72,21 @@ def test_sender_brings_a_change_at_once(buffer_to, tmp_path):
         soonest(change, DRAIN_S / 4, tries=100)
 
 
+def test_sender_brings_a_miss_whose_reader_waits_within_ten_milliseconds(buffer_to, tmp_path):
+    with HintServer(tmp_path / "s") as server:
+        buffer = buffer_to(server.url)
+        buffer.touch("p:0")
+        assert server.wait_until(lambda it: it.frames)
+        numbers = count(1)
+
+        def awaited():
+            number = next(numbers)
+            buffer.awaited(f"p:{number}", number)
+            assert server.wait_until(lambda it: b"p:%d" % number in it.hints(MISS))
+
+        soonest(awaited, HURRY_S, tries=100)
+
+
 def test_sender_does_not_spin_when_changes_never_cease(buffer_to, sender, request):
     mailbox(request.node.name).open(Hello(1, []))
     buffer = buffer_to(f"memory://{request.node.name}")

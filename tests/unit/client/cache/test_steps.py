@@ -61,6 +61,7 @@ def test_one_load_of_an_updater_serves_all_processes_and_nobody_else_loads():
         assert not one.violations
         assert (one.seen["updates"], one.seen["loads"], one.seen["not filled"]) == (1, 0, 0), seed
         assert one.slowest < world.WAIT_S
+        assert one.store.leased([one.key(0)]) == [False]
 
 
 def test_one_load_serves_all_processes():

@@ -94,6 +94,21 @@ async def test_one_task_asks_for_all_and_the_others_only_sleep():
 
 
 @in_virtual_time
+async def test_a_task_that_sleeps_is_woken_when_its_key_is_free():
+    redis = Redis(b"a", b"b")
+    watch = Watch(redis.held)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.rest([b"a"], 10.0))
+        await settled()
+        sleeper = group.create_task(watch.rest([b"b"], 10.0))
+        await asyncio.sleep(1.0)
+        redis.leased.remove(b"b")
+        await asyncio.sleep(0.1)
+        assert sleeper.done()
+        redis.leased.clear()
+
+
+@in_virtual_time
 @pytest.mark.parametrize("ending", ["freed", "cancelled", "over"])
 async def test_when_the_task_that_asks_has_ended_another_one_asks(ending):
     redis = Redis(b"a", b"b")
