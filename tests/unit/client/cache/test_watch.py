@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import wraps
 
 import pytest
-from stories.shell import in_virtual_time
 
+from cacheupdater.testing import virtual_loop
 from cacheupdater_client.asyncio.watch import Watch
 from cacheupdater_client.cache.watch import POLL_S, Waiter, Waiters, freed, keys_of
 
@@ -58,6 +59,16 @@ def test_a_caller_that_came_after_the_question_has_no_part_in_the_answer():
 
 
 # --- tasks --------------------------------------------------------------------------------------------
+
+
+def in_virtual_time(test):
+    """As the service's tests have it, which a base install cannot import."""
+
+    @wraps(test)
+    def run(*args, **named):
+        return virtual_loop.run(test(*args, **named))
+
+    return run
 
 
 class Redis:
