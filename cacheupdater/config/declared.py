@@ -30,6 +30,10 @@ _METHOD = (
     "the loader is a method, and the updater has no object to call it on; declare a function,"
     " or say in a file how to load: `load: {source: …, sql: …}`"
 )
+_STUB = (
+    'the cache has fill="updater", so the application has no loader;'
+    " say in a file how to load: `load: {source: …, sql: …}`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,9 @@ def _values(document: Document, app: Application, sources: list[str]) -> Mapping
             del ours["python"]
         else:
             found[name] = each
-            if each.needs_object:
+            if each.needs_load:
+                document.refuse((*path, "load"), _STUB)
+            elif each.needs_object:
                 document.refuse((*path, "load"), _METHOD)
         namespaces[name] = {**merged(own, theirs), "load": {**ours, **load}}
     return found

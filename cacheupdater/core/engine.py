@@ -68,6 +68,7 @@ class Engine:
         """`clock` says when tokens were taken; while it does not know Redis' time, fills are touches."""
         self.cursor = Cursor(offset)
         self.tally = Tally()
+        self.awaited: set[Namespace] = set()  # readers have waited for misses of these
         self._keyspace = keyspace
         self._policy = policy
         self._limits = limits
@@ -142,7 +143,9 @@ class Engine:
             # strangers leave before the policy learns of them, or it would hold them back uncounted
             hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)
             self.tally.add("dropped", nobodys, reason="unknown")
-            if hints.kind is not Kind.MISS:
+            if hints.tokens and hints.kind is Kind.MISS:
+                self.awaited.update(self._keyspace.resolve_many(hints.keys)[0])
+            if hints.tokens or hints.kind is not Kind.MISS:  # who waits has looked: Redis has lost the mark
                 self._marks.end(hints.keys)
             if hints.kind is Kind.TOUCH:
                 if hints.tokens:

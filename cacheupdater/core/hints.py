@@ -45,4 +45,4 @@ class Hints(NamedTuple):
     peer: int = NOBODY
     tokens: Sequence[
         int
-    ] = ()  # of touches: by which load their reader has filled each key; empty: none of them
+    ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; or empty

@@ -1,7 +1,8 @@
 """Whose values a namespace holds: ours, or those of an application that could not read what we would write.
 
 One `Verdict` per namespace and process, shared by all its engines. The first values that stand in Redis decide. Until then
-nothing is written, for `PATIENCE` at the most, so that an application that fills its cache by itself is seen first. The
+nothing is written, for `PATIENCE` at the most, so that an application that fills its cache by itself is seen first. Readers
+that wait for an updater say that theirs does not: for them an empty namespace is ours at once. The
 namespace is ours if floors of ours stand beside the values, or if nobody has written a value by the time when we would write
 one. It is foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything
 about it: a price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts
@@ -46,6 +47,7 @@ class Verdict:
     def __init__(self) -> None:
         self.says: Literal["nothing", "ours", "foreign"] = "nothing"
         self.why = ""
+        self.awaited = False  # readers wait for us: their application fills nothing
         self._until: float | None = None  # when it is given at the latest, whatever has been seen
         self._seen: dict[bytes, Seen] = {}
 
@@ -53,14 +55,14 @@ class Verdict:
         """Seconds until it is given at the latest. The first call starts the time."""
         if self._until is None:
             self._until = now + PATIENCE
-        return max(0.0, self._until - now)
+        return 0.0 if self.awaited and not self._seen else max(0.0, self._until - now)
 
     def saw(self, values: Mapping[bytes, Seen], now: float, *, writing: bool = True) -> None:
         """These values stand at their keys now; keys without any are left out. `writing`: we would write something now."""
         if self.says != "nothing":
             return
-        over = self.wait(now) <= 0.0
         self._seen.update(values)
+        over = self.wait(now) <= 0.0
         seen = self._seen.values()
         own = sum(each.sight is Sight.OWN for each in seen)
         theirs = [each for each in seen if each.sight in {Sight.LIKE, Sight.FOREIGN}]

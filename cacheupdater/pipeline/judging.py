@@ -44,6 +44,12 @@ class Judging:
         verdict = self._open.get(namespace)
         return verdict is not None and verdict.says == "foreign"
 
+    def awaited(self, namespaces: Iterable[Namespace]) -> None:
+        """Readers wait until we have filled keys of these."""
+        for each in namespaces if self._open else ():
+            if each in self._open:
+                self._open[each].awaited = True
+
     async def look(
         self, namespace: Namespace, recipe: Recipe, keys: Sequence[bytes], now: float
     ) -> Answer | Mapping[bytes, Found]:

@@ -146,6 +146,7 @@ class Partition:
             late = partial(around.sieve.late, caught_up=caught_up)
             around.sieve.tell(now)
         take_in(self.engine, messages, now, observer=around.observer, hear=self._hear, late=late)
+        around.judging.awaited(self.engine.awaited)
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time

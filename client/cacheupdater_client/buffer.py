@@ -32,14 +32,18 @@ UNIT_BYTES = 160  # what one place may hold: 100,000 x 160 B stay below 16 MiB
 SHORT_KEY = UNIT_BYTES // 4  # characters; UTF-8 needs at most four bytes for one
 PIECE_BYTES = 768  # of keys that are checked together: below KEY_BYTES_MAX, as some are longer than the first
 
-FILL = 3  # a kind of this module alone: a touch with the token of the load by which its reader has filled the key
+# two kinds of this module alone
+FILL = 3  # a touch with the token of the load by which its reader has filled the key
+AWAITED = 4  # a miss whose reader waits for an updater, with the token of its look
 TOKEN_BYTES = 8
 _EVICTED = (
     (TOUCH,),
     (TOUCH, FILL, MISS),
-    (TOUCH, FILL, MISS, CHANGE),
+    (TOUCH, FILL, MISS, AWAITED, CHANGE),
     (TOUCH, FILL),
+    (TOUCH, FILL, MISS, AWAITED),
 )  # by kind: whose oldest make room for it, the weakest first
+_URGENT = frozenset({CHANGE, AWAITED})
 
 RENEWALS_MAX = 3  # attempts to count what is free while other threads add; one suffices nearly always
 
@@ -68,7 +72,7 @@ class Attendant(Protocol):
         """A lease has run out: makes sure that a thread drains the buffer. False if none will for now."""
 
     def hurry(self) -> None:
-        """A change waits."""
+        """A change waits, or a reader."""
 
 
 class Buffer:
@@ -101,7 +105,7 @@ class Buffer:
         """Keeps hints from now on."""
         # No maxlen: it would drop without counting. A thread that is interrupted between its place and its hint while
         # the sender drains can exceed the places by that one hint.
-        self._queue_up(deque(), deque(), deque(), deque())
+        self._queue_up(*(deque() for _ in _EVICTED))
         self._asleep = False
         self.lease: Iterator[Append] = _EMPTY
 
@@ -109,7 +113,7 @@ class Buffer:
         """Hints have no target: each is discarded, as fast as a touch, until `wake`."""
         nothing: deque[Item] = deque(maxlen=0)
         self._asleep = True
-        self._queue_up(nothing, nothing, nothing, nothing)
+        self._queue_up(*(nothing for _ in _EVICTED))
         self.lease = repeat(nothing.append)
 
     def _queue_up(self, *queues: deque[Item]) -> None:
@@ -134,10 +138,20 @@ class Buffer:
 
     def fill(self, key: object, token: int) -> None:
         """The key was read and was not there, and its reader has filled it by a load of this token."""
+        self._tell(FILL, key, token)
+
+    def awaited(self, key: object, token: int) -> None:
+        """The key's reader has looked at the time of this token, and waits until an updater has filled the key.
+
+        Leaves within `no_emit` too, for nobody else loads the key.
+        """
+        self._tell(AWAITED, key, token)
+
+    def _tell(self, kind: int, key: object, token: int) -> None:
         data = self._data_of(key)
         if data is not None:
-            filled = token.to_bytes(TOKEN_BYTES) + data
-            self._put(FILL, (filled, *_BLANKS[len(filled)]))
+            told = token.to_bytes(TOKEN_BYTES) + data
+            self._put(kind, (told, *_BLANKS[len(told)]))
 
     def add(self, kind: int, key: object) -> None:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
@@ -219,7 +233,7 @@ class Buffer:
             excess = min(len(items), self._places - PLACES)
             if excess > 0:
                 self._evict(kind, excess)
-        if kind == CHANGE:
+        if kind in _URGENT:
             self._attendant.hurry()
 
     def _evict(self, kind: int, places: int) -> None:
@@ -273,14 +287,14 @@ class Buffer:
         """Hints that wait."""
         return sum(len(queue) - queue.count(None) for queue in self._queues)
 
-    def drain_fills(self) -> list[tuple[bytes, int]]:
-        """All waiting fills: keys and tokens. Their places are free again after the next `drain`."""
-        queue = self._queues[FILL]
-        filled = [each for each in _pop(queue, len(queue)) if isinstance(each, bytes)]
-        return [(each[TOKEN_BYTES:], int.from_bytes(each[:TOKEN_BYTES])) for each in filled]
+    def drain_told(self, kind: int) -> list[tuple[bytes, int]]:
+        """All waiting hints of FILL or AWAITED: keys and tokens. Their places are free again after the next `drain`."""
+        queue = self._queues[kind]
+        told = [each for each in _pop(queue, len(queue)) if isinstance(each, bytes)]
+        return [(each[TOKEN_BYTES:], int.from_bytes(each[:TOKEN_BYTES])) for each in told]
 
     def drain(self) -> list[tuple[int, Mapping[bytes, int]]]:
-        """All waiting hints but fills, strongest kind first: keys as bytes, with their counts."""
+        """All waiting hints without tokens, strongest kind first: keys as bytes, with their counts."""
         batches: list[tuple[int, Mapping[bytes, int]]] = []
         for kind in (CHANGE, MISS, TOUCH):
             queue = self._queues[kind]

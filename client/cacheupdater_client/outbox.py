@@ -5,7 +5,7 @@ updater's hello and acknowledgements and takes frames out (`next_frame`). The ou
 the simulation runs it as it is.
 
 A key waits once for each kind, with the number of its hints. A touched key may wait with a token: its reader has filled it.
-Such keys get packs of their own. Only keys with a declared prefix are kept. Before the first
+So may a missed key: its reader waits for an updater. Keys with tokens get packs of their own. Only keys with a declared prefix are kept. Before the first
 hello the prefixes are unknown, so nothing leaves. All that waits is bounded, frames under way included: the oldest touch is
 dropped first, then the oldest miss, then the oldest change, each counted by its hints.
 """
@@ -73,7 +73,8 @@ class Outbox:
         self._declared: Callable[[bytes], bool] | None = None
         self._hello: Hello | None = None
         self._pending: list[dict[bytes, int]] = [{}, {}, {}]
-        self._tokens: dict[bytes, int] = {}  # of pending touches whose readers have filled the key
+        # by kind: of pending touches whose readers have filled the key, and of misses whose readers wait
+        self._tokens: list[dict[bytes, int]] = [{}, {}, {}]
         self._staged: list[deque[Piece]] = [deque(), deque(), deque()]
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
@@ -114,15 +115,16 @@ class Outbox:
         self._merge(kind, self._wanted(counts))
         self._shed()
 
-    def add_fills(self, fills: Sequence[tuple[bytes, int]]) -> None:
-        """Touches whose readers have filled the keys, each with its token."""
-        self.add(TOUCH, Counter(key for key, _ in fills))
-        self._tag(fills)
+    def add_told(self, kind: int, told: Sequence[tuple[bytes, int]]) -> None:
+        """Touches or misses, each with its token."""
+        if told:
+            self.add(kind, Counter(key for key, _ in told))
+            self._tag(kind, told)
 
-    def _tag(self, fills: Iterable[tuple[bytes, int]]) -> None:
-        """Of two loads of one key the younger counts. A key that was dropped has no token."""
-        pending, tokens = self._pending[TOUCH], self._tokens
-        for key, token in fills:
+    def _tag(self, kind: int, told: Iterable[tuple[bytes, int]]) -> None:
+        """Of two tokens of one key the younger counts. A key that was dropped has no token."""
+        pending, tokens = self._pending[kind], self._tokens[kind]
+        for key, token in told:
             if key in pending:
                 tokens[key] = max(token, tokens.get(key, 0))
 
@@ -157,9 +159,10 @@ class Outbox:
             if self._keys <= KEYS_MAX and self._bytes <= BYTES_MAX:
                 return
             self._unstage(kind)
-            self._drop_oldest(self._pending[kind])
+            self._drop_oldest(kind)
 
-    def _drop_oldest(self, pending: dict[bytes, int]) -> None:
+    def _drop_oldest(self, kind: int) -> None:
+        pending = self._pending[kind]
         keys, size, victims = self._keys, self._bytes, []
         for key in pending:
             if keys <= KEYS_MAX and size <= BYTES_MAX:
@@ -168,13 +171,13 @@ class Outbox:
             size -= len(key)
             victims.append(key)
         self._forget("full", sum(map(pending.pop, victims)))
-        if pending is self._pending[TOUCH]:
-            self._untag(victims)
+        self._untag(kind, victims)
         self._keys, self._bytes = keys, size
 
-    def _untag(self, keys: Iterable[bytes]) -> dict[bytes, int]:
-        """Takes the tokens of these touches out."""
-        return {key: self._tokens.pop(key) for key in keys if key in self._tokens} if self._tokens else {}
+    def _untag(self, kind: int, keys: Iterable[bytes]) -> dict[bytes, int]:
+        """Takes the tokens of these hints out."""
+        tokens = self._tokens[kind]
+        return {key: tokens.pop(key) for key in keys if key in tokens} if tokens else {}
 
     def _forget(self, reason: str, hints: int) -> None:
         if hints:
@@ -185,7 +188,7 @@ class Outbox:
         """Gives up all that waits."""
         self._forget(reason, self.waiting)
         self._pending, self._staged = [{}, {}, {}], [deque(), deque(), deque()]
-        self._tokens.clear()
+        self._tokens = [{}, {}, {}]
         self._window.clear()
         self._window_bytes = self._sent = self._acked = self._keys = self._bytes = 0
 
@@ -205,7 +208,7 @@ class Outbox:
             waiting, self._pending[kind] = self._pending[kind], {}
             self._uncount(waiting)
             self._merge(kind, self._wanted(waiting))
-        self._untag([key for key in self._tokens if key not in self._pending[TOUCH]])
+            self._untag(kind, self._tokens[kind].keys() - self._pending[kind].keys())
 
     def acknowledge(self, accepted: int) -> None:
         """`accepted` frames of this connection are on the updater's queue."""
@@ -272,7 +275,7 @@ class Outbox:
             taken, self._pending[kind] = pending, {}
         else:
             taken = {key: pending.pop(key) for key in list(islice(pending, SLICE_KEYS))}
-        tokens = self._untag(taken) if kind == TOUCH else {}
+        tokens = self._untag(kind, taken)
         if tokens:
             self._cut_pieces(kind, {key: taken.pop(key) for key in tokens}, tokens)
         self._cut_pieces(kind, taken, {})
@@ -314,7 +317,7 @@ class Outbox:
         self._uncount(later)
         self._merge(kind, later)
         for piece in pieces:
-            self._tag(zip(piece.keys, piece.tokens, strict=False))
+            self._tag(kind, zip(piece.keys, piece.tokens, strict=False))
 
     def _uncount(self, keys: Collection[bytes]) -> None:
         self._keys -= len(keys)

@@ -36,6 +36,7 @@ HELP = {
     "misses": "Keys that Redis did not have.",
     "loads": "Calls of the loader.",
     "waits": "Keys that somebody else was loading.",
+    "not_filled": "Keys that no updater has filled while their reader waited.",
     "absent": "Keys whose row does not exist.",
     "fills": "Values that were loaded and are in Redis.",
     "refilled": "Keys whose values were too old for the caller, or could not be read.",

@@ -1,7 +1,7 @@
 """The sender: one daemon thread per process, which drains all buffers and sends the hints to their targets.
 
-The thread starts with the first hint and takes a turn every 100 ms. A change leaves at once if none was sent just before,
-otherwise within 10 ms. The thread ends with `close`, at exit, or unnoticed. However it ends, all leases are left empty, so
+The thread starts with the first hint and takes a turn every 100 ms. A change, or a miss whose reader waits, leaves at once if
+none was sent just before, otherwise within 10 ms. The thread ends with `close`, at exit, or unnoticed. However it ends, all leases are left empty, so
 that the next hint starts it again. A forked child begins with nothing: the parent's hints stay the parent's.
 
 The application's threads call `attend` and `hurry` only. Both return at once and take no lock that could be held by the very
@@ -72,7 +72,7 @@ class Sender:
         self._closers: deque[native.Bell] = deque()
         self._ending: Ending | None = None  # a caller waits in `close`
         self._hurried = False
-        self._changed_at = float("-inf")  # the last turn that a change has hurried
+        self._hurried_at = float("-inf")  # the last turn that was hurried
         self._may_start = deque([True])  # the caller that has taken it out starts the thread; no other waits
         self._start_at = float("-inf")  # the next attempt
         self._naming = threading.RLock()  # re-entrant: signal handlers and finalizers may make clients too
@@ -140,7 +140,7 @@ class Sender:
             self._start_at = time.monotonic() + START_S
 
     def hurry(self) -> None:
-        """At most one ring waits, however many changes there are."""
+        """At most one ring waits, however many urgent hints there are."""
         if not self._hurried:
             self._hurried = True
             self._bell.ring()
@@ -173,7 +173,7 @@ class Sender:
 
     def _turn(self, now: float) -> float:
         if self._hurried:
-            self._hurried, self._changed_at = False, now
+            self._hurried, self._hurried_at = False, now
         pause = LOOK_S
         for target in list(self._active):
             try:
@@ -196,9 +196,9 @@ class Sender:
         self._past.update(last["dropped"])
 
     def _rest(self, began: float, pause: float) -> None:
-        """Waits for the next turn. A change that follows another waits until HURRY_S have passed since the earlier one."""
+        """Waits for the next turn. An urgent hint that follows another waits until HURRY_S have passed since the earlier one."""
         if self._bell.wait(began + pause - time.monotonic()) and self._ending is None:
-            native.sleep(self._changed_at + HURRY_S - time.monotonic())
+            native.sleep(self._hurried_at + HURRY_S - time.monotonic())
 
     # --- the end --------------------------------------------------------------------------------------
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from cacheupdater_client.buffer import Buffer, KeyEncoder
+from cacheupdater_client.buffer import AWAITED, FILL, Buffer, KeyEncoder
 from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.protocol.wire import MISS, TOUCH
 from cacheupdater_client.shown import shown
 from cacheupdater_client.transports import Link, link_to
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DRAIN_S = 0.1  # a shorter time costs the application: at 10 ms its p99.9 doubles
-HURRY_S = 0.01  # the least time between turns for changes, and between those that have more to do
+HURRY_S = 0.01  # the least time between turns for what is urgent, and between those that have more to do
 LOOK_S = (
     1.0  # between looks for a socket that is not there; an updater that starts second is found within this
 )
@@ -135,13 +136,14 @@ class Target:
             if self._asleep:
                 return LOOK_S
         for buffer in list(self._busy):
-            fills = buffer.drain_fills()
+            told = [(kind, buffer.drain_told(mine)) for kind, mine in ((MISS, AWAITED), (TOUCH, FILL))]
             batches = buffer.drain()
             for kind, counts in batches:
                 self._outbox.add(kind, counts)
-            if fills:
-                self._outbox.add_fills(fills)
-            self._hold(buffer, 0 if batches or fills else self._busy.get(buffer, 0) + 1)
+            for kind, hints in told:
+                self._outbox.add_told(kind, hints)
+            came = batches or any(hints for _, hints in told)
+            self._hold(buffer, 0 if came else self._busy.get(buffer, 0) + 1)
         self._outbox.last_call = self._keeper.closing
         soon = self._link.turn(self._outbox, now, time.time_ns() // 1_000_000)
         self._tell(now)

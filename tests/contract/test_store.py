@@ -241,6 +241,21 @@ async def test_many_keys_are_looked_at_and_filled_together(world):
     assert not any(await world.store.leased(keys))
 
 
+async def test_a_floor_moves_with_each_write_also_of_an_absent_row_and_with_each_change(world):
+    assert await world.store.floors([b"p:1", b"p:2"]) == [b"", b""]
+    seen, floors = await look(world, b"p:1", no_lease=True), [b""]
+    for value in (b"1", b"1", None):
+        await fill(world, seen.token, b"p:1", value)
+        floors += await world.store.floors([b"p:1"])
+        while (again := await look(world, b"p:1", value_ms=0, no_lease=True)).token == seen.token:
+            pass  # of one microsecond
+        seen = again
+    await world.store.invalidate(b"p:1")
+    floors += await world.store.floors([b"p:1"])
+    assert len(set(floors)) == 5
+    assert await world.store.floors([b"p:2"]) == [b""]
+
+
 # --- what a fill may overwrite ------------------------------------------------------------------------
 
 

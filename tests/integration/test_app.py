@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 import time
@@ -237,6 +238,11 @@ HEAD = "from cacheupdater_client import Cache, Redis\nimport cacheupdater_client
             "the loader is a method",
         ),
         (
+            'cache = Cache(Redis(), sources={"shop": "500/s"}, fill="updater")\n@cache.value("a:{id:int}", ttl="1m")\ndef a(id: int) -> int: ...\n',
+            5,
+            'the cache has fill="updater", so the application has no loader; say in a file how to load',
+        ),
+        (
             'cache = Cache(Redis(), sources={"shop": "500"})\n@cache.value("a:{id:int}", ttl="1m")\ndef a(id: int) -> int: ...\n',
             4,
             'sources.shop.budget: "500" has no unit',
@@ -344,6 +350,27 @@ def test_the_pages_commands_lead_from_python_alone_to_a_refreshed_value(project)
         deadline = time.monotonic() + PATIENCE_S
         while typed(read) != "750":
             assert time.monotonic() < deadline, "nobody has refreshed the price"
+
+
+def test_a_file_says_how_values_load_that_the_application_cannot_load(project):
+    project.write(
+        "import os\n"
+        "from cacheupdater_client import Cache, Redis\n"
+        'cache = Cache(Redis.from_url(os.environ["REDIS_URL"]), sources={"shop": "500/s"}, fill="updater", wait="20s")\n'
+        '@cache.value("item:{id:int}", ttl="1m", source="shop")\n'
+        "def item(id: int) -> dict | None: ...\n"
+    )
+    database = project.folder / "shop.db"
+    with sqlite3.connect(database) as own:
+        own.execute("CREATE TABLE items (id bigint PRIMARY KEY, price bigint)")
+        own.execute("INSERT INTO items VALUES (7, 900)")
+    (project.folder / "cacheupdater.yaml").write_text(
+        f"sources: {{shop: {{url: 'sqlite+aiosqlite:///{database}'}}}}\n"
+        "namespaces: {item: {load: {table: items}}}\n"
+    )
+    with project.running("--app", "shop_caching:cache"):
+        done = project.python("import shop_caching as s; print(s.item(7), s.item(8))")
+    assert done.stdout == "{'id': 7, 'price': 900} None\n", done.stderr
 
 
 AWAITED = """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 from cacheupdater_client.asyncio.background import Background
 from cacheupdater_client.asyncio.store import Store
 from cacheupdater_client.asyncio.watch import Watch
+from cacheupdater_client.cache.awaiting import still
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
@@ -24,7 +25,9 @@ from cacheupdater_client.cache.registry import BaseCache
 from cacheupdater_client.cache.steps import (
     Await,
     Begin,
+    Expect,
     Fill,
+    Floors,
     Join,
     Load,
     Look,
@@ -66,6 +69,7 @@ class Commands(Protocol):
     async def prolong(self, owner: str, keys: Sequence[bytes], grace: Grace) -> None: ...
     async def outdate(self, key: bytes, hold_ms: int) -> bool: ...
     async def leased(self, keys: Sequence[bytes]) -> list[bool]: ...
+    async def floors(self, keys: Sequence[bytes]) -> list[bytes]: ...
     async def invalidate(self, key: bytes) -> None: ...
 
 
@@ -104,7 +108,11 @@ class _Reader:
     """Does what `steps` asks for."""
 
     def __init__(self, store: Commands) -> None:
+        async def stays(was: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+            return still(was, await store.floors([key for key, _ in was]))
+
         self.store, self.watch, self.flights = store, Watch(store.leased), Flights()
+        self.floors = Watch(stays)
         self.background = Background()
 
     async def run(self, steps: Steps, declared: Declared, load: _Load) -> Found:
@@ -148,18 +156,29 @@ class _Reader:
             case Release(keys):
                 # a caller that is cancelled once more must not keep the leases
                 await asyncio.shield(self.store.release(self.flights.owner, keys))
-            case Rest(keys, within):
-                await self.watch.rest(keys, within)
-            case Join(flight, within):
-                answer = await _joined(flight, within)
+            case Floors(keys):
+                answer = await self.store.floors(keys)
             case Read(keys):
                 answer = await self.store.read(keys)
             case Prolong(keys):
                 await self.store.prolong(self.flights.owner, keys, cast("Grace", declared.grace))
-            case Await(flights, within):
-                await _ended(flights, within)
             case Begin(reading, tokens):
                 answer = self._begun(reading, tokens, load)
+            case Rest() | Expect() | Join() | Await():
+                answer = await self._waited(work)
+        return answer
+
+    async def _waited(self, work: Rest | Expect | Join | Await) -> object:
+        answer: object = None
+        match work:
+            case Rest(keys, within):
+                await self.watch.rest(keys, within)
+            case Expect(was, within):
+                answer = await self.floors.rest(was.items(), within)
+            case Join(flight, within):
+                answer = await _joined(flight, within)
+            case Await(flights, within):
+                await _ended(flights, within)
         return answer
 
 
@@ -251,7 +270,7 @@ class Value(BaseValue[T], Generic[T]):
         key, captures = self.asked_for(args, named)
         if not serve_old:
             await self._reader.store.invalidate(key)
-        elif await self._reader.store.outdate(key, self.declared.hold_ms):
+        elif await self._reader.store.outdate(key, self.declared.hold_ms) and self.declared.wait_s is None:
             self._reader.replace_soon(self._reading({key: captures}), self._load)
 
     async def write_through(self, items: Iterable[K]) -> int:
@@ -267,7 +286,7 @@ class Value(BaseValue[T], Generic[T]):
         return len(reading.wanted) - reading.counts.unfilled
 
     async def _through(self, reading: Reading, steps: Steps | None = None) -> dict[Captures, T]:
-        found = await self._reader.run(steps or filled(reading), self.declared, self._load)
+        found = await self._reader.run(steps or self._steps(reading), self.declared, self._load)
         values, _, unreadable = self._decoded(reading, found)
         if unreadable:
             values |= await self._through(self._unreadable(unreadable))

@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, RedisError
 from cacheupdater_client.asyncio.redis import ObservedCommands
 from cacheupdater_client.cache import requests
 from cacheupdater_client.observe import Emitting
-from cacheupdater_client.protocol.fence import lease_name
+from cacheupdater_client.protocol.fence import floor_name, lease_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +103,10 @@ class Store:
     async def leased(self, keys: Sequence[bytes]) -> list[bool]:
         """Whether each key has a lease."""
         return [held is not None for held in await self.read([lease_name(key) for key in keys])]
+
+    async def floors(self, keys: Sequence[bytes]) -> list[bytes]:
+        """The floors of these keys; empty where there is none."""
+        return [floor or b"" for floor in await self.read([floor_name(key) for key in keys])]
 
     async def _sent(self, calls: Sequence[Call]) -> list[Reply]:
         if len(calls) == 1 and not self.apart:

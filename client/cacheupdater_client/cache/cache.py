@@ -20,6 +20,7 @@ from copy import copy
 from types import MethodType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 
+from cacheupdater_client.cache.awaiting import still
 from cacheupdater_client.cache.background import Background
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.declared import Settings
@@ -31,7 +32,9 @@ from cacheupdater_client.cache.registry import BaseCache
 from cacheupdater_client.cache.steps import (
     Await,
     Begin,
+    Expect,
     Fill,
+    Floors,
     Join,
     Load,
     Look,
@@ -75,6 +78,7 @@ class Commands(Protocol):
     def prolong(self, owner: str, keys: Sequence[bytes], grace: Grace) -> None: ...
     def outdate(self, key: bytes, hold_ms: int) -> bool: ...
     def leased(self, keys: Sequence[bytes]) -> list[bool]: ...
+    def floors(self, keys: Sequence[bytes]) -> list[bytes]: ...
     def invalidate(self, key: bytes) -> None: ...
 
 
@@ -111,7 +115,11 @@ class _Reader:
     """Does what `steps` asks for."""
 
     def __init__(self, store: Commands) -> None:
+        def stays(was: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+            return still(was, store.floors([key for key, _ in was]))
+
         self.store, self.watch, self.flights = store, Watch(store.leased), Flights()
+        self.floors = Watch(stays)
         self.background = Background()
 
     def run(self, steps: Steps, declared: Declared, load: _Load) -> Found:
@@ -154,18 +162,29 @@ class _Reader:
                 answer = self.store.fill(self.flights.owner, entries, declared)
             case Release(keys):
                 self.store.release(self.flights.owner, keys)
-            case Rest(keys, within):
-                self.watch.rest(keys, within)
-            case Join(flight, within):
-                answer = _joined(flight, within)
+            case Floors(keys):
+                answer = self.store.floors(keys)
             case Read(keys):
                 answer = self.store.read(keys)
             case Prolong(keys):
                 self.store.prolong(self.flights.owner, keys, cast("Grace", declared.grace))
-            case Await(flights, within):
-                wait([flight.outcome for flight in flights], within)
             case Begin(reading, tokens):
                 answer = self._begun(reading, tokens, load)
+            case Rest() | Expect() | Join() | Await():
+                answer = self._waited(work)
+        return answer
+
+    def _waited(self, work: Rest | Expect | Join | Await) -> object:
+        answer: object = None
+        match work:
+            case Rest(keys, within):
+                self.watch.rest(keys, within)
+            case Expect(was, within):
+                answer = self.floors.rest(was.items(), within)
+            case Join(flight, within):
+                answer = _joined(flight, within)
+            case Await(flights, within):
+                wait([flight.outcome for flight in flights], within)
         return answer
 
 
@@ -232,7 +251,7 @@ class Value(BaseValue[T], Generic[T]):
         key, captures = self.asked_for(args, named)
         if not serve_old:
             self._reader.store.invalidate(key)
-        elif self._reader.store.outdate(key, self.declared.hold_ms):
+        elif self._reader.store.outdate(key, self.declared.hold_ms) and self.declared.wait_s is None:
             self._reader.replace_soon(self._reading({key: captures}), self._load)
 
     def write_through(self, items: Iterable[K]) -> int:
@@ -248,7 +267,7 @@ class Value(BaseValue[T], Generic[T]):
         return len(reading.wanted) - reading.counts.unfilled
 
     def _through(self, reading: Reading, steps: Steps | None = None) -> dict[Captures, T]:
-        found = self._reader.run(steps or filled(reading), self.declared, self._load)
+        found = self._reader.run(steps or self._steps(reading), self.declared, self._load)
         values, _, unreadable = self._decoded(reading, found)
         if unreadable:
             values |= self._through(self._unreadable(unreadable))

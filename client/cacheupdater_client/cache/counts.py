@@ -13,6 +13,7 @@ class Counts:
     misses: int = 0  # keys that it did not have
     loads: int = 0  # calls of the loader
     waits: int = 0  # keys that somebody else was loading
+    not_filled: int = 0  # keys that no updater has filled within the cache's `wait`
     absent: int = 0  # keys whose row does not exist, known or just learned
     fills: int = 0  # values that were loaded and are in Redis
     refilled: int = 0  # keys that were too old for `fresh_within`, or could not be read

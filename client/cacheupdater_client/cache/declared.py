@@ -35,7 +35,11 @@ Loader: TypeAlias = Callable[..., object]
 TTL_S_MAX = 365 * 86_400.0
 _LONGEST_NUMBER, _LONGEST_UUID = 20, 36  # bytes in a key
 
+TIMEOUT = "10s"
 MARK_S_MAX = 2.0 * LOAD_AGE_S  # the mark of an absent row is a floor, and a floor lives so long
+# where an updater fills: longer than its refresh takes (3 s) and the gap after that, in which it declines misses
+MARK_S_MIN_AWAITED = 5.0
+_LOADERS = ("timeout", "refresh_after", "soft_timeout", "fail_safe")
 
 
 class Keywords(TypedDict, total=False):
@@ -59,7 +63,7 @@ class Settings:
     """What a declaration says beside its pattern. Durations are text, as in the configuration file."""
 
     ttl: str
-    timeout: str = "10s"
+    timeout: str | None = None  # the hard limit of one load; None: TIMEOUT
     missing: str = "30s"
     encoding: Encoding = "json"
     numbers: Numbers = "text"
@@ -89,6 +93,7 @@ class Declared:
     batch: bool
     settings: Settings
     ageing: Ageing | None
+    wait_s: float | None  # how long a reader waits for an updater's fill; None: the loader fills
     _template: str
 
     @property
@@ -179,6 +184,7 @@ class Declared:
             self.loader,
             self.batch,
             "self" in inspect.signature(self.loader).parameters,
+            self.wait_s is not None,
             self.arguments,
         )
 
@@ -187,8 +193,19 @@ class Declared:
         return None if value is None else self.codec.encode(value)
 
 
-def declare(loader: Loader, pattern: str, settings: Settings, *, batch: bool, waits: bool) -> Declared:
-    """Checks a declaration. Raises Misdeclared, with the loader's file and line."""
+def declare(
+    loader: Loader,
+    pattern: str,
+    settings: Settings,
+    *,
+    batch: bool,
+    waits: bool,
+    wait_s: float | None = None,
+) -> Declared:
+    """Checks a declaration. Raises Misdeclared, with the loader's file and line.
+
+    `waits`: the loader is a coroutine function. `wait_s`: an updater fills, and a reader waits so long for it.
+    """
     try:
         compiled = Pattern.compile(pattern)
     except Misspelled as e:
@@ -204,7 +221,9 @@ def declare(loader: Loader, pattern: str, settings: Settings, *, batch: bool, wa
         codec = _codec(settings, _result_of(hints, batch=batch))
         ms = partial(_ms, loader)
         ttl_ms = ms("ttl", settings.ttl, (0.001, TTL_S_MAX))
-        lease_ms = ms("timeout", settings.timeout, (LEASE_S_MIN, LEASE_S_MAX))
+        if wait_s is not None:
+            _check_awaited(settings)
+        lease_ms = ms("timeout", settings.timeout or TIMEOUT, (LEASE_S_MIN, LEASE_S_MAX))
         ageing = ageing_of(settings, ttl_ms, lease_ms, ms)
     except (TypeError, ValueError) as e:
         raise misdeclared(loader, str(e)) from e
@@ -212,15 +231,29 @@ def declare(loader: Loader, pattern: str, settings: Settings, *, batch: bool, wa
         getattr(loader, "__qualname__", repr(loader)),
         compiled,
         ttl_ms,
-        Terms(lease_ms, ms("missing", settings.missing, (0.0, MARK_S_MAX))),
+        Terms(
+            lease_ms,
+            ms("missing", settings.missing, (0.0 if wait_s is None else MARK_S_MIN_AWAITED, MARK_S_MAX)),
+        ),
         codec,
         loader,
         compiled.names if batch else tuple(names),
         batch,
         settings,
         ageing,
+        wait_s,
         "%s".join(literal.decode().replace("%", "%%") for literal in compiled.literals),
     )
+
+
+def _check_awaited(settings: Settings) -> None:
+    """Where an updater fills, nothing is loaded here that a setting could concern."""
+    for name in _LOADERS:
+        if getattr(settings, name) is not None:
+            raise ValueError(
+                f'{name} concerns loads by the application, and the cache has fill="updater"; leave it out here and'
+                " say such things in the updater's configuration"
+            )
 
 
 def _codec(settings: Settings, result: object) -> Codec:

@@ -76,11 +76,19 @@ class FakeStore:
         """Whether each key has a lease."""
         return [self._of(self._leases, key) is not None for key in keys]
 
+    def floors(self, keys: Sequence[bytes]) -> list[bytes]:
+        """The floors of these keys; empty where there is none."""
+        return [self._of(self._floors, key) or b"" for key in keys]
+
     # --- as the application's client ------------------------------------------------------------------
 
-    def set(self, key: bytes, value: bytes, ttl_s: float = float("inf")) -> None:
-        """A plain SET: what another program has written."""
-        self._values[key] = _Kept(value, self._now() + ttl_s)
+    def set(self, key: bytes, value: bytes | None, ttl_s: float = float("inf")) -> None:
+        """A plain SET: what another program has written. None: an updater has just found that the row does not exist."""
+        if value is None:
+            self._values.pop(key, None)
+            self._raise_floor(key, fence.absent_stamp(self._token()), _FLOOR_LIFE_S)
+        else:
+            self._values[key] = _Kept(value, self._now() + ttl_s)
 
     def invalidate(self, *keys: bytes) -> None:
         """INVALIDATE."""
@@ -217,6 +225,10 @@ class AwaitedStore:
     async def leased(self, keys: Sequence[bytes]) -> list[bool]:
         """Whether each key has a lease."""
         return self._fake.leased(keys)
+
+    async def floors(self, keys: Sequence[bytes]) -> list[bytes]:
+        """As FakeStore's."""
+        return self._fake.floors(keys)
 
     async def invalidate(self, key: bytes) -> None:
         """INVALIDATE."""

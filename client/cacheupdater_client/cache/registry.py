@@ -9,11 +9,12 @@ from abc import abstractmethod
 from contextlib import contextmanager
 from copy import copy
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from cacheupdater_client.cache.awaiting import wait_of
 from cacheupdater_client.cache.counts import Counts
 from cacheupdater_client.cache.declared import declare
-from cacheupdater_client.cache.errors import misdeclared
+from cacheupdater_client.cache.errors import Misdeclared, misdeclared
 from cacheupdater_client.cache.fake import FakeStore
 from cacheupdater_client.cache.overlap import share_a_key
 from cacheupdater_client.cache.places import place_of_caller
@@ -61,8 +62,19 @@ class BaseCache(Defines):
     _waits: ClassVar[bool]  # whether loaders are coroutine functions
     _reader: object  # what all values of the cache share
 
-    def __init__(self, client: object, *, sources: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        client: object,
+        *,
+        sources: Mapping[str, str] | None = None,
+        fill: Literal["loader", "updater"] = "loader",
+        wait: str | None = None,
+    ) -> None:
         self._client, self._sources, self._place = client, dict(sources or {}), place_of_caller(1)
+        try:
+            self._wait_s = wait_of(fill, wait)
+        except ValueError as e:
+            raise Misdeclared(f"{self._place}: {type(self).__name__}: {e}") from e
         self._reader = self._reader_of(client)
         self._registry = Registry()
 
@@ -89,7 +101,7 @@ class BaseCache(Defines):
         """A decorator of loaders, which returns declared values."""
 
         def declared(loader: Loader) -> object:
-            value = declare(loader, pattern, settings, batch=batch, waits=self._waits)
+            value = declare(loader, pattern, settings, batch=batch, waits=self._waits, wait_s=self._wait_s)
             return self._value_of(value, self._registry.add(value), loader)
 
         return declared

@@ -76,6 +76,19 @@ class Rest(NamedTuple):
     within: float
 
 
+class Floors(NamedTuple):
+    """MGET of the floors. Answer: one for each key; empty where there is none."""
+
+    keys: Sequence[bytes]
+
+
+class Expect(NamedTuple):
+    """Wait until none of these keys has the floor that it had, for at most so many seconds. Answer: the seconds left."""
+
+    was: Mapping[bytes, bytes]
+    within: float
+
+
 class Join(NamedTuple):
     """Wait for a flight. Answer: its outcome. Raises the flight's error, and LoadTimeout after so many seconds."""
 
@@ -116,7 +129,9 @@ class Await(NamedTuple):
     within: float
 
 
-Work: TypeAlias = Look | Load | Fill | Release | Rest | Join | Read | Prolong | Begin | Await
+Work: TypeAlias = (
+    Look | Load | Fill | Release | Rest | Floors | Expect | Join | Read | Prolong | Begin | Await
+)
 Found: TypeAlias = dict[bytes, bytes | None]
 """Bytes by key; None for a row that does not exist."""
 Steps: TypeAlias = Generator[Work, object, Found]
@@ -223,7 +238,7 @@ def _looked(
     """Looks, and loads what was granted. Returns the keys whose lease somebody else holds."""
     answers = cast("Sequence[Seen]", (yield Look(list(led), terms)))
     if reading.asks_age:
-        _count(reading, answers)
+        count_ages(reading, answers, due=State.GRANTED)
     granted, taken = {}, []
     for key, answer in zip(led, answers, strict=True):
         if answer.state == State.GRANTED:
@@ -237,15 +252,18 @@ def _looked(
     return taken
 
 
-def _count(reading: Reading, answers: Sequence[Seen]) -> None:
-    """What a reader that asks for an age has found. Those that do not ask have counted before they came here."""
+def count_ages(reading: Reading, answers: Sequence[Seen], *, due: State) -> None:
+    """What a reader that asks for an age has found; `due`: the state of a key whose value will not do.
+
+    Those that do not ask have counted before they came here.
+    """
     for answer in answers:
         reading.counts.note_age(answer.age_ms)
         if answer.state == State.FOUND:
             reading.counts.hits += 1
-        elif answer.state == State.GRANTED and answer.value is None:
+        elif answer.state == due and answer.value is None:
             reading.counts.misses += 1
-        elif answer.state == State.GRANTED:
+        elif answer.state == due:
             reading.counts.refilled += 1
 
 

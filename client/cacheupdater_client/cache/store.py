@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from cacheupdater_client.cache import requests
 from cacheupdater_client.observe import Emitting
-from cacheupdater_client.protocol.fence import lease_name
+from cacheupdater_client.protocol.fence import floor_name, lease_name
 from cacheupdater_client.redis import ObservedCommands
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ class Store:
     def leased(self, keys: Sequence[bytes]) -> list[bool]:
         """Whether each key has a lease."""
         return [held is not None for held in self.read([lease_name(key) for key in keys])]
+
+    def floors(self, keys: Sequence[bytes]) -> list[bytes]:
+        """The floors of these keys; empty where there is none."""
+        return [floor or b"" for floor in self.read([floor_name(key) for key in keys])]
 
     def _sent(self, calls: Sequence[Call]) -> list[Reply]:
         if len(calls) == 1 and not self.apart:

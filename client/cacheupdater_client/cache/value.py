@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import lru_cache, update_wrapper
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from cacheupdater_client.cache.awaiting import FRESH_MS, awaited
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.counts import Counts
 from cacheupdater_client.cache.flights import Flights
-from cacheupdater_client.cache.steps import Reading
+from cacheupdater_client.cache.steps import Reading, filled
 from cacheupdater_client.guard import fault
 from cacheupdater_client.protocol import durations
 from cacheupdater_client.protocol.wire import TOUCH
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.cache.ageing import Ageing
     from cacheupdater_client.cache.declared import Declared, Loader
-    from cacheupdater_client.cache.steps import Begun, Found
+    from cacheupdater_client.cache.steps import Begun, Found, Steps
     from cacheupdater_client.observe import Hints
     from cacheupdater_client.protocol.patterns import Captures
 
@@ -99,7 +100,18 @@ class BaseValue(Generic[T]):
 
     def _aged(self, wanted: Mapping[bytes, Captures], fresh_within: str) -> Reading:
         """The reading of keys whose values must be young."""
-        return self._reading(wanted, value_ms=_milliseconds(fresh_within), asks_age=True)
+        value_ms = _milliseconds(fresh_within)
+        if self.declared.wait_s is not None and value_ms < FRESH_MS:
+            raise ValueError(
+                f"fresh_within must be at least {FRESH_MS} ms where an updater fills, for it loads a key only so often;"
+                f" got {fresh_within!r}"
+            )
+        return self._reading(wanted, value_ms=value_ms, asks_age=True)
+
+    def _steps(self, reading: Reading) -> Steps:
+        """How keys are read that Redis did not have, or whose values will not do."""
+        wait_s = self.declared.wait_s
+        return filled(reading) if wait_s is None else awaited(reading, wait_s)
 
     def _ageing(self, wanted: Mapping[bytes, Captures]) -> tuple[Reading, Begun | None]:
         """The reading of keys whose values may be old, and the refreshes that are under way."""

@@ -52,6 +52,7 @@ class Definition(NamedTuple):
     loader: Callable[..., object]
     batch: bool  # the loader takes a list of keys, and returns a mapping
     needs_object: bool  # the loader is a method, and only the application has the object
+    needs_load: bool  # the application cannot load: the loader is a stub, and never called
     arguments: Callable[[Captures], Sequence[object]]  # of a loader of one key
 
 

@@ -66,6 +66,11 @@ def checked(values: Sequence[Writable], rules: Sequence[Rule], *, waits: bool) -
     for value in values:
         if not hasattr(value, "write_through") or not hasattr(value, "declared"):
             raise TypeError(f"write_through takes values that a Cache declares, not {value!r}")
+        if value.declared.wait_s is not None:
+            raise ValueError(
+                f"write_through: the application cannot load {value.declared.name}, for its cache has"
+                ' fill="updater"; leave it out, and the updater loads it after the commit'
+            )
         if inspect.iscoroutinefunction(value.write_through) != waits:
             kinds = ("a sync", "an asyncio") if waits else ("an asyncio", "a sync")
             raise TypeError(

@@ -78,12 +78,12 @@ class Caches:
         self._pool = ThreadPoolExecutor(THREADS)
         self._clients = []
 
-    def cache(self, **options):
+    def cache(self, *, fill="loader", wait=None, **options):
         """One more cache."""
         module = cacheupdater_client if self.kind == "sync" else cacheupdater_client.asyncio
         client = module.Redis.from_url(self._url, **{"emit": "none", **self._options, **options})
         self._clients.append(client)
-        return module.Cache(client)
+        return module.Cache(client, fill=fill, wait=wait)
 
     def value(self, loader, pattern="product:{id:int}", *, cache=None, **settings):
         """Declares a value of one key."""

@@ -2,7 +2,8 @@
 
 `test_steps` plays thousands of them. Each reader is the generator that the real caches drive. One turn does one piece of its
 work, at one moment of virtual time: a look, the begin or the end of a load, a fill. Between two turns the world may change a
-row and announce the change, cancel a reader, end a process with its leases, let a loader fail, and let time pass.
+row and announce the change, cancel a reader, end a process with its leases, let a loader fail, and let time pass. If readers
+wait for an updater, there is one: it loads what they miss and what has changed, and at times it sleeps.
 
 The promise: a reader that returns has a version at least as new as every change that was announced before the reader began.
 """
@@ -13,17 +14,21 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from cacheupdater_client.cache.awaiting import awaited
 from cacheupdater_client.cache.background import Refreshes
 from cacheupdater_client.cache.counts import Counts
 from cacheupdater_client.cache.declared import Settings, declare
-from cacheupdater_client.cache.errors import LoadTimeout
+from cacheupdater_client.cache.errors import LoadTimeout, NotFilled
 from cacheupdater_client.cache.fake import FakeStore
 from cacheupdater_client.cache.flights import Flights
 from cacheupdater_client.cache.refreshing import aged, renewed
 from cacheupdater_client.cache.steps import (
     Await,
     Begin,
+    Entry,
+    Expect,
     Fill,
+    Floors,
     Join,
     Load,
     Look,
@@ -34,9 +39,10 @@ from cacheupdater_client.cache.steps import (
     Rest,
     filled,
 )
-from cacheupdater_client.observe import NOWHERE
+from cacheupdater_client.observe import NOWHERE, Nowhere
 
 LEASE_S = 1.0
+WAIT_S = 0.5
 TICK_S = 0.001
 TURNS_MAX = 20_000  # a world that has not ended by then hangs
 
@@ -70,9 +76,12 @@ class Dice:
     load_s: float = 0.2
     hangs: float = 0.02  # of loads: longer than the lease
     ageing: float = 0.0  # of readers: those who take old values, and begin refreshes
+    awaiting: float = 0.0  # of readers: those who wait for an updater
+    sleeps: float = 0.002  # the updater does nothing for longer than anybody waits
 
 
 CALM = Dice(changes=0, cancels=0, deaths=0, fails=0, hangs=0, keys=1, readers=40)
+AWAITING = Dice(changes=0, cancels=0, deaths=0, keys=1, readers=40, awaiting=1.0, sleeps=0)
 
 
 class Failure(Exception):
@@ -81,6 +90,43 @@ class Failure(Exception):
 
 class Cancelled(BaseException):
     """What a cancelled task is thrown."""
+
+
+class Updater(Nowhere):
+    """Hears what readers await and what has changed, and loads one key after the other, each as an updater does."""
+
+    def __init__(self, world):
+        self._world = world
+        self._due: dict[bytes, None] = {}
+        self._load = None  # key, token and version of the load under way
+        self._until = 0.0
+
+    def awaited(self, key, token):
+        """Token 0: a change, which the load under way has perhaps not seen."""
+        self._world.seen["awaited"] += 1
+        if token == 0 or self._load is None or self._load[1] != key:
+            self._due[key] = None
+
+    def sleep(self):
+        self._world.seen["slept"] += 1
+        self._until = self._world.now + 3 * WAIT_S
+
+    def turn(self):
+        world = self._world
+        if world.now < self._until:
+            return
+        if self._load is not None:
+            token, key, (version, exists) = self._load
+            spelled = DECLARED.spelled(version if exists else None)
+            world.store.fill("updater", [Entry(token, key, spelled)], DECLARED)
+            self._load = None
+        elif self._due:
+            key = next(iter(self._due))
+            del self._due[key]
+            world.seen["updates"] += 1
+            [seen] = world.store.look("updater", [key], DECLARED.terms._replace(no_lease=True))
+            self._load = seen.token, key, world.rows[key]
+            self._until = world.now + world.random.random() * world.dice.load_s / 10
 
 
 @dataclass(eq=False)
@@ -112,6 +158,7 @@ class World:
         self.dice, self.random = dice, random.Random(seed)
         self.now = 1_000.0
         self.store = FakeStore(lambda: self.now)
+        self.updater = Updater(self)
         self.rows = {self.key(n): (0, True) for n in range(dice.keys)}  # version, and whether the row exists
         self.announced = Counter()
         self.processes = [self.process() for _ in range(dice.processes)]
@@ -147,6 +194,9 @@ class World:
 
     def happen(self):
         dice, lot = self.dice, self.random.random()
+        self.updater.turn()
+        if dice.awaiting and self.random.random() < dice.sleeps:
+            self.updater.sleep()
         if lot < dice.changes:
             self.change(self.random.choice(list(self.rows)))
         elif lot < dice.changes + dice.cancels and self.readers:
@@ -160,6 +210,8 @@ class World:
         self.rows[key] = version + 1, self.random.random() >= self.dice.vanishes
         self.store.invalidate(key)
         self.announced[key] = version + 1
+        if self.dice.awaiting:
+            self.updater.awaited(key, 0)
         self.seen["changes"] += 1
 
     def die(self, process):
@@ -188,9 +240,17 @@ class World:
         terms = DECLARED.terms._replace(value_ms=500 if asks_age else None)
         wanted = {key: DECLARED.pattern.parse(key) for key in missing}
         process = reader.process
-        reader.steps = filled(
-            Reading(DECLARED, wanted, terms, process.flights, NOWHERE, process.counts, asks_age)
+        awaits = self.random.random() < self.dice.awaiting
+        reading = Reading(
+            DECLARED,
+            wanted,
+            terms,
+            process.flights,
+            self.updater if awaits else NOWHERE,
+            process.counts,
+            asks_age,
         )
+        reader.steps = awaited(reading, WAIT_S) if awaits else filled(reading)
         self.readers.append(reader)
         self.advance(reader)
 
@@ -219,6 +279,11 @@ class World:
                 return all(flight.outcome.done() for flight in flights) or self.now >= reader.until
             case Join(flight, _):
                 return flight.outcome.done() or self.now >= reader.until
+            case Expect(was, _):
+                return self.now >= reader.until or not any(
+                    floor == before
+                    for floor, before in zip(self.store.floors(list(was)), was.values(), strict=True)
+                )
             case Rest(keys, _):
                 return not any(self.store.leased(keys)) or self.now >= reader.until
             case Load():
@@ -239,6 +304,10 @@ class World:
                 self.advance(reader, self.store.release(owner, keys))
             case Rest() | Await():
                 self.advance(reader)
+            case Floors(keys):
+                self.advance(reader, self.store.floors(keys))
+            case Expect():
+                self.advance(reader, reader.until - self.now)
             case Prolong(keys):
                 self.advance(reader, self.store.prolong(owner, keys, AGEING.grace))
             case Begin(reading, tokens):
@@ -284,6 +353,10 @@ class World:
         except StopIteration as end:
             self.end(reader)
             self.judge(reader, end.value)
+            return
+        except NotFilled:
+            self.seen["not filled"] += 1
+            self.end(reader)
             return
         except (Failure, Cancelled, LoadTimeout):
             self.end(reader)

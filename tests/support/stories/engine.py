@@ -89,6 +89,12 @@ class Story:
     def miss(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
         self._hint(Kind.MISS, keys, at, peer)
 
+    def awaited(self, *keys: bytes, at: float) -> None:
+        """Readers have found neither these keys nor marks of absent rows in Redis, and wait."""
+        tokens = [token_at(at)] * len(keys)
+        self.engine.on_hints([Hints(self.offset, Kind.MISS, list(keys), (), NOBODY, tokens)], at)
+        self.offset += 1
+
     def change(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
         self._hint(Kind.CHANGE, keys, at, peer)
 

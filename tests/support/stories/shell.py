@@ -120,6 +120,10 @@ class Ledger(MemoryQueue):
     def send(self, kind, *keys, partition=0):
         assert self.offer(partition, wire.encode_pack(kind, 0, keys))
 
+    def awaited(self, *keys, partition=0):
+        """Misses whose readers wait for us."""
+        assert self.offer(partition, wire.encode_pack(Kind.MISS, 0, keys, tokens=[1] * len(keys)))
+
     def touch(self, *keys, partition=0):
         self.send(Kind.TOUCH, *keys, partition=partition)
 

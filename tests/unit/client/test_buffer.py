@@ -11,7 +11,7 @@ import pytest
 from redis._parsers.encoders import Encoder
 from redis.exceptions import DataError
 
-from cacheupdater_client.buffer import PLACES, SHORT_KEY, UNIT_BYTES, Buffer
+from cacheupdater_client.buffer import AWAITED, FILL, PLACES, SHORT_KEY, UNIT_BYTES, Buffer
 from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
 
 
@@ -59,9 +59,9 @@ def test_buffer_keeps_fills_apart_with_their_tokens(buffer):
     buffer.fill(b"b" * KEY_BYTES_MAX, 2**63)
     assert len(buffer) == 3
     assert buffer.waits
-    assert buffer.drain_fills() == [(b"a", 7), (b"b" * KEY_BYTES_MAX, 2**63)]
+    assert buffer.drain_told(FILL) == [(b"a", 7), (b"b" * KEY_BYTES_MAX, 2**63)]
     assert drained(buffer) == {TOUCH: {b"a": 1}}
-    assert (buffer.drain_fills(), drained(buffer), buffer.waits) == ([], {}, False)
+    assert (buffer.drain_told(FILL), drained(buffer), buffer.waits) == ([], {}, False)
 
 
 def test_buffer_drops_fills_after_touches_and_before_misses(buffer):
@@ -72,7 +72,7 @@ def test_buffer_drops_fills_after_touches_and_before_misses(buffer):
     buffer.fill("new", 1)
     buffer.miss("new")
     buffer.touch("too much")
-    fills = buffer.drain_fills()
+    fills = buffer.drain_told(FILL)
     assert (fills[0], fills[-1], len(fills)) == ((b"f2", 2), (b"new", 1), PLACES // 2 - 1)
     found = drained(buffer)
     assert (found.keys(), len(found[MISS])) == ({MISS}, PLACES // 2 + 1)
@@ -82,14 +82,38 @@ def test_buffer_drops_fills_after_touches_and_before_misses(buffer):
 def test_buffer_counts_what_is_no_key_of_a_fill(buffer):
     buffer.fill("", 1)
     buffer.fill("k" * (KEY_BYTES_MAX + 1), 1)
-    assert buffer.drain_fills() == []
+    assert buffer.drain_told(FILL) == []
     assert buffer.dropped == {"unencodable": 1, "oversized": 1}
 
 
 def test_buffer_that_sleeps_keeps_no_fill(buffer):
     buffer.sleep()
     buffer.fill("a", 1)
-    assert (buffer.drain_fills(), len(buffer)) == ([], 0)
+    assert (buffer.drain_told(FILL), len(buffer)) == ([], 0)
+
+
+def test_buffer_hurries_for_a_miss_whose_reader_waits_and_for_no_other(buffer, attendant):
+    buffer.miss("a")
+    buffer.fill("a", 5)
+    assert attendant.hurried == 0
+    buffer.awaited("a", 7)
+    buffer.awaited(b"b" * KEY_BYTES_MAX, 2**63)
+    assert attendant.hurried == 2
+    assert buffer.drain_told(AWAITED) == [(b"a", 7), (b"b" * KEY_BYTES_MAX, 2**63)]
+    assert buffer.drain_told(FILL) == [(b"a", 5)]
+    assert drained(buffer) == {MISS: {b"a": 1}}
+
+
+def test_buffer_keeps_awaited_misses_longer_than_others_and_within_its_bounds(buffer):
+    for number in range(PLACES // 2):
+        buffer.awaited(b"a%d" % number, number)
+        buffer.miss(b"m%d" % number)
+    buffer.awaited("new", 1)
+    assert (len(buffer), len(drained(buffer)[MISS])) == (PLACES, PLACES // 2 - 1)
+    for number in range(PLACES):
+        buffer.awaited(b"b%d" % number, number)
+    assert len(buffer) == PLACES
+    assert buffer.drain_told(AWAITED)[0] == (b"b0", 0)
 
 
 def test_buffer_gives_the_strongest_kind_first(buffer):

@@ -121,21 +121,39 @@ def tokens(outbox):
 def test_outbox_sends_fills_in_packs_of_their_own():
     outbox = greeted(Hello(1, []))
     outbox.add(TOUCH, {b"a": 2, b"b": 1})
-    outbox.add_fills([(b"b", 5), (b"c", 6), (b"c", 9), (b"c", 7)])
+    outbox.add_told(TOUCH, [(b"b", 5), (b"c", 6), (b"c", 9), (b"c", 7)])
     assert outbox.waiting == 7
     filled, plain = sent(outbox)
     assert (filled[1].keys, filled[1].counts, filled[1].tokens) == ([b"b", b"c"], [2, 3], [5, 9])
     assert (plain[1].keys, plain[1].counts, plain[1].tokens) == ([b"a"], [2], ())
     outbox.acknowledge(2)
     assert (outbox.delivered, outbox.waiting) == (7, 0)
-    assert not outbox._tokens
+    assert not any(outbox._tokens)
+
+
+def test_outbox_sends_awaited_misses_in_packs_of_their_own_and_mixes_them_with_no_fill():
+    outbox = greeted(Hello(1, []))
+    outbox.add(MISS, {b"a": 2, b"b": 1})
+    outbox.add_told(MISS, [(b"b", 5), (b"c", 6), (b"c", 7)])
+    outbox.add_told(TOUCH, [(b"b", 1)])
+    awaited, plain, filled = sent(outbox)
+    assert (awaited[1].kind, awaited[1].keys, awaited[1].counts, awaited[1].tokens) == (
+        MISS,
+        [b"b", b"c"],
+        [2, 2],
+        [5, 7],
+    )
+    assert (plain[1].kind, plain[1].keys, plain[1].tokens) == (MISS, [b"a"], ())
+    assert (filled[1].kind, filled[1].keys, filled[1].tokens) == (TOUCH, [b"b"], [1])
+    outbox.acknowledge(3)
+    assert not any(outbox._tokens)
 
 
 @pytest.mark.parametrize("size", [8, 200, KEY_BYTES_MAX])
 def test_outbox_cuts_packs_of_fills_that_every_reader_accepts(size):
     outbox = greeted(Hello(1, []))
     fills = [(b"%d" % number + b"x" * (size - len(str(number))), 2**63) for number in range(3500)]
-    outbox.add_fills(fills)
+    outbox.add_told(TOUCH, fills)
     told = {}
     while packs := sent(outbox):
         outbox.acknowledge(outbox._acked + len(packs))
@@ -146,7 +164,7 @@ def test_outbox_cuts_packs_of_fills_that_every_reader_accepts(size):
 
 def test_outbox_keeps_tokens_when_the_updater_has_other_partitions():
     outbox = greeted(Hello(1, []))
-    outbox.add_fills([(b"%d" % number, number) for number in range(100)])
+    outbox.add_told(TOUCH, [(b"%d" % number, number) for number in range(100)])
     outbox.next_frame(1)
     outbox.add(TOUCH, {b"7": 1, b"plain": 1})
     outbox.greet(Hello(3, []))
@@ -155,15 +173,15 @@ def test_outbox_keeps_tokens_when_the_updater_has_other_partitions():
 
 def test_outbox_keeps_no_token_of_a_key_that_is_gone():
     outbox = greeted()
-    outbox.add_fills([(b"other:1", 1), (b"p:1", 1)])
+    outbox.add_told(TOUCH, [(b"other:1", 1), (b"p:1", 1)])
     outbox.greet(Hello(2, [b"p:"]))
-    outbox.add_fills([(b"other:2", 1)])
+    outbox.add_told(TOUCH, [(b"other:2", 1)])
     outbox.add(MISS, {b"p:%d" % number: 1 for number in range(KEYS_MAX)})
     assert tokens(outbox)[0] == {}
-    assert not outbox._tokens
-    outbox.add_fills([(b"p:2", 1)])
+    assert not any(outbox._tokens)
+    outbox.add_told(TOUCH, [(b"p:2", 1)])
     outbox.discard("closed")
-    assert not outbox._tokens
+    assert not any(outbox._tokens)
 
 
 def test_outbox_keeps_undeclared_keys_back():
@@ -363,7 +381,7 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
                 fills = [(b"p:%d" % chance.randint(0, 200), chance.randint(1, 10**6)) for _ in range(30)]
                 entered += len(fills)
                 put_in.update(fills)
-                outbox.add_fills(fills)
+                outbox.add_told(chance.choice([TOUCH, MISS]), fills)
             case "send":
                 unread += sent(outbox, limit=chance.randint(1, 20))
             case "ack" if unread:
@@ -380,10 +398,11 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
         assert entered == outbox.waiting + outbox.delivered + outbox.dropped.total()
         assert outbox.delivered == arrived
         assert outbox._keys <= 300
-        assert outbox._tokens.keys() <= outbox._pending[TOUCH].keys()
+        for tokens_of, pending in zip(outbox._tokens, outbox._pending, strict=True):
+            assert tokens_of.keys() <= pending.keys()
     outbox.greet(Hello(3, []))
     delivered(outbox)
-    assert (outbox.waiting, outbox._keys, outbox._bytes, outbox._tokens) == (0, 0, 0, {})
+    assert (outbox.waiting, outbox._keys, outbox._bytes, any(outbox._tokens)) == (0, 0, 0, False)
     assert entered == outbox.delivered + outbox.dropped.total()
 
 

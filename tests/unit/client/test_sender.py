@@ -57,19 +57,27 @@ def test_sender_delivers_within_a_drain(buffer_to, tmp_path):
         assert server.wait_until(lambda it: it.hints() == {b"p:1": 5, b"p:2": 1})
 
 
-def test_sender_brings_a_change_at_once(buffer_to, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "leave"),
+    [
+        (CHANGE, lambda buffer, key: buffer.add(CHANGE, key)),
+        (MISS, lambda buffer, key: buffer.awaited(key, 1)),
+    ],
+    ids=["a change", "a miss whose reader waits"],
+)
+def test_sender_brings_what_is_urgent_within_ten_milliseconds(buffer_to, tmp_path, kind, leave):
     with HintServer(tmp_path / "s") as server:
         buffer = buffer_to(server.url)
         buffer.touch("p:0")
         assert server.wait_until(lambda it: it.frames)
         numbers = count(1)
 
-        def change():
+        def urgent():
             number = next(numbers)
-            buffer.add(CHANGE, f"p:{number}")
-            assert server.wait_until(lambda it: b"p:%d" % number in it.hints(CHANGE))
+            leave(buffer, f"p:{number}")
+            assert server.wait_until(lambda it: b"p:%d" % number in it.hints(kind))
 
-        soonest(change, DRAIN_S / 4, tries=100)
+        soonest(urgent, HURRY_S, tries=100)
 
 
 def test_sender_does_not_spin_when_changes_never_cease(buffer_to, sender, request):

@@ -161,9 +161,9 @@ def test_something_that_is_no_model_is_named():
         rule_of("Product", "product:{id}")
 
 
-def declared(pattern, *, batch=False):
+def declared(pattern, *, batch=False, wait_s=None):
     """As much of a declared value as `writing` looks at."""
-    what = SimpleNamespace(name=pattern, pattern=Pattern.compile(pattern), batch=batch)
+    what = SimpleNamespace(name=pattern, pattern=Pattern.compile(pattern), batch=batch, wait_s=wait_s)
     return SimpleNamespace(declared=what, write_through=len)
 
 
@@ -182,6 +182,14 @@ def test_keys_beyond_the_limit_are_counted(monkeypatch):
     due.add(names(range(5)))
     assert list(due.units()) == [(one, [(0,)]), (one, [(1,)])]
     assert due.beyond == 3
+
+
+def test_a_value_that_only_an_updater_loads_is_refused():
+    value = declared("product:{id:int}", wait_s=0.3)
+    with pytest.raises(
+        ValueError, match=r'the application cannot load product.* fill="updater"; leave it out'
+    ):
+        checked([value], [rule_of(Product, "product:{id}")], waits=False)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     FRAME_BYTES_MAX,
-    MISS,
     PACK_BYTES_MAX,
     TOUCH,
     FrameReader,
@@ -93,15 +92,14 @@ def test_golden_records_stand_in_the_documented_page():
 
 def test_an_older_reader_takes_fills_for_touches():
     """It reads five elements and ignores the others."""
-    [record] = FILLS
+    record = FILLS[0]
     first_five = msgspec.msgpack.decode(bytes.fromhex(record["hex"]))[:5]
     pack = decode_pack(msgspec.msgpack.encode(first_five))
     assert (pack.kind, len(pack.keys), pack.tokens) == (TOUCH, 2, ())
 
 
-@pytest.mark.parametrize("kind", [MISS, CHANGE])
-def test_tokens_of_other_kinds_mean_nothing(kind):
-    assert decode_pack(encode_pack(kind, 1, [b"a"], tokens=[7])) == Pack(kind, 1, [b"a"], [])
+def test_tokens_of_changes_mean_nothing():
+    assert decode_pack(encode_pack(CHANGE, 1, [b"a"], tokens=[7])) == Pack(CHANGE, 1, [b"a"], [])
 
 
 @pytest.mark.parametrize("more", [None, 7, "tokens", [1], {"later": [1, 2, 3]}, {"tokens": []}])

@@ -169,6 +169,18 @@ def test_absent_mark_ends_at_a_touch_or_change(kind):
     assert story.starts(2.0) == [[A]]
 
 
+def test_absent_mark_ends_at_a_miss_whose_reader_has_looked_and_waits():
+    """Redis has lost the mark: without a load this reader would wait in vain."""
+    story = Story(namespace(every=0.0, missing_ttl=30.0))
+    story.miss(A, B, at=0.0)
+    story.end(story.start(0.0), 0.0, absent=True)
+    story.awaited(A, at=0.05)
+    assert story.starts(0.05) == []  # within the gap after the end: Redis has just got the mark
+    story.awaited(A, at=2.0)
+    story.awaited(B, at=2.0)
+    assert [key for keys in story.starts(2.0) for key in keys] == [A, B]
+
+
 def test_change_while_the_load_runs_leaves_no_absent_mark_behind():
     """The row may have been inserted after this load began: the tail finds it, and later misses must load."""
     story = Story()

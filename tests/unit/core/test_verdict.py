@@ -24,6 +24,26 @@ def test_nothing_is_said_before_the_application_had_time_and_ours_where_it_wrote
     assert verdict.says == "ours"
 
 
+def test_an_empty_namespace_is_ours_at_once_if_readers_wait_for_us():
+    verdict = Verdict()
+    assert verdict.wait(10.0) == PATIENCE
+    verdict.awaited = True
+    assert verdict.wait(10.0) == 0.0
+    verdict.saw({}, 10.0, writing=False)
+    assert verdict.says == "nothing"
+    verdict.saw({}, 10.0)
+    assert verdict.says == "ours"
+
+
+def test_values_of_an_application_are_judged_with_patience_although_readers_wait():
+    verdict = Verdict()
+    verdict.awaited = True
+    verdict.saw(seen(FOREIGN), 10.0)
+    assert (verdict.says, verdict.wait(10.0)) == ("nothing", PATIENCE)
+    verdict.saw(seen(LIKE, LIKE, LIKE, first=1), 12.0)
+    assert verdict.says == "ours"
+
+
 def test_floors_of_ours_say_it_at_once():
     verdict = Verdict()
     verdict.saw(seen(OWN), 0.0)

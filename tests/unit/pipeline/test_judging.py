@@ -101,6 +101,15 @@ async def test_misses_are_filled_after_two_seconds_where_nobody_else_fills_them(
 
 
 @in_virtual_time
+async def test_misses_are_filled_at_once_where_their_readers_wait_for_us():
+    shell = shop()
+    async with shell.partition():
+        shell.queue.awaited(*KEYS)
+        await asyncio.sleep(0.1)
+        assert written(shell) == KEYS
+
+
+@in_virtual_time
 async def test_after_a_restart_our_own_values_say_it_at_once():
     shell = shop()
     for n, key in enumerate(KEYS):

@@ -195,6 +195,53 @@ def test_ages_that_make_no_sense_are_refused(cache, settings, why):
         cache.value("p:{id:int}", ttl="60s", **settings)(good)
 
 
+# --- where an updater fills ---------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[Cache, AsyncCache])
+def filled_by_an_updater(request):
+    module = cacheupdater_client if request.param is Cache else cacheupdater_client.asyncio
+    loader = good if request.param is Cache else awaited
+    return module.Cache(module.Redis(emit="none"), fill="updater"), loader
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"timeout": "10s"}, 'timeout concerns loads by the application, and the cache has fill="updater"'),
+        ({"refresh_after": "10s"}, "refresh_after concerns loads by the application"),
+        ({"soft_timeout": "1s"}, "soft_timeout concerns loads by the application"),
+        ({"fail_safe": "1h"}, "fail_safe concerns loads by the application"),
+        ({"missing": "4s"}, "missing must be a duration such as .* from 5s to 60s"),
+    ],
+)
+def test_settings_of_loads_are_refused_where_an_updater_fills(filled_by_an_updater, settings, why):
+    cache, loader = filled_by_an_updater
+    with pytest.raises(Misdeclared, match=why) as error:
+        cache.value("p:{id:int}", ttl="60s", **settings)(loader)
+    said(error, loader)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"fill": "nobody"}, "fill must be one of loader, updater; got 'nobody'"),
+        ({"wait": "1s"}, 'wait says how long a reader waits for an updater, so it needs fill="updater"'),
+        (
+            {"fill": "updater", "wait": "9ms"},
+            "wait must be a duration such as .* from 0.01s to 30s; got '9ms'",
+        ),
+        ({"fill": "updater", "wait": "31s"}, "from 0.01s to 30s; got '31s'"),
+        ({"fill": "updater", "wait": 1}, "wait must be a duration"),
+    ],
+)
+def test_a_cache_that_says_wrongly_who_fills_is_refused_with_file_and_line(options, why):
+    with pytest.raises(Misdeclared, match=why) as error:
+        Cache(Redis(emit="none"), **options)
+    line = inspect.currentframe().f_lineno - 1
+    assert str(error.value).startswith(f"{__file__}:{line}: Cache: ")
+
+
 def test_the_keywords_are_the_settings():
     """mypy reads the one, and the other is what is kept."""
     assert Keywords.__annotations__.keys() == set(Settings.__dataclass_fields__)

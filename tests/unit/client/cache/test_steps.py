@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from reading import world
-from reading.world import CALM, Dice, World
+from reading.world import AWAITING, CALM, Dice, World
 
 from cacheupdater_client.cache import flights, steps
 from cacheupdater_client.observe import NOWHERE
@@ -41,6 +41,27 @@ def test_no_reader_of_old_values_gets_one_from_before_an_announced_change(seeds,
         record_property(f"figure: worlds with old values, {event}", seen[event])
     assert not violations, violations[:3]
     assert all(seen[each] for each in ("Begin", "Await", "Prolong", "refreshes", "failed", "hung", "deaths"))
+
+
+@pytest.mark.campaign(short=400, full=20_000, block=2_000)
+def test_no_reader_who_waits_for_an_updater_gets_a_value_older_than_an_announced_change(
+    seeds, record_property
+):
+    seen, violations = played(seeds, Dice(awaiting=0.7, readers=60))
+    record_property("figure: worlds with an updater, seeds from 0 on", len(seeds))
+    for event in ("returned", "awaited", "updates", "not filled", "slept", "changes"):
+        record_property(f"figure: worlds with an updater, {event}", seen[event])
+    assert not violations, violations[:3]
+    assert all(seen[each] for each in ("Expect", "Floors", "not filled", "slept", "absent", "cancelled"))
+
+
+def test_one_load_of_an_updater_serves_all_processes_and_nobody_else_loads():
+    for seed in range(100):
+        one = World(seed, AWAITING).run()
+        assert not one.violations
+        assert (one.seen["updates"], one.seen["loads"], one.seen["not filled"]) == (1, 0, 0), seed
+        assert one.slowest < world.WAIT_S
+        assert one.store.leased([one.key(0)]) == [False]
 
 
 def test_one_load_serves_all_processes():
@@ -84,6 +105,13 @@ def test_a_failed_load_of_one_key_is_no_error_for_those_who_wait_for_another():
     with pytest.raises(world.Failure):
         both.send(None)
     assert join.flight.outcome.result() is flights.AGAIN
+
+
+def test_without_an_updater_every_reader_is_told_when_its_wait_is_over():
+    dice = Dice(changes=0, cancels=0, deaths=0, awaiting=1.0, sleeps=1.0)
+    one = World(0, dice).run()
+    assert one.seen["not filled"] == dice.readers
+    assert world.WAIT_S <= one.slowest < world.WAIT_S + 0.1
 
 
 # --- the worlds find what they are for -----------------------------------------------------------------
