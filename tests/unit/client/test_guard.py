@@ -28,7 +28,7 @@ WORKS = {str(OURS / "calls.py"), str(OURS / "protocol" / "fence.py")}
 # What stands in the place of redis-py's own methods, and the guards: an `except` encloses all that they do for themselves.
 DOORS = {
     "get", "hgetall", "execute_command", "execute", "reset", "pipeline", "invalidate", "_invalidate", "_fenced",
-    "_seen", "_observe", "returned", "interrupted", "_came", "_length", "_taken", "_done", "_failed", "_forget",
+    "seen", "_observe", "executed", "returned", "interrupted", "came", "length_of", "taken", "done", "failed",
     "_changed", "fault", "__setattr__",
 }  # fmt: skip
 REPLIES = {
