@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from cacheupdater.config import units
+from cacheupdater.config import frameworks, units
 from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Encrypted,
     Foreign,
@@ -28,6 +28,7 @@ from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     LogKeys,
     Policy,
     Rows,
+    Serializer,
     WrongType,
 )
 from cacheupdater.config.fields import (
@@ -42,6 +43,7 @@ from cacheupdater.config.fields import (
     LeastGain,
     Listen,
     MaxAge,
+    Prefix,
     QueueUrl,
     Rate,
     SourceUrl,
@@ -248,23 +250,37 @@ class DefaultsSection(Section):
 class FrameworkSection(Section):
     """The framework whose cache holds the namespace: it says how keys begin, and how values are spelled."""
 
-    kind: Framework = Field(description="whose cache it is: django (its own RedisCache) or django-redis")
-    key_prefix: Annotated[str, StringConstraints(max_length=200, pattern=r"^[!-~]*$")] = ""
+    kind: Framework = Field(
+        description="whose cache it is: django (its own RedisCache), django-redis, cashews or aiocache"
+    )
+    key_prefix: Prefix = ""
     """KEY_PREFIX of the application's CACHES."""
     version: Annotated[int, BeforeValidator(units.whole), Field(ge=0, le=1_000_000_000)] = 1
     """VERSION of the application's CACHES."""
+    prefix: Prefix = ""
+    """The prefix that cashews' decorators are told."""
+    namespace: Prefix = ""
+    """The namespace of aiocache's cache."""
+    serializer: Serializer | None = None
+    """What spells values. None: what the framework uses, which is pickle for cashews and json for aiocache."""
     protocol: Annotated[int, BeforeValidator(units.whole), Field(ge=2, le=5)] | None = None
-    """Of the pickles. None: what the framework uses, which is 5 for django and 4 for django-redis."""
+    """Of the pickles. None: what the framework uses, which is 4 for django-redis and aiocache, and 5 for the others."""
+
+    @property
+    def serialized(self) -> Serializer:
+        """What spells its values."""
+        return self.serializer or frameworks.SERIALIZERS[self.kind][0]
 
     @property
     def pickled(self) -> int:
-        """The protocol of its pickles: Python's highest for Django's own cache, its default for django-redis."""
-        return self.protocol or (5 if self.kind == "django" else 4)
+        """The protocol of its pickles: Python's highest, or its default."""
+        return self.protocol or frameworks.PROTOCOLS[self.kind]
 
     def pattern(self, key: Pattern) -> Pattern:
         """The pattern of the keys in Redis, where the application says `key`."""
-        prefix = self.key_prefix.replace("{", "{{").replace("}", "}}")
-        return Pattern.compile(f"{prefix}:{self.version}:{key.text}")
+        said = {"prefix": self.prefix, "namespace": self.namespace, "key_prefix": self.key_prefix}
+        before = frameworks.before(self.kind, said, self.version)
+        return Pattern.compile(before.replace("{", "{{").replace("}", "}}") + key.text)
 
 
 class NamespaceSection(DefaultsSection, Named):
@@ -287,7 +303,7 @@ class NamespaceSection(DefaultsSection, Named):
     @property
     def encoding(self) -> str:
         """How its values are spelled, in one word."""
-        return "pickle" if self.framework else self.value.encoding
+        return self.framework.serialized if self.framework else self.value.encoding
 
 
 class TopSection(Section):

@@ -80,9 +80,7 @@ def _another_encoding(theirs: str, ours: str) -> str:
     if theirs == _OTHER_TYPE:
         return "narrow the namespace's key pattern, for these keys are somebody else's"
     if ours == "pickle":
-        return (
-            f"remove `framework` if Django does not write these keys, narrow the key pattern, or {_REPLACE}"
-        )
+        return f"remove `framework` if that framework does not write these keys, narrow the key pattern, or {_REPLACE}"
     if theirs == "pickle":
         return (
             "say `framework` if one that it names wrote them, let a Python loader make the pickles, with"

@@ -27,6 +27,7 @@ from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.price import memory
 from cacheupdater.price.shell.pricing import Aim, Pricing
 from cacheupdater.service.declared_loader import function_of
+from cacheupdater_client.protocol import dumped
 from cacheupdater_client.protocol.encoding import encoder, form_of
 from cacheupdater_client.protocol.pickles import pickler
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Loader, Observer, Writer
     from cacheupdater_client.protocol.encoding import Encoder
+    from cacheupdater_client.protocol.fence import Form
 
 
 def rate_of(source: SourceSection) -> tuple[float, float]:
@@ -48,10 +50,22 @@ def rate_of(source: SourceSection) -> tuple[float, float]:
 
 
 def _encoder(namespace: NamespaceSection) -> Encoder:
-    value = namespace.value
-    if namespace.framework:
-        return pickler(namespace.framework.pickled)
-    return encoder(value.encoding, value.numbers, value.times)
+    value, framework = namespace.value, namespace.framework
+    if framework is None:
+        return encoder(value.encoding, value.numbers, value.times)
+    spelled = framework.serialized
+    if framework.kind == "cashews" and spelled == "pickle":
+        return dumped.without_bytes(pickler(framework.pickled))
+    if spelled == "pickle":
+        return pickler(framework.pickled, integers=framework.kind != "aiocache")
+    if spelled == "json":
+        return dumped.jsoner(value.numbers, value.times)
+    return dumped.text if spelled == "string" else encoder(spelled, value.numbers, value.times)
+
+
+def _form(namespace: NamespaceSection) -> Form:
+    spelled = namespace.framework.serialized if namespace.framework else namespace.value.encoding
+    return "pickle" if spelled == "pickle" else form_of(spelled)
 
 
 class Components:
@@ -110,7 +124,7 @@ class Components:
         return Recipe(
             loader=self.loader(namespace),
             writer=self.writer(),
-            form="pickle" if namespace.framework else form_of(value.encoding),
+            form=_form(namespace),
             replace=value.foreign == "replace",
             encode=declared.spelling.encode if declared else _encoder(namespace),
             ttl=namespace.ttl.base,

@@ -54,7 +54,7 @@ class Spot:
         try:
             if isinstance(client, (Emitting, *PIPELINES)):  # a pipeline of a cluster is a client, too
                 return NOWHERE
-            client._told = hints = self._of(client)
+            client._told = hints = self._of(client)  # noqa: SLF001  ours
             self._clients[id(client)] = client
             if not self.on:  # `forget` may have come before the last line
                 self.forget()
@@ -72,7 +72,8 @@ class Spot:
                 return True
             if isinstance(pipe, EmittingPipeline):
                 return False
-            pipe._hints, pipe._queued, pipe._noted = self._of(getattr(pipe, "cluster_client", pipe)), {}, self
+            hints = self._of(getattr(pipe, "cluster_client", pipe))
+            pipe._hints, pipe._queued, pipe._noted = hints, {}, self  # noqa: SLF001  ours
         except Exception:  # noqa: BLE001  the guard
             fault()
             return False

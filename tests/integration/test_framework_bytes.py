@@ -1,18 +1,22 @@
-"""What the updater writes for Django's caches: the bytes that their own serializers make, and the same ones for equal rows."""
+"""What the updater writes for frameworks' caches: the bytes that their own serializers make, and the same ones for equal rows."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheupdater.config.models import FrameworkSection, ValueSection
+from cacheupdater.service import components
 from cacheupdater_client.protocol.errors import Inexpressible
 from cacheupdater_client.protocol.pickles import pickler
 
@@ -101,3 +105,113 @@ def test_what_no_pickle_holds_is_refused_with_its_column():
 def test_too_large_a_value_is_refused():
     with pytest.raises(Inexpressible, match="more than the 1048576"):
         pickler(5)("x" * 2**20)
+
+
+# --- cashews and aiocache -----------------------------------------------------------------------------
+
+
+def of_cashews(value, **settings):
+    """What cashews hands to Redis."""
+    from cashews.picklers import PicklerType
+    from cashews.serialize import get_serializer
+
+    kind = PicklerType(settings.get("serializer", "default").replace("pickle", "default"))
+    made = asyncio.run(get_serializer(pickle_type=kind).encode(None, "key", value, None))
+    return str(made).encode() if isinstance(made, int) else made  # as redis-py sends an integer
+
+
+def of_aiocache(value, serializer="json", **settings):
+    """What aiocache hands to Redis."""
+    from aiocache import serializers
+
+    kinds = {
+        "json": serializers.JsonSerializer,
+        "pickle": serializers.PickleSerializer,
+        "string": serializers.StringSerializer,
+        "msgpack": serializers.MsgPackSerializer,
+    }
+    made = kinds[serializer](**settings).dumps(value)
+    return made.encode() if isinstance(made, str) else made
+
+
+FRAMEWORKS = {"cashews": of_cashews, "aiocache": of_aiocache}
+BOTH = [
+    {"kind": "cashews"},
+    {"kind": "cashews", "serializer": "json"},
+    {"kind": "aiocache"},
+    {"kind": "aiocache", "serializer": "pickle"},
+    {"kind": "aiocache", "serializer": "pickle", "protocol": 5},
+    {"kind": "aiocache", "serializer": "msgpack"},
+]
+PLAIN = {
+    "id": 7,
+    "name": "Stühle / «é»",
+    "price": 8.5,
+    "large": 1e16,
+    "note": None,
+    "ready": True,
+    "tags": ["a", ""],
+}
+
+
+def made_for(framework, **value):
+    """The updater's encoder of a namespace with this framework."""
+    text = {name: str(each) for name, each in framework.items()}  # as a file says it
+    said = {"framework": FrameworkSection(**text), "value": ValueSection(**value)}
+    return components._encoder(SimpleNamespace(**said))
+
+
+@pytest.mark.parametrize("framework", BOTH, ids=str)
+@pytest.mark.parametrize(
+    "value", [PLAIN, [PLAIN, PLAIN | {"id": 8}], "text", 7, 0, True, 1.5, None, [], {}], ids=str
+)
+def test_bytes_are_those_of_cashews_and_aiocache(framework, value):
+    fresh = json.loads(json.dumps(value))
+    theirs = FRAMEWORKS[framework["kind"]](
+        fresh, **{name: said for name, said in framework.items() if name != "kind"}
+    )
+    assert made_for(framework)(value) == theirs
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text("abc"), inner, max_size=20),
+    max_leaves=30,
+))  # fmt: skip
+def test_any_json_and_msgpack_is_as_the_frameworks_spell_it(value):
+    assert made_for({"kind": "aiocache"})(value) == of_aiocache(value)
+    assert made_for({"kind": "aiocache", "serializer": "msgpack"})(value) == of_aiocache(value, "msgpack")
+
+
+def test_decimals_and_times_are_spelled_as_the_value_says():
+    row = {"price": Decimal("8.90"), "at": datetime(2026, 1, 1, tzinfo=UTC)}
+    for kind in FRAMEWORKS:
+        made = made_for({"kind": kind, "serializer": "json"}, numbers="plain", times="iso")(row)
+        assert made == json.dumps({"price": 8.9, "at": "2026-01-01T00:00:00+00:00"}).encode()
+
+
+@pytest.mark.parametrize(
+    "value", ["Stühle", 7, True, 1e16, Decimal("8.90"), UUID(int=5), datetime(2026, 1, 1, tzinfo=UTC)]
+)
+def test_string_is_the_text_of_the_value_or_of_its_only_column(value):
+    encode = made_for({"kind": "aiocache", "serializer": "string"})
+    assert encode(value) == encode({"column": value}) == of_aiocache(value, "string")
+
+
+@pytest.mark.parametrize("value", [None, {"a": 1, "b": 2}, [1], b"x", {"a": None}, {"a": {}}])
+def test_string_that_nobody_reads_back_is_refused(value):
+    with pytest.raises(Inexpressible, match="takes one plain value"):
+        made_for({"kind": "aiocache", "serializer": "string"})(value)
+
+
+def test_bytes_that_cashews_would_take_for_nothing_are_refused():
+    with pytest.raises(Inexpressible, match="list or a dict"):
+        made_for({"kind": "cashews"})(b"image")
+    assert pickle.loads(made_for({"kind": "cashews"})({"image": b"image"})) == {"image": b"image"}
+
+
+@pytest.mark.parametrize("serializer", ["json", "string"])
+def test_too_large_a_text_is_refused(serializer):
+    with pytest.raises(Inexpressible, match="more than the 1048576"):
+        made_for({"kind": "aiocache", "serializer": serializer})("é" * 2**19 + "x" * 2**10)
