@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 
 from cacheupdater_client.commands import COMMANDS
 from cacheupdater_client.guard import fault
-from cacheupdater_client.observe import NOWHERE, Emitting, EmittingPipeline, Hints, interrupted, returned
+from cacheupdater_client.observe import NOWHERE, EmittingPipeline, Hints, interrupted, returned
 from cacheupdater_client.redis import executed, seen
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Spot:
         self._clients: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
     def hints(self, client: Any) -> Hints:
-        """The target of a client; asked once for each client, whose `_told` remembers the answer."""
+        """The target of one of redis-py's clients; asked once for each, whose `_told` remembers the answer."""
         try:
-            if isinstance(client, (Emitting, *PIPELINES)):  # a pipeline of a cluster is a client, too
+            if isinstance(client, PIPELINES):  # a pipeline of a cluster is a client, too
                 return NOWHERE
             client._told = hints = self._of(client)  # noqa: SLF001  ours
             self._clients[id(client)] = client
@@ -90,7 +90,7 @@ class Spot:
         """No client is told any longer."""
         told = [reference() for reference in self._clients.valuerefs()]
         for client in told:
-            if client is not None and not isinstance(client, Emitting):
+            if client is not None:
                 client.__dict__.pop("_told", None)
         self._clients.clear()
         self._by_encoding.clear()

@@ -59,6 +59,9 @@ class Emitting:
     """A mixin before a client class of redis-py, whose methods `super()` finds."""
 
     _hints: Hints = NOWHERE
+    _told: Hints = (
+        NOWHERE  # where `instrument` sends this client's hints: nowhere, for the client sends them itself
+    )
     _traced: bool = False  # whether the client's short ways, if it has any, are off: see Traceable
     _pipes: ClassVar[type]  # the class that the client's pipelines get
     get_encoder: Any  # redis-py's
@@ -66,7 +69,7 @@ class Emitting:
     def emit_to(self, hints: Hints) -> None:
         """Hints go there from now on."""
         self._hints = hints
-        self._told = NOWHERE  # what `instrument` would do for this client, the client does itself
+        self._told = NOWHERE  # if it was one of redis-py's before `wrap`, `instrument` knows it
         self._traced = self._traced  # on the object, where a look-up costs least
 
     def pipeline(self, *args: Any, **options: Any) -> Any:
@@ -107,7 +110,7 @@ class EmittingPipeline:
         """Hints go there from now on."""
         self._hints = hints
         self._queued = {}
-        self._noted: object = None  # as `_told` of a client
+        self._noted: object = None  # what `instrument` has noted so far: it was one of redis-py's until now
 
 
 # --- a pipeline's commands: `pipe` is an EmittingPipeline, or one of redis-py's own with the same two attributes ---

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheupdater.config.models import FrameworkSection, ValueSection
+from cacheupdater.core import kinds
 from cacheupdater.service import components
 from cacheupdater_client.protocol.errors import Inexpressible
 from cacheupdater_client.protocol.pickles import pickler
@@ -203,6 +204,29 @@ def test_string_is_the_text_of_the_value_or_of_its_only_column(value):
 def test_string_that_nobody_reads_back_is_refused(value):
     with pytest.raises(Inexpressible, match="takes one plain value"):
         made_for({"kind": "aiocache", "serializer": "string"})(value)
+
+
+@pytest.mark.parametrize("framework", BOTH, ids=str)
+def test_what_the_framework_writes_is_no_foreign_value(framework):
+    section = FrameworkSection(kind=framework["kind"], serializer=framework.get("serializer"))
+    form = components._form(SimpleNamespace(framework=section))
+    theirs = FRAMEWORKS[framework["kind"]](
+        PLAIN, **{name: said for name, said in framework.items() if name != "kind"}
+    )
+    assert kinds.reads(form, theirs)
+    assert kinds.reads(form, made_for(framework)(PLAIN))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"secret": "s"}, {"compress_type": "gzip"}, {"compress_type": "zlib"}], ids=str
+)
+@pytest.mark.parametrize(("pickle_type", "form"), [("default", "pickle"), ("json", "json")])
+def test_what_cashews_signs_or_compresses_is_foreign_and_stays(settings, pickle_type, form):
+    from cashews.picklers import PicklerType
+    from cashews.serialize import get_serializer
+
+    serializer = get_serializer(pickle_type=PicklerType(pickle_type), **settings)
+    assert not kinds.reads(form, asyncio.run(serializer.encode(None, "key", PLAIN, None)))
 
 
 def test_bytes_that_cashews_would_take_for_nothing_are_refused():

@@ -103,6 +103,7 @@ async def test_pipeline_leaves_its_hints_when_it_has_run(both, ear, transaction)
     assert ear.heard() == {(CHANGE, b"a"): 1, (TOUCH, b"a"): 1, (MISS, b"none"): 1}
     await pipe.set("b", 1)
     await pipe.reset()
+    assert pipe.client._queued == {}, "nothing is kept of the arguments"
     assert await pipe.execute() == []
     assert ear.heard() == {}
 
@@ -134,9 +135,10 @@ def test_every_way_to_a_client_is_reached(redis_url, ear):
 
 
 def test_keys_have_the_clients_own_encoding(redis_url, ear):
-    with redis.Redis.from_url(redis_url, encoding="latin-1", decode_responses=True) as latin:
-        latin.get("é")
-    assert ear.heard() == {(MISS, "é".encode("latin-1")): 1}
+    for encoding in "utf-8", "latin-1":
+        with redis.Redis.from_url(redis_url, encoding=encoding) as client:
+            client.get("é")
+        assert ear.heard() == {(MISS, "é".encode(encoding)): 1}
 
 
 def test_no_emit_and_only_hold(redis_url, ear):
@@ -179,8 +181,24 @@ def test_user_pipeline_that_queues_before_ours_takes_over_counts_once(redis_url,
             return pipe
 
     client = wrap(Queues.from_url(redis_url), emit=ear.url)
-    client.pipeline().get("late").execute()
-    assert ear.heard()[MISS, b"late"] == 1
+    with client.pipeline() as pipe:
+        pipe.watch("k")
+        pipe.get("k")
+        assert ear.heard() == {(MISS, b"k"): 1}
+
+
+def test_our_own_clients_keep_their_target(redis_url, ear):
+    other = Ear("test_instrument_other")
+    other.heard()
+    with cacheupdater_client.Redis.from_url(redis_url, emit=other.url) as client, client.pipeline() as pipe:
+        client.get("k")
+        pipe.watch("k")
+        pipe.get("k")
+        pipe.multi()
+        pipe.get("k")
+        pipe.execute()
+    assert other.heard() == {(MISS, b"k"): 3}
+    assert ear.heard() == {}
 
 
 def test_subclass_of_a_user_is_reached_beneath_its_own_method(redis_url, ear):
@@ -287,11 +305,13 @@ def test_undo_is_exact_and_reaches_clients_and_pipelines_that_exist(redis_url, i
         before.get("q").execute()  # begun before: what was queued by then is not known
         assert ear.heard() == {(MISS, b"k"): 1, (MISS, b"q"): 1}
         during, bound = client.pipeline().get("p"), client.execute_command
+        kept = client.pipeline().get("p").execute
         uninstrument()
         assert methods() == STOCK
         client.get("k")
         bound("GET", "k")
         during.execute()
+        kept()
         assert ear.heard() == {}
         assert "_told" not in vars(client)
 
