@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import redis
 import redis.asyncio
@@ -65,7 +65,7 @@ _METHODS: Mapping[type, Mapping[str, Maker]] = {
 class _Patch(NamedTuple):
     cls: type
     name: str
-    before: Any  # what the class had; a tracer's wrapper, perhaps
+    before: Method  # what the class had; a tracer's wrapper, perhaps
     inherited: bool
     ours: Method
 
