@@ -140,17 +140,21 @@ def commands(plain: Method, spot: Spot) -> Method:
     return execute_command
 
 
-def queueing(plain: Method, spot: Spot) -> Method:
-    """For `execute_command` of a pipeline."""
-    call = called(plain)
+def queueing_by(seen: Method) -> Maker:
+    """For `execute_command` of a pipeline, which is no coroutine function. `seen` is the sync or the asyncio client's."""
 
-    @wraps(plain)
-    def execute_command(self: Any, *args: Any, **options: Any) -> Any:
-        if not spot.notes(self):
-            return call(self, *args, **options)
-        return seen(self, args, call, self, *args, **options)
+    def make(plain: Method, spot: Spot) -> Method:
+        call = called(plain)
 
-    return execute_command
+        @wraps(plain)
+        def execute_command(self: Any, *args: Any, **options: Any) -> Any:
+            if not spot.notes(self):
+                return call(self, *args, **options)
+            return seen(self, args, call, self, *args, **options)
+
+        return execute_command
+
+    return make
 
 
 def named(command: str) -> Maker:

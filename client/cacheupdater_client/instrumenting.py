@@ -22,8 +22,10 @@ import redis.cluster
 
 from cacheupdater_client import calls, instrumented
 from cacheupdater_client.asyncio import instrumented as asyncio_instrumented
+from cacheupdater_client.asyncio.redis import seen as asyncio_seen
 from cacheupdater_client.instrumented import Spot
 from cacheupdater_client.observe import NOWHERE
+from cacheupdater_client.redis import seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,12 +33,12 @@ if TYPE_CHECKING:
     from cacheupdater_client.instrumented import Maker, Method
 
 _QUEUE: Mapping[str, Maker] = {
-    "execute_command": instrumented.queueing,
+    "execute_command": instrumented.queueing_by(seen),
     "execute": instrumented.executing,
     "reset": instrumented.resetting,
 }
 _ASYNCIO_QUEUE: Mapping[str, Maker] = {
-    "execute_command": asyncio_instrumented.queueing,
+    "execute_command": instrumented.queueing_by(asyncio_seen),
     "execute": asyncio_instrumented.executing,
     "reset": asyncio_instrumented.resetting,
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import ResponseError
 
 from cacheupdater_client.asyncio.cluster import in_pipeline, pipeline_runs, set_apart, unlinked
-from cacheupdater_client.asyncio.redis import executed, seen
+from cacheupdater_client.asyncio.redis import executed
 from cacheupdater_client.commands import COMMANDS
 from cacheupdater_client.guard import fault
 from cacheupdater_client.instrumented import GET, called, forget
@@ -61,19 +61,6 @@ def cluster_commands(plain: Method, spot: Spot) -> Method:
     @wraps(plain)
     async def execute_command(self: Any, *args: Any, **options: Any) -> Any:
         return await (call if pipeline_runs() else observed)(self, *args, **options)
-
-    return execute_command
-
-
-def queueing(plain: Method, spot: Spot) -> Method:
-    """For `execute_command` of a pipeline, which is no coroutine function."""
-    call = called(plain)
-
-    @wraps(plain)
-    def execute_command(self: Any, *args: Any, **options: Any) -> Any:
-        if not spot.notes(self):
-            return call(self, *args, **options)
-        return seen(self, args, call, self, *args, **options)
 
     return execute_command
 
