@@ -254,7 +254,7 @@ def check_merged(document: Document, one: NamespaceSection) -> None:
     """
     _check_ttl(document, one)
     many = one.load.rows == "many"
-    if many and one.encoding not in {"json", "msgpack", "pickle"}:
+    if many and one.encoding not in {"json", "msgpack", "pickle", *frameworks.FORMS.values()}:
         document.refuse(
             _said_by(one),
             f"{one.encoding} cannot hold the list that rows: many makes; use json or msgpack",
@@ -295,7 +295,11 @@ def _of_framework(one: NamespaceSection) -> Sequence[str]:
     """The settings of `value` that a framework leaves no choice about: JSON and msgpack have neither decimals nor times."""
     if one.framework is None:
         return ()
-    return ("encoding",) if one.encoding in {"json", "msgpack"} else ("encoding", "numbers", "times")
+    return (
+        ("encoding",)
+        if one.encoding in {"json", "msgpack", "dogpile-json"}
+        else ("encoding", "numbers", "times")
+    )
 
 
 def _said_by(one: NamespaceSection) -> Path:

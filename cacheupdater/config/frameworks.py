@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.choices import Framework, Serializer
+    from cacheupdater_client.protocol.fence import Form
 
 SETTINGS: Mapping[Framework, frozenset[str]] = {
     "django": frozenset(("key_prefix", "version", "protocol")),
     "django-redis": frozenset(("key_prefix", "version", "protocol")),
+    "flask-caching": frozenset(("key_prefix", "protocol")),
+    "dogpile": frozenset(("key_prefix", "serializer", "protocol")),
     "cashews": frozenset(("prefix", "serializer")),
     "aiocache": frozenset(("namespace", "serializer", "protocol")),
 }
@@ -24,19 +27,41 @@ SETTINGS: Mapping[Framework, frozenset[str]] = {
 SERIALIZERS: Mapping[Framework, Sequence[Serializer]] = {
     "django": ("pickle",),
     "django-redis": ("pickle",),
+    "flask-caching": ("pickle",),
+    "dogpile": ("pickle", "json"),
     "cashews": ("pickle", "json"),
     "aiocache": ("json", "pickle", "string", "msgpack"),
 }
 """What may spell the values; what the framework uses by itself comes first."""
 
-PROTOCOLS: Mapping[Framework, int] = {"django": 5, "django-redis": 4, "cashews": 5, "aiocache": 4}
+PROTOCOLS: Mapping[Framework, int] = {
+    "django": 5,
+    "django-redis": 4,
+    "flask-caching": 5,
+    "dogpile": 4,
+    "cashews": 5,
+    "aiocache": 4,
+}
 """Of pickles: Python's highest, or its default before Python 3.14."""
 
+FORMS: Mapping[tuple[Framework, Serializer], Form] = {
+    ("flask-caching", "pickle"): "cachelib",
+    ("dogpile", "pickle"): "dogpile",
+    ("dogpile", "json"): "dogpile-json",
+}
+"""How the fence recognises values that have something before what their serializer makes."""
 
-def before(kind: Framework, said: Mapping[str, str], version: int) -> str:
+_PREFIXES: Mapping[Framework, str] = {
+    "flask-caching": "flask_cache_"
+}  # of a framework that has one by itself
+
+
+def before(kind: Framework, said: Mapping[str, str | None], version: int) -> str:
     """What stands before the application's key. `said` has the settings by name."""
-    if kind in {"django", "django-redis"}:
-        return f"{said['key_prefix']}:{version}:"
+    if "key_prefix" in SETTINGS[kind]:
+        prefix = said["key_prefix"]
+        prefix = _PREFIXES.get(kind, "") if prefix is None else prefix
+        return f"{prefix}:{version}:" if "version" in SETTINGS[kind] else prefix
     first = said["prefix" if kind == "cashews" else "namespace"]
     return f"{first}:" if first else ""
 

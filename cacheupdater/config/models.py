@@ -62,6 +62,8 @@ from cacheupdater_client.protocol.spelling import Numbers, Times  # noqa: TC001 
 if TYPE_CHECKING:
     from typing import Self
 
+    from cacheupdater_client.protocol.fence import Form
+
 _BURST_MAX = 3600.0  # seconds: an hour's rows at once would be a batch job and no refresh
 
 
@@ -251,25 +253,32 @@ class FrameworkSection(Section):
     """The framework whose cache holds the namespace: it says how keys begin, and how values are spelled."""
 
     kind: Framework = Field(
-        description="whose cache it is: django (its own RedisCache), django-redis, cashews or aiocache"
+        description="whose cache it is: django (its own RedisCache), django-redis, flask-caching, dogpile, cashews"
+        " or aiocache"
     )
-    key_prefix: Prefix = ""
-    """KEY_PREFIX of the application's CACHES."""
+    key_prefix: Prefix | None = None
+    """KEY_PREFIX of Django's CACHES, CACHE_KEY_PREFIX of Flask-Caching, or what a key_mangler of dogpile puts before keys.
+    None: the framework's own, which is flask_cache_ for flask-caching, and nothing for the others."""
     version: Annotated[int, BeforeValidator(units.whole), Field(ge=0, le=1_000_000_000)] = 1
-    """VERSION of the application's CACHES."""
+    """VERSION of Django's CACHES."""
     prefix: Prefix = ""
     """The prefix that cashews' decorators are told."""
     namespace: Prefix = ""
     """The namespace of aiocache's cache."""
     serializer: Serializer | None = None
-    """What spells values. None: what the framework uses, which is pickle for cashews and json for aiocache."""
+    """What spells values. None: what the framework uses, which is json for aiocache, and pickle for the others."""
     protocol: Annotated[int, BeforeValidator(units.whole), Field(ge=2, le=5)] | None = None
-    """Of the pickles. None: what the framework uses, which is 4 for django-redis and aiocache, and 5 for the others."""
+    """Of the pickles. None: what the framework uses, which is 4 for django-redis, dogpile and aiocache, and 5 for the others."""
 
     @property
     def serialized(self) -> Serializer:
         """What spells its values."""
         return self.serializer or frameworks.SERIALIZERS[self.kind][0]
+
+    @property
+    def form(self) -> Form | None:
+        """How the fence recognises its values; None: as any of their serializer."""
+        return frameworks.FORMS.get((self.kind, self.serialized))
 
     @property
     def pickled(self) -> int:
@@ -303,7 +312,9 @@ class NamespaceSection(DefaultsSection, Named):
     @property
     def encoding(self) -> str:
         """How its values are spelled, in one word."""
-        return self.framework.serialized if self.framework else self.value.encoding
+        if self.framework is None:
+            return self.value.encoding
+        return self.framework.form or self.framework.serialized
 
 
 class TopSection(Section):

@@ -27,9 +27,9 @@ from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.price import memory
 from cacheupdater.price.shell.pricing import Aim, Pricing
 from cacheupdater.service.declared_loader import function_of
-from cacheupdater_client.protocol import dumped
+from cacheupdater_client.protocol import dogpile, dumped
 from cacheupdater_client.protocol.encoding import encoder, form_of
-from cacheupdater_client.protocol.pickles import pickler
+from cacheupdater_client.protocol.pickles import CACHELIB, pickler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,18 +54,27 @@ def _encoder(namespace: NamespaceSection) -> Encoder:
     if framework is None:
         return encoder(value.encoding, value.numbers, value.times)
     spelled = framework.serialized
+    if framework.kind == "dogpile":
+        plain = spelled == "json"
+        return dogpile.encoder(
+            dumped.jsoner(value.numbers, value.times) if plain else pickler(framework.pickled, integers=False)
+        )
     if framework.kind == "cashews" and spelled == "pickle":
         return dumped.without_bytes(pickler(framework.pickled))
     if spelled == "pickle":
-        return pickler(framework.pickled, integers=framework.kind != "aiocache")
+        before = CACHELIB if framework.kind == "flask-caching" else b""
+        return pickler(framework.pickled, before, integers=framework.kind != "aiocache")
     if spelled == "json":
         return dumped.jsoner(value.numbers, value.times)
     return dumped.text if spelled == "string" else encoder(spelled, value.numbers, value.times)
 
 
 def _form(namespace: NamespaceSection) -> Form:
-    spelled = namespace.framework.serialized if namespace.framework else namespace.value.encoding
-    return "pickle" if spelled == "pickle" else form_of(spelled)
+    framework = namespace.framework
+    if framework is None:
+        return form_of(namespace.value.encoding)
+    spelled = framework.serialized
+    return framework.form or ("pickle" if spelled == "pickle" else form_of(spelled))
 
 
 class Components:

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from cacheupdater.config.models import FrameworkSection, ValueSection
 from cacheupdater.core import kinds
 from cacheupdater.service import components
+from cacheupdater_client.protocol import dogpile, dumped
 from cacheupdater_client.protocol.errors import Inexpressible
-from cacheupdater_client.protocol.pickles import pickler
+from cacheupdater_client.protocol.pickles import CACHELIB, pickler
 
 
 def row():
@@ -46,11 +47,65 @@ PARTS = st.recursive(
 )
 
 
-@pytest.mark.parametrize("value", [row(), rows(1, 2), "text", True, 1.5, None, [], {}], ids=repr)
+_VALUES = [row(), rows(1, 2), "text", True, 1.5, None, [], {}]
+_INTEGERS = [0, -5, 2**70]
+VALUES = pytest.mark.parametrize("value", _VALUES, ids=repr)
+INTEGERS = pytest.mark.parametrize("value", _INTEGERS)
+ALL_VALUES = pytest.mark.parametrize("value", [*_VALUES, *_INTEGERS], ids=repr)
+
+
+@pytest.fixture
+def region(redis_url):
+    """A region of dogpile over a real Redis."""
+    from dogpile.cache import make_region
+
+    def configured(**serializers):
+        region = make_region(**serializers)
+        return region.configure("dogpile.cache.redis", arguments={"url": redis_url})
+
+    return configured
+
+
+def pickled():
+    """What the updater writes for a region whose payloads are pickles."""
+    return dogpile.encoder(pickler(4, integers=False))
+
+
+@VALUES
 def test_bytes_are_those_of_django(value):
     from django.core.cache.backends.redis import RedisSerializer
 
     assert pickler(5)(value) == RedisSerializer().dumps(value)
+
+
+@ALL_VALUES
+def test_bytes_are_those_of_cachelib(value):
+    from cachelib.serializers import RedisSerializer
+
+    assert pickler(5, CACHELIB)(value) == RedisSerializer().dumps(value)
+
+
+@ALL_VALUES
+def test_bytes_but_the_date_are_those_of_dogpile(value, region, plain):
+    region().set("k", value)
+    metadata, theirs = plain.get("k").split(b"|", 1)
+    undated, ours = pickled()(value).split(b"|", 1)
+    assert ours == theirs
+    assert json.loads(undated) | {"ct": 0} == json.loads(metadata) | {"ct": 0}
+    plain.set("k", pickled()(value))
+    assert region().get("k") == value
+
+
+@pytest.mark.parametrize(
+    "value", [{"id": 7, "name": "Stuhl \u00fc", "tags": [1.5, None, True]}, [1, "a"], "t", 5]
+)
+def test_bytes_of_json_are_those_of_json_dumps(value, region, plain):
+    written = dogpile.encoder(dumped.jsoner("text", "rfc3339"))(value)
+    as_json = region(serializer=lambda each: json.dumps(each).encode(), deserializer=json.loads)
+    as_json.set("k", value)
+    assert dogpile.payload_of(written) == dogpile.payload_of(plain.get("k"))
+    plain.set("k", written)
+    assert as_json.get("k") == value
 
 
 @pytest.mark.parametrize("name", ["uuid", "UUID", "int", "decimal", "Decimal", "datetime", "date", "time"])
@@ -62,7 +117,7 @@ def test_column_may_be_called_like_a_type(name):
     assert pickler(5)(loaded) == RedisSerializer().dumps(interned)
 
 
-@pytest.mark.parametrize("value", [0, -5, 2**70])
+@INTEGERS
 def test_integer_stays_text_for_incr(value):
     from django.core.cache.backends.redis import RedisSerializer
 
@@ -104,8 +159,11 @@ def test_what_no_pickle_holds_is_refused_with_its_column():
 
 
 def test_too_large_a_value_is_refused():
+    for encode in (pickler(5), pickled()):
+        with pytest.raises(Inexpressible, match="more than the 1048576"):
+            encode("x" * 2**20)
     with pytest.raises(Inexpressible, match="more than the 1048576"):
-        pickler(5)("x" * 2**20)
+        pickled()("x" * (2**20 - 20))
 
 
 # --- cashews and aiocache -----------------------------------------------------------------------------

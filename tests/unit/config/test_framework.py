@@ -33,6 +33,23 @@ def load(tmp_path):
     return namespace
 
 
+@pytest.mark.parametrize("prefix", [None, "", "shop_", "{tag}", "a:b"])
+def test_keys_are_those_of_flask_caching(load, prefix):
+    from flask import Flask
+    from flask_caching import Cache
+
+    stock = {"CACHE_TYPE": "RedisCache"} | ({} if prefix is None else {"CACHE_KEY_PREFIX": prefix})
+    cache = Cache(Flask("shop"), config=stock)
+    said = {"kind": "flask-caching"} | ({} if prefix is None else {"key_prefix": prefix})
+    key = f"{cache.cache._get_prefix()}product:7".encode()
+    assert load(said).pattern.parse(key) == (7,)
+
+
+def test_keys_of_dogpile_are_what_the_region_sends(load):
+    assert load({"kind": "dogpile"}).pattern.parse(b"product:7") == (7,)
+    assert load({"kind": "dogpile", "key_prefix": "shop:"}).pattern.parse(b"shop:product:7") == (7,)
+
+
 @pytest.mark.parametrize("kind", ["django", "django-redis"])
 @pytest.mark.parametrize("prefix", ["", "shop", "{tag}", "a:b"])
 def test_keys_are_those_of_django(load, kind, prefix):
@@ -96,6 +113,13 @@ def test_protocols_are_the_frameworks(load):
     assert load({"kind": "django"}).framework.pickled == 5
     assert load({"kind": "django-redis"}).framework.pickled == 4
     assert load({"kind": "django-redis", "protocol": 5}).framework.pickled == 5
+    assert load({"kind": "flask-caching"}).framework.pickled == 5
+    assert load({"kind": "dogpile"}).framework.pickled == 4
+
+
+def test_json_of_dogpile_leaves_numbers_and_times_to_the_file(load):
+    one = load({"kind": "dogpile", "serializer": "json"}, value={"numbers": "plain", "times": "str"})
+    assert (one.encoding, one.value.numbers, one.value.times) == ("dogpile-json", "plain", "str")
 
 
 def test_spelling_of_the_defaults_is_for_other_namespaces(load):
@@ -114,6 +138,12 @@ def test_spelling_of_the_defaults_is_for_other_namespaces(load):
         ({"kind": "django", "version": -1}, {}, "version"),
         ({"kind": "django", "protocol": 1}, {}, "protocol"),
         ({"kind": "django", "codec": "json"}, {}, "codec"),
+        ({"kind": "django", "serializer": "json"}, {}, "is no setting of django"),
+        ({"kind": "flask-caching", "version": 2}, {}, "is no setting of flask-caching"),
+        ({"kind": "dogpile", "version": 2}, {}, "is no setting of dogpile"),
+        ({"kind": "dogpile", "serializer": "json", "protocol": 4}, {}, "is for pickles"),
+        ({"kind": "dogpile", "serializer": "json"}, {"value": {"encoding": "json"}}, "framework's to say"),
+        ({"kind": "dogpile"}, {"value": {"numbers": "plain"}}, "framework's to say"),
         ({"kind": "django"}, {"value": {"encoding": "json"}}, "the framework's to say"),
         ({"kind": "django"}, {"value": {"times": "iso"}}, "the framework's to say"),
         (
@@ -126,7 +156,6 @@ def test_spelling_of_the_defaults_is_for_other_namespaces(load):
         ({"kind": "aiocache", "prefix": "x"}, {}, "is no setting of aiocache"),
         ({"kind": "aiocache", "serializer": "dill"}, {}, "serializer"),
         ({"kind": "aiocache", "protocol": 4}, {}, "protocol: is for pickles"),
-        ({"kind": "django", "serializer": "json"}, {}, "is no setting of django"),
         ({"kind": "aiocache"}, {"value": {"encoding": "json"}}, "the framework's to say"),
         ({"kind": "aiocache", "serializer": "pickle"}, {"value": {"times": "iso"}}, "the framework's to say"),
         ({"kind": "aiocache", "serializer": "string"}, {}, "string holds a single column"),
