@@ -9,7 +9,7 @@ ours. Flask-Caching makes one backend for each `Cache`, which lives as long as t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flask_caching.backends import rediscache
 
@@ -17,6 +17,7 @@ from cacheupdater_client.wrapping import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from flask import Flask
 
@@ -24,30 +25,32 @@ _OURS = ("emit", "only")
 
 
 class _Hinting:
-    """A mixin before a backend of Flask-Caching."""
+    """A mixin before a backend of Flask-Caching, whose methods `super()` finds."""
 
-    _read_client: Any  # Flask-Caching's; on a sentinel, a replica's
-    _write_client: Any
+    _read_client: object  # Flask-Caching's; on sentinels, a replica's
+    _write_client: object
 
     def __init__(
         self,
-        *args: Any,
+        *args: object,
         emit: str | None = "auto",
         only: Sequence[str | bytes] | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
-        plain: Any = super()
-        plain.__init__(*args, **options)
+        super().__init__(*args, **options)  # type: ignore[call-arg]  # the backend's
         for client in (self._read_client, self._write_client):
             wrap(client, emit=emit, only=only)
 
     @classmethod
-    def factory(cls, app: Flask, config: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def factory(
+        cls, app: Flask, config: dict[str, object], args: list[object], kwargs: dict[str, object]
+    ) -> Self:
         """As Flask-Caching's, which hands CACHE_OPTIONS to redis-py, too: it knows nothing of ours."""
-        plain: Any = super()
-        options = config.get("CACHE_OPTIONS") or {}
-        config["CACHE_OPTIONS"] = {name: value for name, value in options.items() if name not in _OURS}
-        return plain.factory(app, config, args, kwargs)
+        options = config.get("CACHE_OPTIONS")
+        if isinstance(options, dict):
+            config["CACHE_OPTIONS"] = {name: value for name, value in options.items() if name not in _OURS}
+        made: Self = super().factory(app, config, args, kwargs)  # type: ignore[misc]  # the backend's
+        return made
 
 
 class RedisCache(_Hinting, rediscache.RedisCache):

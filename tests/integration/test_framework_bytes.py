@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from cacheupdater.config.models import FrameworkSection, ValueSection
 from cacheupdater.core import kinds
 from cacheupdater.service import components
-from cacheupdater_client.protocol import dogpile, dumped
+from cacheupdater_client.protocol import dogpile
 from cacheupdater_client.protocol.errors import Inexpressible
-from cacheupdater_client.protocol.pickles import CACHELIB, pickler
+from cacheupdater_client.protocol.pickles import pickler
 
 
 def row():
@@ -54,6 +54,13 @@ INTEGERS = pytest.mark.parametrize("value", _INTEGERS)
 ALL_VALUES = pytest.mark.parametrize("value", [*_VALUES, *_INTEGERS], ids=repr)
 
 
+def made_for(framework, **value):
+    """The updater's encoder of a namespace with this framework."""
+    text = {name: str(each) for name, each in framework.items()}  # as a file says it
+    said = {"framework": FrameworkSection(**text), "value": ValueSection(**value)}
+    return components._encoder(SimpleNamespace(**said))
+
+
 @pytest.fixture
 def region(redis_url):
     """A region of dogpile over a real Redis."""
@@ -64,11 +71,6 @@ def region(redis_url):
         return region.configure("dogpile.cache.redis", arguments={"url": redis_url})
 
     return configured
-
-
-def pickled():
-    """What the updater writes for a region whose payloads are pickles."""
-    return dogpile.encoder(pickler(4, integers=False))
 
 
 @VALUES
@@ -82,17 +84,17 @@ def test_bytes_are_those_of_django(value):
 def test_bytes_are_those_of_cachelib(value):
     from cachelib.serializers import RedisSerializer
 
-    assert pickler(5, CACHELIB)(value) == RedisSerializer().dumps(value)
+    assert made_for({"kind": "flask-caching"})(value) == RedisSerializer().dumps(value)
 
 
 @ALL_VALUES
 def test_bytes_but_the_date_are_those_of_dogpile(value, region, plain):
     region().set("k", value)
     metadata, theirs = plain.get("k").split(b"|", 1)
-    undated, ours = pickled()(value).split(b"|", 1)
+    undated, ours = made_for({"kind": "dogpile"})(value).split(b"|", 1)
     assert ours == theirs
     assert json.loads(undated) | {"ct": 0} == json.loads(metadata) | {"ct": 0}
-    plain.set("k", pickled()(value))
+    plain.set("k", made_for({"kind": "dogpile"})(value))
     assert region().get("k") == value
 
 
@@ -100,7 +102,7 @@ def test_bytes_but_the_date_are_those_of_dogpile(value, region, plain):
     "value", [{"id": 7, "name": "Stuhl \u00fc", "tags": [1.5, None, True]}, [1, "a"], "t", 5]
 )
 def test_bytes_of_json_are_those_of_json_dumps(value, region, plain):
-    written = dogpile.encoder(dumped.jsoner("text", "rfc3339"))(value)
+    written = made_for({"kind": "dogpile", "serializer": "json"})(value)
     as_json = region(serializer=lambda each: json.dumps(each).encode(), deserializer=json.loads)
     as_json.set("k", value)
     assert dogpile.payload_of(written) == dogpile.payload_of(plain.get("k"))
@@ -159,11 +161,11 @@ def test_what_no_pickle_holds_is_refused_with_its_column():
 
 
 def test_too_large_a_value_is_refused():
-    for encode in (pickler(5), pickled()):
+    for encode in (pickler(5), made_for({"kind": "dogpile"}), made_for({"kind": "flask-caching"})):
         with pytest.raises(Inexpressible, match="more than the 1048576"):
             encode("x" * 2**20)
     with pytest.raises(Inexpressible, match="more than the 1048576"):
-        pickled()("x" * (2**20 - 20))
+        made_for({"kind": "dogpile"})("x" * (2**20 - 20))
 
 
 # --- cashews and aiocache -----------------------------------------------------------------------------
@@ -211,13 +213,6 @@ PLAIN = {
     "ready": True,
     "tags": ["a", ""],
 }
-
-
-def made_for(framework, **value):
-    """The updater's encoder of a namespace with this framework."""
-    text = {name: str(each) for name, each in framework.items()}  # as a file says it
-    said = {"framework": FrameworkSection(**text), "value": ValueSection(**value)}
-    return components._encoder(SimpleNamespace(**said))
 
 
 @pytest.mark.parametrize("framework", BOTH, ids=str)
