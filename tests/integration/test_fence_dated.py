@@ -7,6 +7,8 @@ import pickle
 
 import pytest
 import redis
+from dogpile.cache import make_region
+from dogpile.cache.api import NO_VALUE
 from servers.fence_calls import commit, floor, load_scripts, token
 
 from cacheupdater.testing.memory_redis import MemoryRedis
@@ -82,9 +84,21 @@ def test_values_of_many_keys_and_absent_rows_go_in_one_call(r, form):
     assert r.get(b"gone") is None
 
 
-def test_the_fake_writes_the_same_bytes(r, form):
-    now = token(r)
-    commit(r, now, entry(form, ROW), form=form)
-    server = MemoryRedis(lambda: now / 1_000_000_000)
-    assert server.commit(now, [entry(form, ROW)], form=form) == [WRITTEN]
-    assert server.get(b"k") == r.get(b"k")
+def test_the_fake_writes_the_same_bytes_and_gives_the_same_answers(r, form):
+    now = [0]
+    server = MemoryRedis(lambda: now[0] / 1_000_000_000)
+    for row, answer in (ROW, WRITTEN), (ROW, UNCHANGED), (OTHER, WRITTEN):
+        now[0] = token(r)
+        assert commit(r, now[0], entry(form, row), form=form) == [answer]
+        assert server.commit(now[0], [entry(form, row)], form=form) == [answer]
+        assert server.get(b"k") == r.get(b"k")
+
+
+def test_dogpile_counts_expiration_from_the_load(r, every_redis_url):
+    region = make_region().configure("dogpile.cache.redis", arguments={"url": every_redis_url})
+    began = token(r) - 20_000_000_000  # a load that took twenty seconds
+    assert commit(r, began, entry("dogpile", ROW), form="dogpile") == [WRITTEN]
+    assert region.get("k", expiration_time=LONG_MS) == ROW
+    assert region.get("k", expiration_time=10) is NO_VALUE
+    assert region.get_or_create("k", lambda: OTHER, expiration_time=10) == OTHER
+    assert region.get_value_metadata("k").age < 10

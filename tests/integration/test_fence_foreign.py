@@ -14,7 +14,7 @@ import redis
 from servers.fence_calls import commit, floor, invalidate, load_scripts, token
 
 from cacheupdater.testing.memory_redis import MemoryRedis
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN
 
@@ -82,6 +82,7 @@ NO_CACHELIB = [
     b"!hello",
     b"! " + PICKLES[4],
     b"!!" + PICKLES[4],
+    b"x" + PICKLES[4],
     b"hello",
     b'{"a": 1}',
 ]
@@ -256,6 +257,16 @@ def test_script_that_forgets_the_check_is_found(r, monkeypatch):
     load_scripts(r)
     with pytest.raises(AssertionError):
         test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, "json", NO_JSON)
+
+
+@pytest.mark.parametrize("form", ["string", "hash", *ALL])
+def test_floor_of_a_load_of_any_form_tells_the_age_of_the_value(r, form):
+    assert commit(r, token(r), (b"k", written(form), 5_000), form=form) == [WRITTEN]
+    r.set(b"k", b"what LOOK reads is a string") if form == "hash" else None
+    arguments = lease.look_args("owner", [b"k"], lease.Terms(1_000, 1_000, 60_000))
+    [seen] = lease.seen(r.execute_command("EVAL", lease.LOOK.text, *arguments))
+    assert seen.state == lease.State.FOUND
+    assert 0 <= seen.age_ms < 60_000
 
 
 @pytest.mark.parametrize("form", FRAMEWORKS)
