@@ -45,6 +45,15 @@ def price(shop, cents):
         database.execute("UPDATE products SET cents = ? WHERE id = 7", [cents])
 
 
+def new_prices_are_seen(shop, get):
+    """One that the application announces, and one that nobody does; and a product that does not exist."""
+    get("change/7/600")
+    assert get("product/7")["cents"] == 600
+    assert get("product/99") == 404
+    price(shop, 550)
+    eventually(lambda: get("product/7")["cents"] == 550)
+
+
 def test_flask_caching_and_the_updater_read_what_the_other_writes(adopted, updaters, plain):
     shop, key = filled(adopted("07-flask-caching", "flask-caching.md")), b"flask_cache_product:7"
     with shop.serving("stock") as get:
@@ -59,11 +68,7 @@ def test_flask_caching_and_the_updater_read_what_the_other_writes(adopted, updat
         eventually(lambda: get("offer/7")["cents"] == 650)  # a view behind @cache.cached
         assert get("products/7-8") == {"product:7": ROW | {"cents": 650}, "product:8": None}
         eventually(lambda: get("products/7-8")["product:8"], within=LONG_S)  # get_many left a miss
-        get("change/7/600")
-        assert get("product/7")["cents"] == 600
-        assert get("product/99") == 404
-        price(shop, 550)
-        eventually(lambda: get("product/7")["cents"] == 550)
+        new_prices_are_seen(shop, get)
     with shop.serving("stock") as get:
         assert get("product/7")["cents"] == 550, "the stock application reads what the updater has written"
     assert "foreign" not in updater.log
@@ -86,11 +91,7 @@ def test_dogpile_and_the_updater_read_what_the_other_writes(adopted, updaters, p
         eventually(lambda: get("product/7")["cents"] == 650)
         assert get("products/7-8") == {"7": ROW | {"cents": 650}}
         eventually(lambda: len(get("products/7-8")) == 2)  # get_multi left a miss
-        get("change/7/600")
-        assert get("product/7")["cents"] == 600
-        assert get("product/99") == 404
-        price(shop, 550)
-        eventually(lambda: get("product/7")["cents"] == 550)
+        new_prices_are_seen(shop, get)
     with shop.serving("stock") as get:
         assert get("product/7")["cents"] == 550, "the stock application reads what the updater has written"
     assert "foreign" not in updater.log
