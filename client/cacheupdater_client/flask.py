@@ -37,7 +37,7 @@ class _Hinting:
         only: Sequence[str | bytes] | None = None,
         **options: object,
     ) -> None:
-        super().__init__(*args, **options)  # type: ignore[call-arg]  # the backend's
+        super().__init__(*args, **options)  # the backend's
         for client in (self._read_client, self._write_client):
             wrap(client, emit=emit, only=only)
 
