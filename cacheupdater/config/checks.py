@@ -10,6 +10,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from cacheupdater.config import frameworks
 from cacheupdater.config.addresses import TcpAddress
 from cacheupdater.config.secrets import read_token
 from cacheupdater.config.units import shown
@@ -251,14 +252,14 @@ def check_merged(document: Document, one: NamespaceSection) -> None:
 
     A problem is noted at the setting, or at the namespace if the setting is not its own.
     """
-    path: Path = ("namespaces", one.name)
     _check_ttl(document, one)
     many = one.load.rows == "many"
-    if many and one.value.encoding not in {"json", "msgpack"}:
+    if many and one.encoding not in {"json", "msgpack", "pickle", *frameworks.FORMS.values()}:
         document.refuse(
-            (*path, "value", "encoding"),
-            f"{one.value.encoding} cannot hold the list that rows: many makes; use json or msgpack",
+            _said_by(one),
+            f"{one.encoding} cannot hold the list that rows: many makes; use json or msgpack",
         )
+    _check_framework(document, one)
     _check_columns(document, one)
     _check_spelling(document, one)
 
@@ -280,7 +281,7 @@ def _check_ttl(document: Document, one: NamespaceSection) -> None:
 def _check_spelling(document: Document, one: NamespaceSection) -> None:
     """Refuses spellings that mean nothing to the encoding. Those in `defaults` stay, for they are for other namespaces."""
     value: Path = ("namespaces", one.name, "value")
-    for name in ("encoding", "numbers", "times") if one.framework else ():
+    for name in _of_framework(one):
         if (*value, name) in document.values:
             document.refuse((*value, name), "is the framework's to say; remove it, or framework")
     for name in ("numbers", "times"):
@@ -288,6 +289,34 @@ def _check_spelling(document: Document, one: NamespaceSection) -> None:
             document.refuse(
                 (*value, name), f"is for encodings that spell {name}; raw takes bytes as they are"
             )
+
+
+def _of_framework(one: NamespaceSection) -> Sequence[str]:
+    """The settings of `value` that a framework leaves no choice about: JSON and msgpack have neither decimals nor times."""
+    if one.framework is None:
+        return ()
+    return (
+        ("encoding",)
+        if one.encoding in {"json", "msgpack", "dogpile-json"}
+        else ("encoding", "numbers", "times")
+    )
+
+
+def _said_by(one: NamespaceSection) -> Path:
+    """The setting that says how values are spelled."""
+    return (
+        "namespaces",
+        one.name,
+        *(("framework", "serializer") if one.framework else ("value", "encoding")),
+    )
+
+
+def _check_framework(document: Document, one: NamespaceSection) -> None:
+    framework = one.framework
+    if framework is not None:
+        said = frozenset(framework.model_fields_set)
+        for name, why in frameworks.mistakes(framework.kind, said, framework.serializer).items():
+            document.refuse(("namespaces", one.name, "framework", name), why)
 
 
 def _check_columns(document: Document, one: NamespaceSection) -> None:
@@ -301,6 +330,6 @@ def _check_columns(document: Document, one: NamespaceSection) -> None:
     columns = one.value.columns or ()
     if len(set(columns)) < len(columns):
         document.refuse((*value, "columns"), "names a column twice")
-    if one.value.encoding in {"string", "raw"} and len(columns) != 1:
-        message = f"{one.value.encoding} holds a single column of a row; name it, as in columns: [name]"
+    if one.encoding in {"string", "raw"} and len(columns) != 1:
+        message = f"{one.encoding} holds a single column of a row; name it, as in columns: [name]"
         document.refuse((*value, "columns"), message)

@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 
 WrongType: TypeAlias = Literal["refuse", "replace"]  # an older name for Foreign
 Foreign: TypeAlias = Literal["keep", "replace"]
-Framework: TypeAlias = Literal["django", "django-redis"]
+Framework: TypeAlias = Literal["django", "django-redis", "flask-caching", "dogpile", "cashews", "aiocache"]
+Serializer: TypeAlias = Literal["pickle", "json", "string", "msgpack"]
 Rows: TypeAlias = Literal["one", "many"]
 Policy: TypeAlias = Literal["price", "fixed"]
 LogKeys: TypeAlias = Literal["full", "hash", "off"]

@@ -29,6 +29,7 @@ _LEAST_GAIN_MAX = 1e3  # stale reads per row: beyond it hardly anything would be
 _MAX_AGE_MIN = 1.0  # seconds: within one, a load would be due again before readers had its value
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
+Prefix: TypeAlias = Annotated[str, StringConstraints(max_length=200, pattern=r"^[!-~]*$")]
 Duration: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(gt=0, le=_YEAR)]
 Interval: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge=0, le=_YEAR)]
 Rate: TypeAlias = Annotated[float, BeforeValidator(units.rate), Field(gt=0, le=1e9)]

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from cacheupdater.config import units
+from cacheupdater.config import frameworks, units
 from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Encrypted,
     Foreign,
@@ -28,6 +28,7 @@ from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     LogKeys,
     Policy,
     Rows,
+    Serializer,
     WrongType,
 )
 from cacheupdater.config.fields import (
@@ -42,6 +43,7 @@ from cacheupdater.config.fields import (
     LeastGain,
     Listen,
     MaxAge,
+    Prefix,
     QueueUrl,
     Rate,
     SourceUrl,
@@ -59,6 +61,8 @@ from cacheupdater_client.protocol.spelling import Numbers, Times  # noqa: TC001 
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from cacheupdater_client.protocol.fence import Form
 
 _BURST_MAX = 3600.0  # seconds: an hour's rows at once would be a batch job and no refresh
 
@@ -248,23 +252,44 @@ class DefaultsSection(Section):
 class FrameworkSection(Section):
     """The framework whose cache holds the namespace: it says how keys begin, and how values are spelled."""
 
-    kind: Framework = Field(description="whose cache it is: django (its own RedisCache) or django-redis")
-    key_prefix: Annotated[str, StringConstraints(max_length=200, pattern=r"^[!-~]*$")] = ""
-    """KEY_PREFIX of the application's CACHES."""
+    kind: Framework = Field(
+        description="whose cache it is: django (its own RedisCache), django-redis, flask-caching, dogpile, cashews"
+        " or aiocache"
+    )
+    key_prefix: Prefix | None = None
+    """KEY_PREFIX of Django's CACHES, CACHE_KEY_PREFIX of Flask-Caching, or what a key_mangler of dogpile puts before keys.
+    None: the framework's own, which is flask_cache_ for flask-caching, and nothing for the others."""
     version: Annotated[int, BeforeValidator(units.whole), Field(ge=0, le=1_000_000_000)] = 1
-    """VERSION of the application's CACHES."""
+    """VERSION of Django's CACHES."""
+    prefix: Prefix = ""
+    """The prefix that cashews' decorators are told."""
+    namespace: Prefix = ""
+    """The namespace of aiocache's cache."""
+    serializer: Serializer | None = None
+    """What spells values. None: what the framework uses, which is json for aiocache, and pickle for the others."""
     protocol: Annotated[int, BeforeValidator(units.whole), Field(ge=2, le=5)] | None = None
-    """Of the pickles. None: what the framework uses, which is 5 for django and 4 for django-redis."""
+    """Of the pickles. None: what the framework uses, which is 4 for django-redis, dogpile and aiocache, and 5 for the others."""
+
+    @property
+    def serialized(self) -> Serializer:
+        """What spells its values."""
+        return self.serializer or frameworks.SERIALIZERS[self.kind][0]
+
+    @property
+    def form(self) -> Form | None:
+        """How the fence recognises its values; None: as any of their serializer."""
+        return frameworks.FORMS.get((self.kind, self.serialized))
 
     @property
     def pickled(self) -> int:
-        """The protocol of its pickles: Python's highest for Django's own cache, its default for django-redis."""
-        return self.protocol or (5 if self.kind == "django" else 4)
+        """The protocol of its pickles: Python's highest, or its default."""
+        return self.protocol or frameworks.PROTOCOLS[self.kind]
 
     def pattern(self, key: Pattern) -> Pattern:
         """The pattern of the keys in Redis, where the application says `key`."""
-        prefix = self.key_prefix.replace("{", "{{").replace("}", "}}")
-        return Pattern.compile(f"{prefix}:{self.version}:{key.text}")
+        said = {"prefix": self.prefix, "namespace": self.namespace, "key_prefix": self.key_prefix}
+        before = frameworks.before(self.kind, said, self.version)
+        return Pattern.compile(before.replace("{", "{{").replace("}", "}}") + key.text)
 
 
 class NamespaceSection(DefaultsSection, Named):
@@ -287,7 +312,9 @@ class NamespaceSection(DefaultsSection, Named):
     @property
     def encoding(self) -> str:
         """How its values are spelled, in one word."""
-        return "pickle" if self.framework else self.value.encoding
+        if self.framework is None:
+            return self.value.encoding
+        return self.framework.form or self.framework.serialized
 
 
 class TopSection(Section):

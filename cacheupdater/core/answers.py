@@ -16,7 +16,7 @@ class Result(Enum):
     """The outcome of one fenced write. The results in `ENDING` finish a head; the others make its key due again."""
 
     WRITTEN = "written"
-    UNCHANGED = "unchanged"  # the same bytes were there: ttl and floor moved
+    UNCHANGED = "unchanged"  # the same bytes were there, but for dogpile's time: ttl and floor moved
     DUPLICATE = "duplicate"  # this very token had written already
     REFUSED = "refused"  # something newer happened since the token was taken
     TOO_OLD = "too_old"  # the load took longer than load_age, or the token is ahead of Redis' clock

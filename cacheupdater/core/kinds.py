@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from cacheupdater_client.protocol.pickles import is_pickle_or_integer
+from cacheupdater_client.protocol.dogpile import payload_of
+from cacheupdater_client.protocol.pickles import CACHELIB, is_of_cachelib, is_pickle, is_pickle_or_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -143,10 +144,31 @@ def _integer_or_pickle(value: bytes) -> object:
     return Pickle(value) if value[:1] == b"\x80" else int(value)
 
 
+def _of_cachelib(value: bytes) -> object:
+    """What Flask-Caching holds: as above, with a sign before the pickle."""
+    if not is_of_cachelib(value):
+        raise msgspec.DecodeError
+    return Pickle(value[1:]) if value[:1] == CACHELIB else int(value)
+
+
+def _pickle_of_dogpile(value: bytes) -> object:
+    payload = payload_of(value)
+    if payload is None or not is_pickle(payload):
+        raise msgspec.DecodeError
+    return Pickle(payload)
+
+
+def _json_of_dogpile(value: bytes) -> object:
+    return msgspec.json.decode(payload_of(value) or b"")
+
+
 _DECODERS: Mapping[Form, Callable[[bytes], object]] = {
     "json": msgspec.json.decode,
     "msgpack": msgspec.msgpack.decode,
     "pickle": _integer_or_pickle,
+    "cachelib": _of_cachelib,
+    "dogpile": _pickle_of_dogpile,
+    "dogpile-json": _json_of_dogpile,
 }
 
 

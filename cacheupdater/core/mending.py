@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cacheupdater_client.protocol.dogpile import payload_of
+from cacheupdater_client.protocol.pickles import is_of_cachelib
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -18,6 +21,7 @@ _GLANCE = 10_000  # bytes: an old pickle of this length is told from text within
 _PICKLE = re.compile(
     rb"\x80[\x02-\x05].*\.", re.DOTALL
 )  # from protocol 2 on a pickle begins with its number, and ends with STOP
+_FRAMEWORKS = frozenset({"pickle", "cachelib", "dogpile", "dogpile-json"})  # what their caches read as
 _OTHER_TYPE = "a type that no namespace writes"
 
 # by what the values read as; for anything else no setting would make ours equal
@@ -52,13 +56,7 @@ def reads_as(value: bytes | Mapping[bytes, bytes] | None) -> str:
         return _OTHER_TYPE
     if not isinstance(value, bytes):
         return "hash"
-    if _decodes(msgspec.json.decode, value):
-        return "json"
-    if _is_pickle(value):
-        return "pickle"
-    if value[:1] > b"\x80" and _decodes(msgspec.msgpack.decode, value):
-        return "msgpack"  # of several items: any small byte alone is a number
-    return "text" if _is_text(value) else "bytes"
+    return next((word for word, test in _READINGS.items() if test(value)), "bytes")
 
 
 def unreadable(form: str, value: bytes | Mapping[bytes, bytes] | None) -> str:
@@ -69,7 +67,7 @@ def unreadable(form: str, value: bytes | Mapping[bytes, bytes] | None) -> str:
 def advice(*whys: str) -> str:
     """The settings that mend such values, found by the words of `unreadable` and `kinds.kind_of`; each setting once."""
     for why in whys:
-        if found := re.search(r"they read as (.+), where (\w+) would", why):
+        if found := re.search(r"they read as (.+), where ([\w-]+) would", why):
             return _another_encoding(found[1], found[2])
     said = ", ".join(whys)  # each of them may tell of several fields
     settings = [setting for words, setting in _SETTINGS if re.search(words, said)]
@@ -79,13 +77,16 @@ def advice(*whys: str) -> str:
 def _another_encoding(theirs: str, ours: str) -> str:
     if theirs == _OTHER_TYPE:
         return "narrow the namespace's key pattern, for these keys are somebody else's"
-    if ours == "pickle":
+    if theirs == "dogpile" and ours.startswith("dogpile"):
+        return f"say `framework.serializer` as the region has it, or {_REPLACE}"
+    if ours in _FRAMEWORKS:
         return (
-            f"remove `framework` if Django does not write these keys, narrow the key pattern, or {_REPLACE}"
+            "remove `framework` if that framework does not write these keys, narrow the key pattern, or"
+            f" {_REPLACE}"
         )
-    if theirs == "pickle":
+    if theirs in _FRAMEWORKS:
         return (
-            "say `framework` if one that it names wrote them, let a Python loader make the pickles, with"
+            "say `framework` if one that it names wrote them, let a Python loader make the values, with"
             f" `value.encoding: raw`, narrow the key pattern, or {_REPLACE}"
         )
     encoding = _ENCODINGS.get(theirs, ours)
@@ -100,6 +101,19 @@ def _decodes(decode: Callable[[bytes], object], value: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
+
+
+def _is_json(value: bytes) -> bool:
+    return _decodes(msgspec.json.decode, value)
+
+
+def _is_of_dogpile(value: bytes) -> bool:
+    return payload_of(value) is not None
+
+
+def _is_msgpack(value: bytes) -> bool:
+    """Of several items: any small byte alone is a number."""
+    return value[:1] > b"\x80" and _decodes(msgspec.msgpack.decode, value)
 
 
 def _is_pickle(value: bytes) -> bool:
@@ -121,3 +135,14 @@ def _is_text(value: bytes) -> bool:
         return value.decode().isprintable()
     except UnicodeDecodeError:
         return False
+
+
+# the first that fits says what a value reads as
+_READINGS: Mapping[str, Callable[[bytes], bool]] = {
+    "json": _is_json,
+    "cachelib": is_of_cachelib,
+    "dogpile": _is_of_dogpile,
+    "pickle": _is_pickle,
+    "msgpack": _is_msgpack,
+    "text": _is_text,
+}

@@ -27,8 +27,9 @@ from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.price import memory
 from cacheupdater.price.shell.pricing import Aim, Pricing
 from cacheupdater.service.declared_loader import function_of
+from cacheupdater_client.protocol import dogpile, dumped
 from cacheupdater_client.protocol.encoding import encoder, form_of
-from cacheupdater_client.protocol.pickles import pickler
+from cacheupdater_client.protocol.pickles import CACHELIB, pickler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Loader, Observer, Writer
     from cacheupdater_client.protocol.encoding import Encoder
+    from cacheupdater_client.protocol.fence import Form
 
 
 def rate_of(source: SourceSection) -> tuple[float, float]:
@@ -48,10 +50,31 @@ def rate_of(source: SourceSection) -> tuple[float, float]:
 
 
 def _encoder(namespace: NamespaceSection) -> Encoder:
-    value = namespace.value
-    if namespace.framework:
-        return pickler(namespace.framework.pickled)
-    return encoder(value.encoding, value.numbers, value.times)
+    value, framework = namespace.value, namespace.framework
+    if framework is None:
+        return encoder(value.encoding, value.numbers, value.times)
+    spelled = framework.serialized
+    if framework.kind == "dogpile":
+        plain = spelled == "json"
+        return dogpile.encoder(
+            dumped.jsoner(value.numbers, value.times) if plain else pickler(framework.pickled, integers=False)
+        )
+    if framework.kind == "cashews" and spelled == "pickle":
+        return dumped.without_bytes(pickler(framework.pickled))
+    if spelled == "pickle":
+        before = CACHELIB if framework.kind == "flask-caching" else b""
+        return pickler(framework.pickled, before, integers=framework.kind != "aiocache")
+    if spelled == "json":
+        return dumped.jsoner(value.numbers, value.times)
+    return dumped.text if spelled == "string" else encoder(spelled, value.numbers, value.times)
+
+
+def _form(namespace: NamespaceSection) -> Form:
+    framework = namespace.framework
+    if framework is None:
+        return form_of(namespace.value.encoding)
+    spelled = framework.serialized
+    return framework.form or ("pickle" if spelled == "pickle" else form_of(spelled))
 
 
 class Components:
@@ -110,7 +133,7 @@ class Components:
         return Recipe(
             loader=self.loader(namespace),
             writer=self.writer(),
-            form="pickle" if namespace.framework else form_of(value.encoding),
+            form=_form(namespace),
             replace=value.foreign == "replace",
             encode=declared.spelling.encode if declared else _encoder(namespace),
             ttl=namespace.ttl.base,

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from cacheupdater_client.protocol import fence
-from cacheupdater_client.protocol.pickles import is_pickle_or_integer
+from cacheupdater_client.protocol.dogpile import UNDATED, payload_of
+from cacheupdater_client.protocol.pickles import is_of_cachelib, is_pickle, is_pickle_or_integer
 
 _CLOSES = {b"{": b"}", b"[": b"]", b'"': b'"'}
 _SCALAR = re.compile(rb"\s*-?(\d[\d.eE+-]*|true|false|null|NaN|Infinity)\s*")
@@ -60,6 +61,12 @@ def is_foreign(held: Held | None, form: fence.Form, floor: int | None) -> bool:
     return not (_reads(_SHAPES, form, held) or _reads(_SHAPES, wrote, held))
 
 
+def dated(value: bytes, token: int) -> bytes:
+    """A value of dogpile with the time of the load that has this token."""
+    seconds, rest = divmod(token // 1000, 1_000_000)
+    return b'{"ct": %d.%06d' % (seconds, rest) + value.removeprefix(UNDATED)
+
+
 _Tests: TypeAlias = Mapping[fence.Form, Callable[[bytes], bool]]
 
 
@@ -100,5 +107,28 @@ def _decodes(decode: Callable[[bytes], object], value: bytes) -> bool:
     return True
 
 
-_SHAPES: _Tests = {"json": _json_shape, "msgpack": _msgpack_shape, "pickle": is_pickle_or_integer}
-_WHOLES: _Tests = {"json": _json_whole, "msgpack": _msgpack_whole, "pickle": is_pickle_or_integer}
+def _of_dogpile(test: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+    def tested(value: bytes) -> bool:
+        payload = payload_of(value)
+        return payload is not None and test(payload)
+
+    return tested
+
+
+_PICKLES: _Tests = {
+    "pickle": is_pickle_or_integer,
+    "cachelib": is_of_cachelib,
+    "dogpile": _of_dogpile(is_pickle),
+}
+_SHAPES: _Tests = {
+    **_PICKLES,
+    "json": _json_shape,
+    "msgpack": _msgpack_shape,
+    "dogpile-json": _of_dogpile(_json_shape),
+}
+_WHOLES: _Tests = {
+    **_PICKLES,
+    "json": _json_whole,
+    "msgpack": _msgpack_whole,
+    "dogpile-json": _of_dogpile(_json_whole),
+}

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.ports import Found
-from cacheupdater.testing.memory_forms import Held, Other, is_foreign
+from cacheupdater.testing.memory_forms import Held, Other, dated, is_foreign
 from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
 
 if TYPE_CHECKING:
@@ -127,20 +128,27 @@ class MemoryRedis:
             form = "hash"
         elif form == "type" and value is not None:
             form = "string"
-        outcome = self._put(key, value, ttl_ms, form=form)
+        is_dated = isinstance(value, bytes) and fence.form_of(token) in fence.DATED
+        outcome = self._put(key, value, ttl_ms, form=form, date=token if is_dated else None)
         if outcome != fence.FOREIGN:
             self.set_floor(key, token, life_ms if value is None else max(ttl_ms, life_ms))
         return outcome
 
-    def _put(self, key: bytes, value: fence.Value, ttl_ms: int, *, form: fence.Form | None) -> int:
+    def _put(
+        self, key: bytes, value: fence.Value, ttl_ms: int, *, form: fence.Form | None, date: int | None
+    ) -> int:
         old = self.get(key)
         if form and old not in (None, value) and is_foreign(old, form, self.floor(key)):
             return fence.FOREIGN
         if value is None:
             self.delete(key)
             return fence.WRITTEN
-        self.set(key, value, ttl_ms)
-        return fence.UNCHANGED if old == value else fence.WRITTEN
+        if date is None or not isinstance(value, bytes):
+            self.set(key, value, ttl_ms)
+            return fence.UNCHANGED if old == value else fence.WRITTEN
+        self.set(key, dated(value, date), ttl_ms)
+        same = isinstance(old, bytes) and payload_of(old) == payload_of(value)
+        return fence.UNCHANGED if same else fence.WRITTEN
 
     def _is_stepped(self, floor: int) -> bool:
         return floor // 1000 > self.now_us() + CLOCK_STEP_S * _SECOND_US

@@ -4,7 +4,7 @@
     r = Redis.from_url("redis://localhost", emit="unix:///run/cacheupdater/hints.sock")
 
 `RedisCluster` and `Sentinel` replace redis-py's classes of these names. `cacheupdater_client.asyncio` has all three for
-asyncio. Importing this package loads redis-py and msgspec only.
+asyncio. `instrument` makes redis-py's own classes leave hints, for frameworks that make their clients themselves. Importing this package loads redis-py and msgspec only.
 """
 
 from __future__ import annotations
@@ -12,12 +12,25 @@ from __future__ import annotations
 from cacheupdater_client.cache.cache import Cache
 from cacheupdater_client.calls import no_emit
 from cacheupdater_client.cluster import RedisCluster
+from cacheupdater_client.instrumenting import instrument, uninstrument
 from cacheupdater_client.redis import Redis
 from cacheupdater_client.sender import Stats, sender
 from cacheupdater_client.sentinel import Sentinel
 from cacheupdater_client.wrapping import wrap
 
-__all__ = ["Cache", "Redis", "RedisCluster", "Sentinel", "Stats", "close", "no_emit", "stats", "wrap"]
+__all__ = [
+    "Cache",
+    "Redis",
+    "RedisCluster",
+    "Sentinel",
+    "Stats",
+    "close",
+    "instrument",
+    "no_emit",
+    "stats",
+    "uninstrument",
+    "wrap",
+]
 
 
 def stats() -> Stats:

@@ -16,7 +16,7 @@ import redis.cluster
 from redis.exceptions import RedisClusterException, RedisError
 
 from cacheupdater_client import calls
-from cacheupdater_client.redis import ObservedCommands, ObservedQueue
+from cacheupdater_client.redis import ObservedCommands, ObservedQueue, seen
 from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ class ObservedPipeline(ObservedQueue, redis.cluster.ClusterPipeline):  # type: i
 
     def exists(self, *keys: Any) -> Any:
         """As redis-py's."""
-        return self._seen(("EXISTS", *keys), super().exists, *keys)
+        return seen(self, ("EXISTS", *keys), super().exists, *keys)
 
     def delete(self, *names: Any) -> Any:
         """As redis-py's."""
-        return self._seen(("DEL", *names), super().delete, *names)
+        return seen(self, ("DEL", *names), super().delete, *names)
 
     def unlink(self, *names: Any) -> Any:
         """As redis-py's."""
-        return self._seen(("UNLINK", *names), super().unlink, *names)
+        return seen(self, ("UNLINK", *names), super().unlink, *names)
 
 
 class Observed(ObservedCommands, redis.cluster.RedisCluster):

@@ -2,8 +2,8 @@
 
 The clients call `returned` with each command and its reply, and `interrupted` when a command ended without a reply. A fault
 in here must not reach the application, so each function that a client or a pipeline calls catches everything (`guard`).
-`Emitting` has the methods of all clients that never wait, and `EmittingPipeline` those of all pipelines. The sync and the
-asyncio classes add the methods that wait.
+`Emitting` has the methods of all clients that never wait, and `EmittingPipeline` marks our pipelines. The sync and the
+asyncio classes add the methods that wait. `instrumented` calls the same functions for redis-py's own classes.
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ class Emitting:
     """A mixin before a client class of redis-py, whose methods `super()` finds."""
 
     _hints: Hints = NOWHERE
+    _told: Hints = (
+        NOWHERE  # where `instrument` sends this client's hints: nowhere, for the client sends them itself
+    )
     _traced: bool = False  # whether the client's short ways, if it has any, are off: see Traceable
     _pipes: ClassVar[type]  # the class that the client's pipelines get
     get_encoder: Any  # redis-py's
@@ -68,6 +71,7 @@ class Emitting:
     def emit_to(self, hints: Hints) -> None:
         """Hints go there from now on."""
         self._hints = hints
+        self._told = NOWHERE  # if it was one of redis-py's before `wrap`, `instrument` knows it
         self._traced = self._traced  # on the object, where a look-up costs least
 
     def pipeline(self, *args: Any, **options: Any) -> Any:
@@ -108,58 +112,64 @@ class EmittingPipeline:
         """Hints go there from now on."""
         self._hints = hints
         self._queued = {}
+        self._noted: object = None  # what `instrument` has noted so far: it was one of redis-py's until now
 
-    def _length(self) -> int:
-        """The number of queued commands; the largest number if a user's class does not tell."""
-        pipe: Any = self
-        try:
-            return len(pipe)
-        except Exception:  # noqa: BLE001  the guard
-            fault()
-            return sys.maxsize
 
-    def _came(self, at: int, words: Words, reply: object) -> None:
-        """The pipeline has taken a command when it had `at` others: the command is queued now, or has run."""
-        try:
-            if self._length() > at:
-                self._queued[at] = words
-            else:
-                returned(self._hints, words, reply)
-        except Exception:  # noqa: BLE001  the guard
-            fault()
+# --- a pipeline's commands: `pipe` is an EmittingPipeline, or one of redis-py's own with the same two attributes ---
 
-    def _taken(self) -> dict[int, Words]:
-        """The commands that are about to run. Those beyond the pipeline's length were discarded."""
-        try:
-            queued, self._queued = self._queued, {}
-            length = self._length()
-            return {at: words for at, words in queued.items() if at < length}
-        except Exception:  # noqa: BLE001  the guard
-            fault()
-            return {}
 
-    def _forget(self) -> None:
-        """The pipeline is empty again: forgets its commands."""
-        self._queued = {}
+def length_of(pipe: Any) -> int:
+    """The number of queued commands; the largest number if a user's class does not tell."""
+    try:
+        return len(pipe)
+    except Exception:  # noqa: BLE001  the guard
+        fault()
+        return sys.maxsize
 
-    def _done(self, queued: dict[int, Words], replies: object) -> None:
-        """The pipeline was executed. If a user's class returns no replies, all that it may have written counts as changed."""
-        try:
-            for at, words in queued.items():
-                if not isinstance(replies, (list, tuple)):
-                    interrupted(self._hints, words)
-                elif at < len(replies):
-                    returned(self._hints, words, replies[at])
-        except Exception:  # noqa: BLE001  the guard
-            fault()
 
-    def _failed(self, queued: dict[int, Words], error: BaseException) -> None:
-        try:
-            if not _nothing_done(error):
-                for words in queued.values():
-                    interrupted(self._hints, words)
-        except Exception:  # noqa: BLE001  the guard
-            fault()
+def came(pipe: Any, at: int, words: Words, reply: object) -> None:
+    """The pipeline has taken a command when it had `at` others: the command is queued now, or has run."""
+    try:
+        if length_of(pipe) > at:
+            pipe._queued[at] = words  # noqa: SLF001  see above
+        else:
+            returned(pipe._hints, words, reply)  # noqa: SLF001  see above
+    except Exception:  # noqa: BLE001  the guard
+        fault()
+
+
+def taken(pipe: Any) -> dict[int, Words]:
+    """The commands that are about to run. Those beyond the pipeline's length were discarded."""
+    try:
+        queued, pipe._queued = pipe._queued, {}  # noqa: SLF001  see above
+        length = length_of(pipe)
+        return {at: words for at, words in queued.items() if at < length}
+    except Exception:  # noqa: BLE001  the guard
+        fault()
+        return {}
+
+
+def done(pipe: Any, queued: dict[int, Words], replies: object) -> None:
+    """The pipeline was executed. If a user's class returns no replies, all that it may have written counts as changed."""
+    hints: Hints = pipe._hints  # noqa: SLF001  see above
+    try:
+        for at, words in queued.items():
+            if not isinstance(replies, (list, tuple)):
+                interrupted(hints, words)
+            elif at < len(replies):
+                returned(hints, words, replies[at])
+    except Exception:  # noqa: BLE001  the guard
+        fault()
+
+
+def failed(pipe: Any, queued: dict[int, Words], error: BaseException) -> None:
+    """The pipeline ended with an error, and part of it may have been done."""
+    try:
+        if not _nothing_done(error):
+            for words in queued.values():
+                interrupted(pipe._hints, words)  # noqa: SLF001  see above
+    except Exception:  # noqa: BLE001  the guard
+        fault()
 
 
 def _nothing_done(error: BaseException) -> bool:

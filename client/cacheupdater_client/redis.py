@@ -25,9 +25,14 @@ from cacheupdater_client.observe import (
     EmittingPipeline,
     Traceable,
     Words,
+    came,
+    done,
+    failed,
     give_way,
     interrupted,
+    length_of,
     returned,
+    taken,
 )
 from cacheupdater_client.patched import Patchable
 from cacheupdater_client.protocol.fence import key_chunks
@@ -42,44 +47,50 @@ if TYPE_CHECKING:
 _plain = redis.Redis
 
 
+def seen(pipe: Any, words: Words, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Calls redis-py's `call`, which queues the command `words` or runs it, and returns the reply."""
+    at = length_of(pipe)
+    try:
+        reply = call(*args, **options)
+    except ResponseError:
+        raise
+    except BaseException:
+        interrupted(pipe._hints, words)  # noqa: SLF001  as observe.came
+        raise
+    came(pipe, at, words, reply)
+    return reply
+
+
+def executed(pipe: Any, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Calls redis-py's `call`, which executes the pipeline; hints follow."""
+    queued = taken(pipe)
+    try:
+        replies = call(*args, **options)
+    except BaseException as e:  # some of it may have been done
+        failed(pipe, queued, e)
+        raise
+    done(pipe, queued, replies)
+    return replies
+
+
 class ObservedQueue(EmittingPipeline):
     """A mixin before redis-py's sync pipeline: leaves hints when `execute()` has returned."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; a command after WATCH runs at once and is observed at once."""
         plain: Any = super()
-        return self._seen(args, plain.execute_command, *args, **options)
-
-    def _seen(self, words: Words, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Calls redis-py's `call`, which queues the command `words` or runs it, and returns the reply."""
-        at = self._length()
-        try:
-            reply = call(*args, **options)
-        except ResponseError:
-            raise
-        except BaseException:
-            interrupted(self._hints, words)
-            raise
-        self._came(at, words, reply)
-        return reply
+        return seen(self, args, plain.execute_command, *args, **options)
 
     def reset(self) -> None:
         """As redis-py's."""
         plain: Any = super()
-        self._forget()
+        self._queued = {}
         plain.reset()
 
     def execute(self, *args: Any, **options: Any) -> Any:
         """As redis-py's."""
         plain: Any = super()
-        queued = self._taken()
-        try:
-            replies = plain.execute(*args, **options)
-        except BaseException as e:  # some of it may have been done
-            self._failed(queued, e)
-            raise
-        self._done(queued, replies)
-        return replies
+        return executed(self, plain.execute, *args, **options)
 
 
 class ObservedPipeline(ObservedQueue, Pipeline):  # type: ignore[misc]  # as redis-py's own: a command RESET lies beneath

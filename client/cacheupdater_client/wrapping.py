@@ -13,6 +13,7 @@ from cacheupdater_client import asyncio, calls, cluster
 from cacheupdater_client import redis as single
 from cacheupdater_client.asyncio import cluster as asyncio_cluster
 from cacheupdater_client.asyncio import redis as asyncio_single
+from cacheupdater_client.instrumented import PIPELINES
 from cacheupdater_client.observe import Emitting, observed
 
 if TYPE_CHECKING:
@@ -31,12 +32,6 @@ _KINDS = (
     _Kind(redis.asyncio.Redis, asyncio.Redis, asyncio_single.Observed),
     _Kind(redis.asyncio.RedisCluster, asyncio.RedisCluster, asyncio_cluster.Observed),
 )
-_PIPELINES = (
-    redis.client.Pipeline,
-    redis.asyncio.client.Pipeline,
-    redis.cluster.ClusterPipeline,
-    redis.asyncio.cluster.ClusterPipeline,
-)
 
 
 def wrap(client: Any, *, emit: str | None = "auto", only: Sequence[str | bytes] | None = None) -> Any:
@@ -44,7 +39,7 @@ def wrap(client: Any, *, emit: str | None = "auto", only: Sequence[str | bytes] 
 
     Returns the same object, which otherwise stays as it was.
     """
-    if isinstance(client, _PIPELINES):
+    if isinstance(client, PIPELINES):
         raise TypeError("wrap the client that makes the pipelines")
     kind = next((kind for kind in _KINDS if isinstance(client, kind.plain)), None)
     if kind is None:

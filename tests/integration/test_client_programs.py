@@ -1,7 +1,7 @@
 """Random programs: our clients answer as redis-py does, and leave the hints of a model; 5,000 programs in `make prove`.
 
 A program mixes single commands, pipelines, transactions and races that are lost. Each is played by redis-py and by our client,
-sync and asyncio, on a real Redis. A failure prints its seed and the command that plays it again.
+sync and asyncio, and by redis-py after `instrument()`, on a real Redis. A failure prints its seed and the command that plays it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from programs.drawing import OTHERS, READS, WRITES, draw
 from suite.machine import apart
 
 import cacheupdater_client
-from cacheupdater_client import commands, observe
+from cacheupdater_client import commands, instrumented, observe
 from cacheupdater_client import redis as client
 from cacheupdater_client.asyncio import redis as asyncio_client
 
@@ -71,7 +71,12 @@ def answers_nothing_as_empty(monkeypatch):
 
 def forgets_pipelines_of_asyncio(monkeypatch):
     """A pipeline of the asyncio client leaves nothing."""
-    monkeypatch.setattr(asyncio_client.ObservedQueue, "_done", lambda self, queued, replies: None)
+    monkeypatch.setattr(asyncio_client, "done", lambda pipe, queued, replies: None)
+
+
+def forgets_writes_of_instrumented_clients(monkeypatch):
+    """A client of redis-py's own leaves hints of reads alone."""
+    monkeypatch.setattr(instrumented, "returned", lambda hints, words, reply: None)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +89,7 @@ def forgets_pipelines_of_asyncio(monkeypatch):
         answers_late,
         answers_nothing_as_empty,
         forgets_pipelines_of_asyncio,
+        forgets_writes_of_instrumented_clients,
     ],
 )
 def test_programs_find_a_planted_fault(plant, monkeypatch, redis_url):

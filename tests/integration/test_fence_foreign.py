@@ -14,7 +14,8 @@ import redis
 from servers.fence_calls import commit, floor, invalidate, load_scripts, token
 
 from cacheupdater.testing.memory_redis import MemoryRedis
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
+from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN
 
 PICKLES = [pickle.dumps({"id": 7}, protocol) for protocol in range(6)]
@@ -72,6 +73,37 @@ NO_PICKLE = [
 ]
 NO_PICKLE += [b"1" * 1001, b"7\n", b" 7"]
 
+OF_CACHELIB = [*(b"!" + each for each in PICKLES[2:]), b"7", b"-7", b"0"]
+NO_CACHELIB = [
+    *PICKLES,
+    b"",
+    b"!",
+    b"!7",
+    b"!hello",
+    b"! " + PICKLES[4],
+    b"!!" + PICKLES[4],
+    b"x" + PICKLES[4],
+    b"hello",
+    b'{"a": 1}',
+]
+METADATA = b'{"ct": 1800000000.5, "v": 2}|'
+OF_DOGPILE = [METADATA + each for each in PICKLES[2:]]
+OF_DOGPILE += [b'{"ct": 1, "v": 2, "more": {"a": 1}}|' + PICKLES[4], b'{"ct": 0, "v": 2}|' + PICKLES[4]]
+JSON_OF_DOGPILE = [METADATA + each for each in JSON]
+NO_DOGPILE = [*PICKLES, b"", b"7", b"hello", b'{"ct": 1}', METADATA, METADATA + b"hello", b"|" + PICKLES[4]]
+NO_DOGPILE += [
+    b"x" + METADATA + PICKLES[4],
+    b'{"ct": ' + b"1" * 300 + b"}|" + PICKLES[4],
+    b'{"v": 2}|' + PICKLES[4],
+]
+FRAMEWORKS = {
+    "pickle": (PICKLED, NO_PICKLE),
+    "cachelib": (OF_CACHELIB, NO_CACHELIB),
+    "dogpile": (OF_DOGPILE, [*NO_DOGPILE, *JSON_OF_DOGPILE]),
+    "dogpile-json": (JSON_OF_DOGPILE, [*NO_DOGPILE, *OF_DOGPILE]),
+}
+ALL = {"json": (JSON, NO_JSON), "msgpack": (MSGPACK, NO_MSGPACK), **FRAMEWORKS}
+
 
 @pytest.fixture
 def r(every_redis_url):
@@ -82,15 +114,23 @@ def r(every_redis_url):
 
 def written(form):
     """What an updater writes in this form."""
-    others = {"msgpack": msgspec.msgpack.encode({"ours": 1}), "hash": {b"ours": b"1"}, "pickle": PICKLES[5]}
+    others = {
+        "msgpack": msgspec.msgpack.encode({"ours": 1}),
+        "hash": {b"ours": b"1"},
+        "pickle": PICKLES[5],
+        "cachelib": b"!" + PICKLES[5],
+        "dogpile": b'{"ct": 0, "v": 2}|' + PICKLES[5],
+        "dogpile-json": b'{"ct": 0, "v": 2}|{"ours": 1}',
+    }
     return others.get(form, b'{"ours":1}')
 
 
-@pytest.mark.parametrize(
-    ("form", "values"),
-    [("json", NO_JSON), ("msgpack", NO_MSGPACK), ("pickle", NO_PICKLE)],
-    ids=["json", "msgpack", "pickle"],
-)
+def is_same(value, ours):
+    """Whether the one is the other, but for the time in dogpile's metadata."""
+    return ours is not None and (payload_of(value) or value) == (payload_of(ours) or ours)
+
+
+@pytest.mark.parametrize(("form", "values"), [(form, said[1]) for form, said in ALL.items()], ids=ALL)
 def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, values):
     for value in values:
         r.set(b"k", value, ex=1000)
@@ -104,20 +144,16 @@ def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, 
         r.flushdb()
 
 
-@pytest.mark.parametrize(
-    ("form", "values"),
-    [("json", JSON), ("msgpack", MSGPACK), ("pickle", PICKLED)],
-    ids=["json", "msgpack", "pickle"],
-)
+@pytest.mark.parametrize(("form", "values"), [(form, said[0]) for form, said in ALL.items()], ids=ALL)
 def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
     for value in values:
         for entry in (b"k", written(form), 5_000), (b"k", None, 5_000):
             for floored in (False, True):
                 r.flushdb()
                 if floored:
-                    commit(r, token(r), (b"k", b"\x00" if form == "msgpack" else b"0", 5_000), form=form)
+                    commit(r, token(r), (b"k", written(form), 5_000), form=form)
                 r.set(b"k", value)
-                same = [UNCHANGED] if value == entry[1] else [WRITTEN]
+                same = [UNCHANGED] if is_same(value, entry[1]) else [WRITTEN]
                 assert commit(r, token(r), entry, form=form) == same, value
         r.set(b"k", value)
         assert invalidate(r, b"k", forms={b"k": form}) == [REMOVED], value
@@ -131,7 +167,7 @@ def test_every_string_reads_as_a_string_and_every_hash_as_a_hash(r):
         assert commit(r, token(r), (b"h", {b"f": b"1"}, 5_000), form="hash") == [WRITTEN]
 
 
-@pytest.mark.parametrize("form", ["json", "msgpack", "string", "hash", "pickle"])
+@pytest.mark.parametrize("form", ["string", "hash", *ALL])
 def test_value_of_another_type_stays(r, form):
     r.rpush(b"list", b"item")
     r.set(b"string", b"v") if form == "hash" else r.hset(b"hash", b"f", b"v")
@@ -154,8 +190,8 @@ def test_value_that_the_application_put_over_ours_stays(r, foreign):
     assert r.get(b"k") == foreign
 
 
-@pytest.mark.parametrize("before", ["json", "msgpack", "string", "hash", "pickle"])
-@pytest.mark.parametrize("after", ["json", "msgpack", "string", "hash", "pickle"])
+@pytest.mark.parametrize("before", ["string", "hash", *ALL])
+@pytest.mark.parametrize("after", ["string", "hash", *ALL])
 def test_what_we_wrote_is_ours_after_a_change_of_the_encoding(r, before, after):
     """The floor says in which form its load has written."""
     old = b"plain text" if before == "string" else written(before)
@@ -223,21 +259,33 @@ def test_script_that_forgets_the_check_is_found(r, monkeypatch):
         test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, "json", NO_JSON)
 
 
+@pytest.mark.parametrize("form", ["string", "hash", *ALL])
+def test_floor_of_a_load_of_any_form_tells_the_age_of_the_value(r, form):
+    assert commit(r, token(r), (b"k", written(form), 5_000), form=form) == [WRITTEN]
+    r.set(b"k", b"what LOOK reads is a string") if form == "hash" else None
+    arguments = lease.look_args("owner", [b"k"], lease.Terms(1_000, 1_000, 60_000))
+    [seen] = lease.seen(r.execute_command("EVAL", lease.LOOK.text, *arguments))
+    assert seen.state == lease.State.FOUND
+    assert 0 <= seen.age_ms < 60_000
+
+
+@pytest.mark.parametrize("form", FRAMEWORKS)
 @pytest.mark.parametrize("floored", [False, True])
-def test_fake_knows_pickles_as_the_scripts_do(r, floored):
+def test_fake_knows_values_of_frameworks_as_the_scripts_do(r, floored, form):
     clock = count(1_800_000_000)
     server = MemoryRedis(lambda: float(next(clock)))
-    for value in (*PICKLED, *NO_PICKLE):
+    theirs, foreign = FRAMEWORKS[form]
+    for value in (*theirs, *foreign):
         r.flushdb()
         server.flush()
         if floored:
-            commit(r, token(r), (b"k", b"0", 5_000), form="pickle")
-            server.commit(server.token(), [(b"k", b"0", 5_000)], form="pickle")
+            commit(r, token(r), (b"k", written(form), 5_000), form=form)
+            server.commit(server.token(), [(b"k", written(form), 5_000)], form=form)
         r.set(b"k", value)
         server.set(b"k", value)
-        [expected] = commit(r, token(r), (b"k", None, 5_000), form="pickle")
-        [outcome] = server.commit(server.token(), [(b"k", None, 5_000)], form="pickle")
-        assert outcome == expected == (FOREIGN if value in NO_PICKLE else WRITTEN), value
+        [expected] = commit(r, token(r), (b"k", None, 5_000), form=form)
+        [outcome] = server.commit(server.token(), [(b"k", None, 5_000)], form=form)
+        assert outcome == expected == (FOREIGN if value in foreign else WRITTEN), value
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])

@@ -19,8 +19,10 @@ STEPS = 1500
 SECOND = 10**9  # of a token
 NEAR = 3 * SECOND // 2  # far more than a step takes on a busy machine; less than what tells two cases apart
 KEYS = [b"a", b"{b}c", b"d{}", b"\xff"]
-STRINGS = [b"", b"x", b'{"y":1}', b"7", b"\x80\x04K\x07.", b"\x81\xa1y\x01"]
-FORMS = ["type", "json", "msgpack", "string", "hash"]
+STRINGS = [b"", b"x", b'{"y":1}', b"7", b"\x80\x04K\x07.", b"\x81\xa1y\x01", b"!\x80\x04K\x07."]
+STRINGS += [b'{"ct": 5.5, "v": 2}|\x80\x04K\x07.', b'{"ct": 5.5, "v": 2}|{"y":1}']
+FORMS = ["type", "json", "msgpack", "string", "hash", "pickle", "cachelib"]
+DATED = {"dogpile": b"\x80\x04K\x07.", "dogpile-json": b'{"y":1}'}  # their payloads
 HASHES = [{b"f": b"1"}, {b"f": b"2"}, {b"f": b"1", b"g": b"2"}]
 TTLS_MS = [30_000, 100_000]
 
@@ -60,14 +62,16 @@ class Program:
         shifted = [self.now // 1000 * 1000 + s * SECOND for s in (-40, -20, 20)]
         return self.rng.choice([*self.tokens, *near_floor, *shifted])
 
-    def value(self):
+    def value(self, form="type"):
+        if form in DATED:
+            return self.rng.choice([None, b'{"ct": 0, "v": 2}|' + DATED[form], b'{"ct": 0, "v": 2}|9'])
         return self.rng.choice([None, {}, *STRINGS, *HASHES])
 
     def commit(self):
         keys = self.rng.choices(KEYS, k=self.rng.randrange(1, 5))
-        entries = [(key, self.value(), self.rng.choice([*TTLS_MS, 0])) for key in keys]
         options = {"replace": self.rng.random() < 0.3, "hold_off_ms": self.rng.choice([0, 7_000])}
-        options["form"] = self.rng.choice(FORMS)
+        options["form"] = form = self.rng.choice([*FORMS, *DATED])
+        entries = [(key, self.value(form), self.rng.choice([*TTLS_MS, 0])) for key in keys]
         token = self.token()
         got = real.commit(self.real, token, *entries, **options)
         assert got == self.fake.commit(token, entries, **options)
@@ -76,7 +80,7 @@ class Program:
     def invalidate(self):
         keys = self.rng.sample(KEYS, self.rng.randrange(1, 3))
         options = {"hold_off_ms": self.rng.choice([0, 0, 10_000])}
-        options["forms"] = {key: self.rng.choice(FORMS) for key in keys if self.rng.random() < 0.5}
+        options["forms"] = {key: self.rng.choice([*FORMS, *DATED]) for key in keys if self.rng.random() < 0.5}
         got = real.invalidate(self.real, *keys, **options)
         assert got == self.fake.invalidate(*keys, **options)
         self.seen |= {f"invalidate {each}" for each in got}

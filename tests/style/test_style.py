@@ -23,6 +23,7 @@ LONG_PAGES = {"CHANGELOG.md"}  # a list of changes is not read in one go
 SAYS_ANY = ("adapters",)  # where foreign signatures need it
 # redis-py types its commands, not its seams
 CLIENT_SEAMS = {
+    "instrumented.py",
     "patched.py",
     "redis.py",
     "cluster.py",

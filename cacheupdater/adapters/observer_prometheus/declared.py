@@ -46,7 +46,7 @@ _DECISIONS = {
 }
 _RESULTS = {
     Result.WRITTEN.value: "a new value, or a removal, is in Redis",
-    Result.UNCHANGED.value: "the same bytes were there already; their ttl begins again",
+    Result.UNCHANGED.value: "the same bytes were there already, but for the time in a value of dogpile; their ttl begins again",
     Result.DUPLICATE.value: "this same load had been written already",
     Result.REFUSED.value: "something newer has happened to the key since the load began; the key is loaded again",
     Result.TOO_OLD.value: "the load took too long, or Redis' clock has moved; the key is loaded again",

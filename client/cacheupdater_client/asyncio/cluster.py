@@ -8,6 +8,7 @@ too. So while a pipeline runs, the client leaves none (`_in_pipeline`), and the 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,48 @@ from redis.exceptions import RedisClusterException, RedisError
 
 from cacheupdater_client import calls
 from cacheupdater_client.asyncio.redis import ObservedCommands, ObservedQueue
+from cacheupdater_client.observe import came, length_of
 from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _in_pipeline: ContextVar[bool] = ContextVar("in_pipeline", default=False)
+
+
+@contextmanager
+def in_pipeline() -> Iterator[None]:
+    """While a pipeline runs, its client leaves no hints."""
+    before = _in_pipeline.set(True)
+    try:
+        yield
+    finally:
+        _in_pipeline.reset(before)
+
+
+def pipeline_runs() -> bool:
+    """Whether the present call is one that a pipeline makes."""
+    return _in_pipeline.get()
+
+
+async def unlinked(pipe: Any, call: Callable[..., Any], names: Sequence[Any]) -> Any:
+    """Calls redis-py's `call`, the `unlink` of a pipeline."""
+    at = length_of(pipe)
+    reply = await call(*names)
+    came(pipe, at, ("UNLINK", *names), reply)
+    return reply
+
+
+def set_apart(pipe: Any, call: Callable[..., Any], mapping: Any) -> Any:
+    """Calls redis-py's `call`, the `mset_nonatomic` of a pipeline, slot by slot: each part gets a reply of its own."""
+    slots: dict[int, dict[Any, Any]] = {}
+    for key, value in mapping.items():
+        slots.setdefault(pipe.cluster_client.keyslot(key), {})[key] = value
+    for part in slots.values():
+        at = length_of(pipe)
+        call(part)
+        came(pipe, at, ("MSET", *(word for pair in part.items() for word in pair)), reply=None)
+    return pipe
 
 
 class ObservedPipeline(ObservedQueue, redis.asyncio.cluster.ClusterPipeline):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two
@@ -29,29 +66,16 @@ class ObservedPipeline(ObservedQueue, redis.asyncio.cluster.ClusterPipeline):  #
 
     async def execute(self, *args: Any, **options: Any) -> Any:
         """As redis-py's."""
-        before = _in_pipeline.set(True)
-        try:
+        with in_pipeline():
             return await super().execute(*args, **options)
-        finally:
-            _in_pipeline.reset(before)
 
     async def unlink(self, *names: Any) -> Any:
         """As redis-py's."""
-        at = self._length()
-        reply = await super().unlink(*names)
-        self._came(at, ("UNLINK", *names), reply)
-        return reply
+        return await unlinked(self, super().unlink, names)
 
     def mset_nonatomic(self, mapping: Any) -> Any:
-        """As redis-py's, slot by slot: each part gets a reply of its own."""
-        slots: dict[int, dict[Any, Any]] = {}
-        for key, value in mapping.items():
-            slots.setdefault(self.cluster_client.keyslot(key), {})[key] = value
-        for part in slots.values():
-            at = self._length()
-            super().mset_nonatomic(part)
-            self._came(at, ("MSET", *(word for pair in part.items() for word in pair)), reply=None)
-        return self
+        """As redis-py's."""
+        return set_apart(self, super().mset_nonatomic, mapping)
 
 
 class Observed(ObservedCommands, redis.asyncio.cluster.RedisCluster):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two
@@ -61,7 +85,7 @@ class Observed(ObservedCommands, redis.asyncio.cluster.RedisCluster):  # type: i
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's; hints follow the reply."""
-        if _in_pipeline.get():
+        if pipeline_runs():
             plain: Any = super(ObservedCommands, self)
             return await plain.execute_command(*args, **options)
         return await super().execute_command(*args, **options)

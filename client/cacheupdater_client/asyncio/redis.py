@@ -22,9 +22,15 @@ from cacheupdater_client.observe import (
     Emitting,
     EmittingPipeline,
     Traceable,
+    Words,
+    came,
+    done,
+    failed,
     give_way,
     interrupted,
+    length_of,
     returned,
+    taken,
 )
 from cacheupdater_client.patched import Patchable
 from cacheupdater_client.protocol.fence import key_chunks
@@ -32,10 +38,44 @@ from cacheupdater_client.protocol.wire import TOUCH
 from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
 _plain = redis.asyncio.Redis  # its methods are looked up at each call: see cacheupdater_client.redis
+
+
+def seen(pipe: Any, words: Words, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Calls redis-py's `call`, which queues the command `words`, or after WATCH returns an awaitable reply."""
+    at = length_of(pipe)
+    reply = call(*args, **options)
+    if inspect.isawaitable(reply) and reply is not pipe:
+        return _observe(pipe, words, reply)
+    came(pipe, at, words, reply)
+    return reply
+
+
+async def _observe(pipe: Any, words: Words, pending: Any) -> Any:
+    try:
+        reply = await pending
+    except ResponseError:
+        raise
+    except BaseException:
+        interrupted(pipe._hints, words)  # noqa: SLF001  as observe.came
+        raise
+    returned(pipe._hints, words, reply)  # noqa: SLF001  as observe.came
+    return reply
+
+
+async def executed(pipe: Any, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Calls redis-py's `call`, which executes the pipeline; hints follow."""
+    queued = taken(pipe)
+    try:
+        replies = await call(*args, **options)
+    except BaseException as e:  # some of it may have been done
+        failed(pipe, queued, e)
+        raise
+    done(pipe, queued, replies)
+    return replies
 
 
 class ObservedQueue(EmittingPipeline):
@@ -44,41 +84,18 @@ class ObservedQueue(EmittingPipeline):
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's: the pipeline, or after WATCH an awaitable reply."""
         plain: Any = super()
-        at = self._length()
-        reply: Any = plain.execute_command(*args, **options)
-        if inspect.isawaitable(reply) and reply is not self:
-            return self._observe(args, reply)
-        self._came(at, args, reply)
-        return reply
+        return seen(self, args, plain.execute_command, *args, **options)
 
     async def reset(self) -> None:
         """As redis-py's."""
         plain: Any = super()
-        self._forget()
+        self._queued = {}
         await plain.reset()
-
-    async def _observe(self, args: tuple[Any, ...], pending: Any) -> Any:
-        try:
-            reply = await pending
-        except ResponseError:
-            raise
-        except BaseException:
-            interrupted(self._hints, args)
-            raise
-        returned(self._hints, args, reply)
-        return reply
 
     async def execute(self, *args: Any, **options: Any) -> Any:
         """As redis-py's."""
         plain: Any = super()
-        queued = self._taken()
-        try:
-            replies = await plain.execute(*args, **options)
-        except BaseException as e:  # some of it may have been done
-            self._failed(queued, e)
-            raise
-        self._done(queued, replies)
-        return replies
+        return await executed(self, plain.execute, *args, **options)
 
 
 class ObservedPipeline(ObservedQueue, Pipeline):  # type: ignore[misc]  # redis-py's own bases disagree, unseen until there are two

@@ -1,6 +1,7 @@
 -- commit: the write of a load, for each pair of KEYS (key, floor).
 -- ARGV: token, load_age us, clock_step us, least floor life ms, form (empty = nothing is foreign), kinds (one letter a key);
 --       then per key: s -> ttl ms, value | h -> ttl ms, 2 * fields, field, value, ... | a -> ttl ms
+--                     d -> ttl ms, value without the time of its load
 -- Answers per key: 1 written, 0 unchanged, 2 already written by this token, 3 written or unchanged, and the floor has replaced
 --       something that was no floor, -1 token too old or ahead, -2 foreign: left alone, digits = refused: the floor,
 --       "-text" = failed.
@@ -24,7 +25,7 @@ local function commit(key, floor, kind, ttl, first, last)
       if newest and above(newest, token) and micros(newest) <= now + clock_step then return newest end
     end
   end
-  local answer = put(key, kind, ttl, first, last, form, newest)
+  local answer = put(key, kind, ttl, first, last, form, newest, token)
   if answer ~= FOREIGN then
     -- value first, floor last; where there is no value, the floor has only to outlive older loads
     call('SET', floor, token, 'PX', kind == 'a' and floor_life or longer(ttl, floor_life))
@@ -36,7 +37,7 @@ end
 local answers, at = {}, 7
 for i = 1, #kinds do
   local kind, ttl, first, last = sub(kinds, i, i), ARGV[at], at + 1, at
-  if kind == 's' then
+  if kind == 's' or kind == 'd' then
     last = first
   elseif kind == 'h' then
     first, last = at + 2, at + 1 + tonumber(ARGV[at + 1])

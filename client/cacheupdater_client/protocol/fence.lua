@@ -26,8 +26,8 @@ end
 -- How the floor of a load ends that found no row: the floor marks the key as absent.
 local ABSENT_FORM = '005'
 
--- How the floor of a load ends that wrote a pickle: this form is younger than the mark.
-local PICKLE_FORM = '006'
+-- The floor of a load ends with the number of its form, which is below this one.
+local FORMS_END = '100'
 
 -- How the floor of a change ends that left the old value in its place.
 local OUTDATED_FORM = '998'
@@ -35,7 +35,7 @@ local OUTDATED_FORM = '998'
 -- Whether a load that found a row has set this floor. Only then does the floor tell the age of the value.
 local function is_of_load(newest)
   local last = newest and sub(newest, -3)
-  return last and (last < ABSENT_FORM or last == PICKLE_FORM)
+  return last and last < FORMS_END and last ~= ABSENT_FORM
 end
 
 local function longer(a, b)
@@ -47,8 +47,9 @@ local function is_wrong_type(reply)
 end
 
 -- A value is foreign if it reads neither in the namespace's form nor in the form of our last write. Forms: j = JSON,
--- m = msgpack, p = pickle, s = any string, h = hash, t = any string or hash; nil = nothing is foreign. The path of a usual
--- write makes no tables and no closures: Lua would make them anew in each run of the script.
+-- m = msgpack, p = pickle, s = any string, h = hash, t = any string or hash; of cachelib: c = pickle; of dogpile: d = pickle,
+-- D = JSON; nil = nothing is foreign. The path of a usual write makes no tables and no closures: Lua would make them anew in
+-- each run of the script.
 
 -- The form of the load that wrote this floor, from the floor's last digits. Empty if no load wrote it.
 local function form_of(newest)
@@ -56,7 +57,10 @@ local function form_of(newest)
   if last == '001' then return 'j' end
   if last == '002' then return 'm' end
   if last == '003' then return 's' end
-  if last == PICKLE_FORM then return 'p' end
+  if last == '006' then return 'p' end
+  if last == '007' then return 'c' end
+  if last == '008' then return 'd' end
+  if last == '009' then return 'D' end
   return last == '004' and 'h' or ''
 end
 
@@ -120,25 +124,47 @@ local function is_msgpack(value)
   return at == #value + 1
 end
 
--- What Django writes: an integer in digits, or a pickle, which begins with its protocol (from 2 on) and ends with a dot.
-local function pickle_shape(value)
-  local first, protocol = byte(value, 1, 2)
-  if first == 128 then return protocol and protocol >= 2 and protocol <= 5 and byte(value, -1) == 46 end
+-- A pickle begins with its protocol (from 2 on) and ends with a dot.
+local function is_pickle_at(value, at)
+  local first, protocol = byte(value, at, at + 1)
+  return first == 128 and protocol and protocol >= 2 and protocol <= 5 and byte(value, -1) == 46
+end
+
+local function is_integer(value)
   return #value <= SCALAR_MAX and string.find(value, '^%-?%d+$') ~= nil
+end
+
+-- dogpile's metadata and a bar stand before the payload. Where the payload begins; nil if the value is none of dogpile's.
+local METADATA_MAX = 200   -- bytes; dogpile writes forty
+
+local function payload_at(value)
+  local _, bar = string.find(sub(value, 1, METADATA_MAX), '^{"ct": [^|]*}|')
+  return bar and bar + 1
+end
+
+-- Django writes an integer in digits, or a pickle; cachelib, too, and puts a sign before the pickle.
+local function framework_shape(form, value)
+  if form == 'p' then return is_pickle_at(value, 1) or is_integer(value) end
+  if form == 'c' then return byte(value, 1) == 33 and is_pickle_at(value, 2) or is_integer(value) end
+  local at = form == 'd' and payload_at(value)
+  return at and is_pickle_at(value, at)
 end
 
 local function shaped(form, value)
   if form == 'j' then return json_shape(value) end
   if form == 'm' then return msgpack_shape(value) end
-  if form == 'p' then return pickle_shape(value) end
-  return form == 's' or form == 't'
+  if form == 's' or form == 't' then return true end
+  if form ~= 'D' then return framework_shape(form, value) end
+  local at = payload_at(value)
+  return at and json_shape(sub(value, at))
 end
 
 local function reads(form, value)
   if form == 'j' then return json_shape(value) and (pcall(cjson.decode, value)) end
   if form == 'm' then return is_msgpack(value) end
-  if form == 'p' then return pickle_shape(value) end
-  return form == 's' or form == 't'
+  if form ~= 'D' then return shaped(form, value) end
+  local at = payload_at(value)
+  return at and reads('j', sub(value, at))
 end
 
 local function is_foreign_string(value, form, newest)
@@ -171,7 +197,20 @@ end
 -- The answers of put.
 local UNCHANGED, WRITTEN, FOREIGN = 0, 1, -2
 
-local function put_string(key, ttl, value, form, newest)
+-- A value of dogpile arrives without a date. Its metadata gets the time of the load, for dogpile counts from there.
+local UNDATED = '{"ct": 0'
+
+local function dated(value, token)
+  return '{"ct": ' .. sub(token, 1, -10) .. '.' .. sub(token, -9, -4) .. sub(value, #UNDATED + 1)
+end
+
+local function is_same_payload(old, value)
+  local at = type(old) == 'string' and payload_at(old)
+  return at and sub(old, at) == sub(value, payload_at(value))
+end
+
+-- token: of a load whose time the value tells. That time alone is no change.
+local function put_string(key, ttl, value, form, newest, token)
   local old = attempt('GET', key)
   if type(old) == 'table' then
     if not is_wrong_type(old) then error(old.err, 0) end
@@ -182,8 +221,8 @@ local function put_string(key, ttl, value, form, newest)
   elseif old and form and is_foreign_string(old, form, newest) then
     return FOREIGN
   end
-  call('SET', key, value, 'PX', ttl)
-  return WRITTEN
+  call('SET', key, token and dated(value, token) or value, 'PX', ttl)
+  return token and is_same_payload(old, value) and UNCHANGED or WRITTEN
 end
 
 -- Fields and values stand in ARGV[first..last]. New fields are set before old ones are deleted: when memory is short,
@@ -224,10 +263,12 @@ local function put_absent(key, form, newest)
   return WRITTEN
 end
 
--- kind: s = string, h = hash, a = absent. A hash is judged by its type alone, and so is a string where form is t.
-local function put(key, kind, ttl, first, last, form, newest)
+-- kind: s = string, d = string that tells the time of its load, h = hash, a = absent. A hash is judged by its type alone, and
+-- so is a string where form is t.
+local function put(key, kind, ttl, first, last, form, newest, token)
   if tonumber(ttl) < 1 then error('ERR the ttl must be at least 1 ms', 0) end
   if kind == 's' then return put_string(key, ttl, ARGV[first], form == 't' and 's' or form, newest) end
+  if kind == 'd' then return put_string(key, ttl, ARGV[first], form, newest, token) end
   if kind == 'h' then return put_hash(key, ttl, first, last, form and 'h', newest) end
   return put_absent(key, form, newest)
 end

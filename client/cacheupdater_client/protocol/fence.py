@@ -34,7 +34,9 @@ Entries: TypeAlias = Sequence[tuple[bytes, Value, int]]
 """(key, value, ttl in ms): a string, a hash, or None where the row is absent."""
 
 
-Form: TypeAlias = Literal["type", "json", "msgpack", "string", "hash", "pickle"]
+Form: TypeAlias = Literal[
+    "type", "json", "msgpack", "string", "hash", "pickle", "cachelib", "dogpile", "dogpile-json"
+]
 """How the values of a namespace read. By it the scripts tell foreign values. `type` stands for any string, or any hash.
 
 The last digits of a load's floor are the number of its form in `_FORMS`. So after a change of form the scripts still
@@ -46,7 +48,22 @@ young enough need not load. A change or a later load replaces the floor, and so 
 OUTDATED_FORM = 998
 """The last digits of the floor of a change that left the old value readable: see `outdate_args`."""
 NO_FORMS: Mapping[bytes, Form] = {}
-_FORMS: dict[Form, int] = {"type": 0, "json": 1, "msgpack": 2, "string": 3, "hash": 4, "pickle": 6}
+_FORMS: dict[Form, int] = {
+    "type": 0,
+    "json": 1,
+    "msgpack": 2,
+    "string": 3,
+    "hash": 4,
+    "pickle": 6,
+    "cachelib": 7,
+    "dogpile": 8,
+    "dogpile-json": 9,
+}
+_FORM_LETTERS: dict[Form, str] = {form: form[0] for form in _FORMS} | {
+    "dogpile-json": "D"
+}  # as the scripts say
+DATED: frozenset[Form] = frozenset({"dogpile", "dogpile-json"})
+"""Forms whose values tell the time of their load. COMMIT puts it in, and does not count it as a change."""
 
 
 class Script(NamedTuple):
@@ -231,15 +248,17 @@ def commit_args(
     """The arguments after COMMIT's sha in EVALSHA. With `replace` foreign values are overwritten; otherwise they stay."""
     keys, values, ttls = zip(*entries, strict=True)
     data: list[_Arg]
+    of_strings = "d" if form in DATED else "s"
     if set(map(type, values)) == {bytes}:  # the usual batch: no loop in Python
-        data, kinds = _in_pairs(ttls, values), "s" * len(values)
+        data, kinds = _in_pairs(ttls, values), of_strings * len(values)
     else:
         data, kinds = [], ""
         for value, ttl_ms in zip(values, ttls, strict=True):
-            kinds += _append_value(data, value, ttl_ms)
+            kind = _append_value(data, value, ttl_ms)
+            kinds += of_strings if kind == "s" else kind
     age_us, step_us = int(load_age_s * 1_000_000), CLOCK_STEP_S * 1_000_000
-    stamp = stamp_of(token, form)
-    head = (stamp, age_us, step_us, _floor_life_ms(hold_off_ms), "" if replace else form[0], kinds)
+    stamp, letter = stamp_of(token, form), "" if replace else _FORM_LETTERS[form]
+    head = (stamp, age_us, step_us, _floor_life_ms(hold_off_ms), letter, kinds)
     return [2 * len(keys), *_in_pairs(keys, _floor_names(keys)), *head, *data]
 
 
@@ -270,7 +289,7 @@ def invalidate_args(
             f"hold_off must be 0 to {CLOCK_STEP_S} s: a floor further ahead looks like a clock step"
         )
     names = _in_pairs(keys, _floor_names(keys))
-    letters = "".join(forms[key][0] if key in forms else "-" for key in keys) if forms else ""
+    letters = "".join(_FORM_LETTERS[forms[key]] if key in forms else "-" for key in keys) if forms else ""
     life = _floor_life_ms(hold_off_ms)
     return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters]
 

@@ -1,9 +1,10 @@
-"""How a loaded value becomes the pickle that Django's caches hold: what `framework: {kind: django}` of a namespace means.
+"""How a loaded value becomes the pickle that a framework's cache holds: what `framework: {kind: django}` of a namespace means.
 
 The updater asks `pickler` once per namespace, and calls its answer once per loaded key. Importing `encoding` does not load
 this module. Nothing here reads a pickle: a pickle from Redis could run code.
 
-Both of Django's caches leave integers as text, for INCR. Everything else is a pickle.
+Django's caches, cachelib (which is Flask-Caching's) and cashews leave integers as text, for INCR; aiocache and dogpile do
+not. Everything else is a pickle.
 Equal rows give equal bytes. A pickle says which of its objects are one and the same, and drivers share texts by chance.
 So each text is made anew, except names of columns, which the rows of a list share as those of `QuerySet.values()` do. A
 column that is called like a module or a class, such as `uuid`, shares its name with them there, and so it does here.
@@ -25,6 +26,8 @@ from cacheupdater_client.protocol.errors import Inexpressible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+CACHELIB = b"!"
+"""What cachelib puts before a pickle."""
 _INTEGER = re.compile(rb"-?[0-9]+")
 _INTEGER_BYTES_MAX = 1000  # as in the fence's scripts
 _FAILURES = (pickle.PicklingError, TypeError, ValueError, AttributeError, RecursionError)
@@ -35,14 +38,17 @@ _OWN_NAMES = "uuid UUID int decimal Decimal datetime date time timedelta timezon
 _NAMES = {name: sys.intern(name) for name in _OWN_NAMES.split()}
 
 
-def pickler(protocol: int) -> Callable[[object], bytes]:
-    """The function that makes what Django would write; it raises Inexpressible for values that it cannot pickle."""
+def pickler(protocol: int, before: bytes = b"", *, integers: bool = True) -> Callable[[object], bytes]:
+    """The function that makes what a framework would write; it raises Inexpressible for values that it cannot pickle.
+
+    `before` stands before each pickle. `integers`: they stay text.
+    """
 
     def encoded(value: object) -> bytes:
-        if type(value) is int:
+        if integers and type(value) is int:
             return str(value).encode()
         try:
-            spelled = pickle.dumps(_fresh(value, dict(_NAMES)), protocol)
+            spelled = before + pickle.dumps(_fresh(value, dict(_NAMES)), protocol)
         except _FAILURES as e:
             raise Inexpressible(f"pickle cannot express {_culprit(value)}") from e
         if len(spelled) > VALUE_BYTES_MAX:
@@ -54,10 +60,22 @@ def pickler(protocol: int) -> Callable[[object], bytes]:
     return encoded
 
 
+def is_pickle(value: bytes) -> bool:
+    """Whether the bytes look like a pickle, as the fence's scripts see it: by the first bytes and the last."""
+    return value[:1] == b"\x80" and b"\x02" <= value[1:2] <= b"\x05" and value[-1:] == b"."
+
+
 def is_pickle_or_integer(value: bytes) -> bool:
-    """Whether the bytes look like what Django writes, as the fence's scripts see it: by the first bytes and the last."""
-    if value[:1] == b"\x80":
-        return b"\x02" <= value[1:2] <= b"\x05" and value[-1:] == b"."
+    """Whether the bytes look like what frameworks write that put nothing before a pickle."""
+    return is_pickle(value) or _is_integer(value)
+
+
+def is_of_cachelib(value: bytes) -> bool:
+    """Whether the bytes look like what cachelib writes."""
+    return (value[:1] == CACHELIB and is_pickle(value[1:])) or _is_integer(value)
+
+
+def _is_integer(value: bytes) -> bool:
     return len(value) <= _INTEGER_BYTES_MAX and _INTEGER.fullmatch(value) is not None
 
 

@@ -1,7 +1,7 @@
 """Plays blocks of programs on redis-py and on our clients, sync and asyncio, and compares replies and hints.
 
-Each program is played five times on an emptied Redis: by redis-py and by our client, sync and asyncio, and once by the spy, for
-the model. One client of each kind serves the whole block, as in an application.
+Each program is played seven times on an emptied Redis: by redis-py, by our client, and by redis-py's client after `instrument()`,
+sync and asyncio, and once by the spy, for the model. One client of each kind serves the whole block, as in an application.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import time
 import warnings
 from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import redis
@@ -25,14 +25,14 @@ from programs.model import Hint, expected
 from programs.playing import play, spy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 KINDS = {TOUCH: "touch", MISS: "miss", CHANGE: "change"}
 REPLAY = "PYTHONPATH=tests/support .venv/bin/python -m programs"
 
 
 class Report(NamedTuple):
-    """What a block did. Each program counts once, although it was played on four clients; hints are those of our two clients."""
+    """What a block did. Each program counts once, although it was played on several clients; hints are those of all that leave some."""
 
     programs: int
     commands: int
@@ -63,10 +63,12 @@ async def _play_all(seeds: Iterable[int], url: str) -> tuple[int, int, Counter[s
     ear.heard()
     async with AsyncExitStack() as stack:
         plain = stack.enter_context(redis.Redis.from_url(url))
+        # it leaves no hints, even while redis-py's own clients do
+        intruder = stack.enter_context(cacheupdater_client.Redis.from_url(url, emit="none"))
         pairs = {decodes: await _pairs(stack, url, ear, decodes=decodes) for decodes in (False, True)}
         for seed in seeds:
             program = draw(seed)
-            failure = await _play_one(program, pairs[program.decodes], plain, (ear, hints))
+            failure = await _play_one(program, pairs[program.decodes], (plain, intruder), (ear, hints))
             programs, commands = programs + 1, commands + len(program.commands)
             if failure:
                 return programs, commands, hints, failure
@@ -89,25 +91,43 @@ async def _pairs(stack: AsyncExitStack, url: str, ear: Ear, *, decodes: bool) ->
 
 
 async def _play_one(
-    program: Program, pairs: Iterable[Pair], plain: redis.Redis, heard: tuple[Ear, Counter[str]]
+    program: Program,
+    pairs: Iterable[Pair],
+    others: tuple[redis.Redis, redis.Redis],
+    heard: tuple[Ear, Counter[str]],
 ) -> str:
     """The failure of a program, told; empty if there is none."""
-    ear, sums = heard
+    (plain, intruder), (ear, sums) = others, heard
     plain.flushdb()
     model = expected(program, spy(plain, program))
     for pair in pairs:
         plain.flushdb()
-        replies = await play(pair.stock, program, plain)
-        plain.flushdb()
-        ours = await play(pair.ours, program, plain)
-        hints = ear.heard()
-        if ours != replies:
-            return _told(program, pair.name, [*_differences(program, replies, ours)])
-        if hints != model:
-            return _told(program, pair.name, [*_missing(model - hints, "no"), *_missing(hints - model, "a")])
-        for (kind, _), count in hints.items():
-            sums[KINDS[kind]] += count
+        replies = await play(pair.stock, program, intruder)
+        for name, client, around in (
+            (pair.name, pair.ours, nullcontext()),
+            (f"{pair.name}, instrumented", pair.stock, _instrumented(ear)),
+        ):
+            plain.flushdb()
+            with around:
+                ours = await play(client, program, intruder)
+            hints = ear.heard()
+            if ours != replies:
+                return _told(program, name, [*_differences(program, replies, ours)])
+            if hints != model:
+                return _told(program, name, [*_missing(model - hints, "no"), *_missing(hints - model, "a")])
+            for (kind, _), count in hints.items():
+                sums[KINDS[kind]] += count
     return ""
+
+
+@contextmanager
+def _instrumented(ear: Ear) -> Iterator[None]:
+    """Within, redis-py's own clients leave hints."""
+    cacheupdater_client.instrument(emit=ear.url)
+    try:
+        yield
+    finally:
+        cacheupdater_client.uninstrument()
 
 
 def _differences(program: Program, stock: list[object], ours: list[object]) -> Iterable[str]:

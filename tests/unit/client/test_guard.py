@@ -6,6 +6,7 @@ import abc
 import asyncio
 import sys
 import types
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, Protocol, TypeVar
@@ -17,9 +18,11 @@ import redis.asyncio
 
 import cacheupdater_client
 from cacheupdater_client import Redis, wrap
+from cacheupdater_client import calls as calls_of_clients
 from cacheupdater_client.asyncio import Redis as AsyncRedis
 from cacheupdater_client.buffer import Buffer
 from cacheupdater_client.guard import faults
+from cacheupdater_client.observe import Emitting
 from cacheupdater_client.sender import Sender
 
 OURS = Path(cacheupdater_client.__file__).parent
@@ -28,7 +31,8 @@ WORKS = {str(OURS / "calls.py"), str(OURS / "protocol" / "fence.py")}
 # What stands in the place of redis-py's own methods, and the guards: an `except` encloses all that they do for themselves.
 DOORS = {
     "get", "hgetall", "execute_command", "execute", "reset", "pipeline", "invalidate", "_invalidate", "_fenced",
-    "_seen", "_observe", "returned", "interrupted", "_came", "_length", "_taken", "_done", "_failed", "_forget",
+    "seen", "_observe", "executed", "returned", "interrupted", "came", "length_of", "taken", "done", "failed",
+    "hints", "notes", "forget",
     "_changed", "fault", "__setattr__",
 }  # fmt: skip
 REPLIES = {
@@ -84,7 +88,7 @@ PROGRAM = [
 
 
 def play(client):
-    replies = [getattr(client, name)(*args) for name, *args in PROGRAM]
+    replies = [getattr(client, name)(*args) for name, *args in PROGRAM if hasattr(client, name)]
     pipe = client.pipeline()
     for name, *args in PROGRAM[:8]:
         if name != "invalidate":
@@ -95,7 +99,7 @@ def play(client):
 
 
 async def play_later(client):
-    replies = [await getattr(client, name)(*args) for name, *args in PROGRAM]
+    replies = [await getattr(client, name)(*args) for name, *args in PROGRAM if hasattr(client, name)]
     pipe = client.pipeline()
     for name, *args in PROGRAM[:8]:
         if name != "invalidate":
@@ -106,13 +110,12 @@ async def play_later(client):
 
 
 def played(kind, sender):
-    """The program with a client whose hints are the first of their process."""
-    if kind is Redis:
-        client = wrap(redis.Redis(), emit="none")
+    """The program with a client whose hints are the first of their process. redis-py's own are instrumented."""
+    client = kind(emit="none") if issubclass(kind, Emitting) else kind()
+    if isinstance(client, Emitting):
         client.emit_to(sender.target("memory://nobody", ()).buffer(client.get_encoder()))
+    if isinstance(client, redis.Redis):
         return lambda: play(client)
-    client = wrap(redis.asyncio.Redis(), emit="none")
-    client.emit_to(sender.target("memory://nobody", ()).buffer(client.get_encoder()))
     loop = asyncio.new_event_loop()
 
     def run():
@@ -122,6 +125,21 @@ def played(kind, sender):
             loop.close()
 
     return run
+
+
+@contextmanager
+def instrumented(sender):
+    """Within, the hints of redis-py's own clients go to this sender."""
+
+    def hints_for(encoder, *_):
+        return sender.target("memory://nobody", ()).buffer(encoder)
+
+    with mock.patch.object(calls_of_clients, "hints_for", hints_for):
+        cacheupdater_client.instrument()
+        try:
+            yield
+        finally:
+            cacheupdater_client.uninstrument()
 
 
 @pytest.fixture
@@ -135,19 +153,20 @@ def stubbed():
         yield
 
 
-@pytest.mark.parametrize("kind", [Redis, AsyncRedis])
+@pytest.mark.parametrize("kind", [Redis, AsyncRedis, redis.Redis, redis.asyncio.Redis])
 def test_no_fault_of_ours_reaches_the_application_whichever_function_has_it(kind, stubbed):
     expected, fell, nth = None, set(), -1
     while True:
         sender = Sender()
         run, calls, before = played(kind, sender), Calls(nth), faults.count
         tracer = sys.gettrace()
-        sys.settrace(calls)
-        try:
-            replies = run()
-        finally:
-            sys.settrace(tracer)
-            sender.close(0.1)
+        with nullcontext() if issubclass(kind, Emitting) else instrumented(sender):
+            sys.settrace(calls)
+            try:
+                replies = run()
+            finally:
+                sys.settrace(tracer)
+                sender.close(0.1)
         expected = expected or replies
         assert replies == expected, calls.fell
         if nth >= 0 and not calls.fell:

@@ -90,6 +90,22 @@ def test_value_reads_in_its_own_form_alone():
     assert decoded("json", b"null") == (None,)
 
 
+DATED = b'{"ct": 1800000000.5, "v": 2}|'
+
+
+def test_values_of_cachelib_and_dogpile_are_what_stands_behind_their_signs():
+    row = pickle.dumps({"id": 7})
+    assert decoded("cachelib", b"!" + row) == decoded("dogpile", DATED + row) == decoded("pickle", row)
+    assert decoded("cachelib", b"-7") == (-7,)
+    assert decoded("dogpile-json", DATED + b'{"id": 7}') == ({"id": 7},)
+    for form, others in {
+        "cachelib": (row, b"!7", DATED + row),
+        "dogpile": (row, b"7", b"!" + row, DATED + b"[1]", DATED, b""),
+        "dogpile-json": (row, b"7", b'{"id": 7}', DATED + row, DATED, b""),
+    }.items():
+        assert not any(reads(form, other) for other in others)
+
+
 def test_of_djangos_values_only_integers_are_read_and_a_pickle_is_never_loaded():
     class Trap:
         def __reduce__(self):

@@ -9,6 +9,7 @@ import pytest
 from cacheupdater.core.mending import advice, reads_as, unreadable
 
 SECRET = "4711"
+DATED = b'{"ct": 1800000000.5, "v": 2}|'
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,9 @@ SECRET = "4711"
         (json.dumps({"id": SECRET}).encode(), "json"),
         (pickle.dumps({"id": SECRET}), "pickle"),
         (pickle.dumps([SECRET], protocol=0), "pickle"),
+        (b"!" + pickle.dumps({"id": SECRET}), "cachelib"),
+        (DATED + pickle.dumps({"id": SECRET}), "dogpile"),
+        (DATED + json.dumps({"id": SECRET}).encode(), "dogpile"),
         (msgspec.msgpack.encode({"id": SECRET}), "msgpack"),
         ({b"id": SECRET.encode()}, "hash"),
         (b"about " + SECRET.encode(), "text"),
@@ -41,6 +45,10 @@ def test_a_value_is_named_by_its_kind_and_never_by_what_it_says(value, said):
         (unreadable("json", pickle.dumps([1])), "`value.encoding: raw`"),
         (unreadable("json", pickle.dumps([1])), "`framework`"),
         (unreadable("pickle", b'{"a":1}'), "remove `framework`"),
+        (unreadable("json", b"!" + pickle.dumps([1])), "`framework`"),
+        (unreadable("json", DATED + pickle.dumps([1])), "`framework`"),
+        (unreadable("dogpile", DATED + b"[1]"), "`framework.serializer`"),
+        (unreadable("dogpile-json", pickle.dumps([1])), "remove `framework`"),
         (unreadable("json", b"\xff\xfe\x00"), "`value.encoding: raw`"),
         (unreadable("json", None), "pattern"),
         ("price is a number and would become text", "`value.numbers`"),
