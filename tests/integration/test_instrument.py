@@ -31,8 +31,10 @@ KINDS = {"sync": redis.Redis, "asyncio": redis.asyncio.Redis}
 
 
 def methods():
-    """What redis-py's classes have, by class and name."""
-    return {(cls, name): each for cls in CLASSES for name, each in vars(cls).items()}
+    """What redis-py's classes have, by class and name; but Python's own notes, such as pickle's `__slotnames__`."""
+    return {
+        (cls, name): each for cls in CLASSES for name, each in vars(cls).items() if not name.startswith("__")
+    }
 
 
 STOCK = methods()
