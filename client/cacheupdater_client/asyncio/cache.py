@@ -20,6 +20,7 @@ from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import AwaitedStore, FakeStore
 from cacheupdater_client.cache.flights import Flight, Flights
+from cacheupdater_client.cache.keys import captures_of_items
 from cacheupdater_client.cache.refreshing import aged, renewed, replaced
 from cacheupdater_client.cache.registry import BaseCache
 from cacheupdater_client.cache.steps import (
@@ -61,7 +62,7 @@ class Commands(Protocol):
 
     @property
     def hints(self) -> Hints: ...
-    async def get(self, key: bytes) -> bytes | None: ...
+    def get(self, key: bytes) -> Awaitable[bytes | None]: ...
     async def read(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
     async def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]: ...
     async def fill(self, owner: str, entries: Sequence[Entry], declared: Declared) -> list[fence.Outcome]: ...
@@ -254,7 +255,7 @@ class Value(BaseValue[T], Generic[T]):
         hits = self._all_hit(wanted, keys, had)
         if hits is not None:
             return hits
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         values, missing, unreadable = self._sorted(keys, asked, had)
         if missing:
             values |= await self._through(self._missed(missing))
@@ -317,7 +318,7 @@ class AgeingValue(Value[T]):
         wanted, keys = self._asked(items)
         if not wanted:
             return {}
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         reading, busy = self._ageing(dict(zip(keys, asked, strict=True)))
         values = await self._through(reading, aged(reading, busy))
         return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}

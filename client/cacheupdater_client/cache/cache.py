@@ -27,6 +27,7 @@ from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import FakeStore
 from cacheupdater_client.cache.flights import Flight, Flights
+from cacheupdater_client.cache.keys import captures_of_items
 from cacheupdater_client.cache.refreshing import aged, renewed, replaced
 from cacheupdater_client.cache.registry import BaseCache
 from cacheupdater_client.cache.steps import (
@@ -235,7 +236,7 @@ class Value(BaseValue[T], Generic[T]):
         hits = self._all_hit(wanted, keys, had)
         if hits is not None:
             return hits
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         values, missing, unreadable = self._sorted(keys, asked, had)
         if missing:
             values |= self._through(self._missed(missing))
@@ -295,7 +296,7 @@ class AgeingValue(Value[T]):
         wanted, keys = self._asked(items)
         if not wanted:
             return {}
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         reading, busy = self._ageing(dict(zip(keys, asked, strict=True)))
         values = self._through(reading, aged(reading, busy))
         return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}
