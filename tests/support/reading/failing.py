@@ -29,7 +29,7 @@ import cacheupdater_client.asyncio
 
 PATIENCE_S = 60.0
 TRIES = 6
-SLACK_S = 0.15  # by which ours may take longer than redis-py, in the best of TRIES
+SLACK_S = 0.08  # by which ours may take longer than redis-py, in the best of TRIES: less than one more wait for a Redis that hangs
 TIMEOUT_S = 0.2  # of a load
 HUNG_S = 4 * TIMEOUT_S  # a sync loader that ends by itself, for nobody can interrupt it
 LOADERS = ("returns", "raises", "hangs")
@@ -138,9 +138,7 @@ async def leave_refreshes_behind(url, emit):
         return id
 
     sync = cacheupdater_client.Cache(client_of(cacheupdater_client.Redis, url, emit=emit))
-    awaited = cacheupdater_client.asyncio.Cache(
-        client_of(cacheupdater_client.asyncio.Redis, url, emit=emit)
-    )
+    awaited = cacheupdater_client.asyncio.Cache(client_of(cacheupdater_client.asyncio.Redis, url, emit=emit))
     assert sync.value("old:{id:int}", **settings)(old)(7) == 1  # whose age nobody knows: it counts as old
     assert await awaited.value("old:{id:int}", **settings)(old_awaited)(8) == 1
     deadline = time.monotonic() + PATIENCE_S
@@ -153,7 +151,13 @@ async def leave_refreshes_behind(url, emit):
 def main(emit, reads, *servers):
     urls = dict(each.split("=", 1) for each in servers)
     with redis.Redis.from_url(urls["up"]) as plain:
-        plain.mset({f"{kind}-{how}:there": json.dumps(ROWS["there"]) for kind in ("sync", "asyncio") for how in LOADERS})
+        plain.mset(
+            {
+                f"{kind}-{how}:there": json.dumps(ROWS["there"])
+                for kind in ("sync", "asyncio")
+                for how in LOADERS
+            }
+        )
         plain.mset({"old:7": "1", "old:8": "1"})
     for name, url in urls.items():
         asyncio.run(cells(name, url, emit))

@@ -10,7 +10,9 @@ import socket
 import struct
 import threading
 
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: `close` throws away what is on its way, and the peer gets a reset
+_RESET = struct.pack(
+    "ii", 1, 0
+)  # SO_LINGER: `close` throws away what is on its way, and the peer gets a reset
 
 
 @contextlib.contextmanager
