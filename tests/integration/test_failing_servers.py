@@ -19,7 +19,7 @@ from suite.pace import PATIENCE_S
 
 EXIT_S = 10.0  # the client waits one second in all; what hangs, hangs for ever
 HINTS_MAX = 200_000  # that wait: 100,000 places of the buffer, and as many of the outbox
-MEMORY_MB = 100  # for as many hints; two million without a bound would take more
+MEMORY_MB = 64  # for as many hints; they took 29
 TARGETS = {
     "none": lambda _, __: contextlib.nullcontext("none"),
     "no socket": lambda folder, _: contextlib.nullcontext(f"unix://{folder}/nobody.sock"),

@@ -15,6 +15,7 @@ from cacheupdater_client.asyncio.background import Background
 from cacheupdater_client.asyncio.store import Store
 from cacheupdater_client.asyncio.watch import Watch
 from cacheupdater_client.cache.awaiting import still
+from cacheupdater_client.cache.background import CLOSE_S
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
@@ -96,6 +97,13 @@ class Cache(BaseCache):
         """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
         declaring = self._declaring(pattern, Settings(**settings), batch=True)
         return cast("Callable[[Callable[..., Awaitable[Mapping[K, T]]]], Value[T]]", declaring)
+
+    async def aclose(self, timeout: float = CLOSE_S) -> None:  # noqa: ASYNC109  as the sync `close`
+        """Ends the refreshes in the background, before the application closes its client. Reads go on, and load what is missing.
+
+        Waits for at most `timeout` seconds, then cancels them. That they end their leases takes a second at most.
+        """
+        await self._reader.background.close(timeout)
 
     def _reader_of(self, source: object) -> _Reader:
         return _Reader(AwaitedStore(source) if isinstance(source, FakeStore) else Store(source))

@@ -21,7 +21,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 
 from cacheupdater_client.cache.awaiting import still
-from cacheupdater_client.cache.background import Background
+from cacheupdater_client.cache.background import CLOSE_S, Background
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
@@ -103,6 +103,13 @@ class Cache(BaseCache):
         """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
         declaring = self._declaring(pattern, Settings(**settings), batch=True)
         return cast("Callable[[Callable[..., Mapping[K, T]]], Value[T]]", declaring)
+
+    def close(self, timeout: float = CLOSE_S) -> None:
+        """Ends the refreshes in the background, before the application closes its client. Reads go on, and load what is missing.
+
+        Waits for at most `timeout` seconds. A loader that takes longer keeps its thread, which no exit waits for.
+        """
+        self._reader.background.close(timeout)
 
     def _reader_of(self, source: object) -> _Reader:
         return _Reader(source if isinstance(source, FakeStore) else Store(source))
