@@ -143,31 +143,28 @@ class BaseValue(Generic[T]):
             reading, terms=reading.terms._replace(by_force=True), flights=Flights(), counts=Counts()
         )
 
-    def _asked(self, items: Iterable[K]) -> tuple[dict[K, T], list[bytes]]:
-        """What is asked for, each once and without its value, and its keys."""
-        wanted = cast("dict[K, T]", dict.fromkeys(items))
+    def _asked(self, items: Iterable[K]) -> tuple[list[K], list[bytes]]:
+        """What is asked for, and its keys."""
+        wanted = list(items)
         return wanted, self.declared.keys.of_items(wanted)
 
     def _all_hit(
-        self, wanted: dict[K, T], keys: Sequence[bytes], had: Sequence[bytes | None]
+        self, wanted: Sequence[K], keys: Sequence[bytes], had: Sequence[bytes | None]
     ) -> dict[K, T] | None:
-        """The usual answer, without a loop in Python: Redis had all, and all can be read. None if it is another.
-
-        The answer is `wanted` itself, filled: a second dict would cost as much as the hints.
-        """
+        """The usual answer, without a loop in Python: Redis had all, and all can be read. None if it is another."""
         if None in had:
             return None
         try:
-            wanted.update(zip(wanted, map(self._decode, had), strict=True))  # type: ignore[arg-type]  # no None
+            values = dict(zip(wanted, map(self._decode, had), strict=True))  # type: ignore[arg-type]  # no None
         except UNREADABLE:
             return None
-        self.counts.hits += len(wanted)
+        self.counts.hits += len(had)
         try:
             hints = self._shared.store.hints
             hints.touch_all(keys) if self._are_short else hints.add_all(TOUCH, keys)
         except Exception:  # noqa: BLE001  the guard
             fault()
-        return wanted
+        return values
 
     def _sorted(
         self, keys: Sequence[bytes], asked: Sequence[Captures], had: Sequence[bytes | None]
