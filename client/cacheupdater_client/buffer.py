@@ -128,6 +128,11 @@ class Buffer:
                 return
         self.add(TOUCH, key)
 
+    def touch_all(self, keys: Sequence[bytes]) -> None:
+        """The keys were read and found. Their bytes each fit into one place, as their maker knows without a look at them."""
+        if not (quiet.inside and quiet.is_quiet()):
+            self._put(TOUCH, keys)
+
     def miss(self, key: object) -> None:
         """The key was read and was not there."""
         if type(key) is str and len(key) <= SHORT_KEY:
@@ -227,7 +232,7 @@ class Buffer:
     def _put(self, kind: int, items: Sequence[Item]) -> None:
         """Appends hints and blanks before it takes their places: a thread that renews the lease in between counts them."""
         self._queues[kind].extend(items)
-        if len(list(islice(self.lease, len(items)))) < len(items):
+        if items and next(islice(self.lease, len(items) - 1, None), None) is None:  # takes a step for each
             if self._attendant.attend(self):
                 self.renew()
             excess = min(len(items), self._places - PLACES)

@@ -389,3 +389,50 @@ async def test_an_asyncio_refresh_that_hangs_is_cancelled(redis_url, plain):
         while not ended:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
     await caches.close()
+
+
+# --- the end ------------------------------------------------------------------------------------------
+
+
+async def test_a_closed_cache_waits_for_its_refresh_and_begins_none(caches, shop, plain):
+    cache = caches.cache()
+    product = caches.value(shop.product, cache=cache, refresh_after="10s")
+    await product(7)
+    await shop.has_begun()
+    make_older(plain, 11)
+    shop.rows[7] = BALL
+    shop.gate.clear()
+    assert await product(7) == BOOK
+    await shop.has_begun()
+    ending = asyncio.ensure_future(caches.end(cache, timeout=PATIENCE_S))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(ending), 0.05)
+    shop.gate.set()
+    await ending
+    assert plain.get(KEY) == b'{"name":"ball","price":7}'
+    make_older(plain, 11)
+    shop.rows[7] = BOOK
+    assert [await product(7) for _ in range(3)] == [BALL] * 3
+    await product.invalidate(7, serve_old=True)
+    assert await product(7) == BALL
+    plain.delete(KEY)
+    assert await product(7) == BOOK  # a reader loads what is missing
+    await caches.end(cache)
+    assert shop.loads == [[7]] * 3
+
+
+async def test_a_cache_is_closed_in_time_though_a_refresh_hangs(caches, shop, plain):
+    cache = caches.cache()
+    product = caches.value(shop.product, cache=cache, refresh_after="10s", timeout="30s")
+    await product(7)
+    await shop.has_begun()
+    make_older(plain, 11)
+    shop.gate.clear()
+    assert await product(7) == BOOK
+    await shop.has_begun()
+    async with asyncio.timeout(PATIENCE_S / 2):  # the loader hangs longer than that
+        await caches.end(cache, timeout=0.01)
+    assert caches.kind == "sync" or not any(
+        task.get_name() == "cacheupdater-refresh" for task in asyncio.all_tasks()
+    )
+    assert await product(7) == BOOK

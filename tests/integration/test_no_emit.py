@@ -58,6 +58,20 @@ def test_reads_within_leave_no_hints_and_reads_before_and_after_do(client, ear):
     assert not quiet.inside
 
 
+def test_reads_of_declared_values_within_leave_no_hints(client, ear):
+    @cacheupdater_client.Cache(client).value("n:{id:int}", ttl="1m")
+    def number(id: int) -> int:
+        return id
+
+    assert number.get_many([1, 2]) == {1: 1, 2: 2}
+    ear.heard()
+    with no_emit():
+        assert (number(1), number.get_many([1, 2])) == (1, {1: 1, 2: 2})
+    assert ear.heard() == {}
+    assert number.get_many([1, 2]) == {1: 1, 2: 2}
+    assert ear.heard() == {(TOUCH, b"n:1"): 1, (TOUCH, b"n:2"): 1}
+
+
 def test_changes_leave_their_hints_everywhere(client, ear):
     with no_emit():
         client.set("a", "2")

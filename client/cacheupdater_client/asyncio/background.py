@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cacheupdater_client.cache import forks
-from cacheupdater_client.cache.background import Refreshes
+from cacheupdater_client.cache.background import CLOSE_S, Refreshes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -26,6 +26,7 @@ class Background:
     """The tasks of one asyncio cache."""
 
     def __init__(self) -> None:
+        self._closed = False
         self.begin()
         forks.enrol(self)
 
@@ -34,6 +35,18 @@ class Background:
         self._refreshes = Refreshes()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
+    async def close(self, timeout: float) -> None:  # noqa: ASYNC109  as the client's own `close`
+        """No load begins from now on. Waits for those of this loop, for at most so many seconds, then cancels them."""
+        self._closed = True
+        here, current = asyncio.get_running_loop(), asyncio.current_task()
+        tasks = [task for task in self._tasks if task.get_loop() is here and task is not current]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=timeout)
+            for task in late:
+                task.cancel()
+            if late:  # they end their leases, however little time the application gives
+                await asyncio.wait(late, timeout=CLOSE_S)
+
     def start(
         self,
         keys: Iterable[bytes],
@@ -41,17 +54,20 @@ class Background:
         run: Callable[[Mapping[bytes, Flight]], Awaitable[object]],
     ) -> Begun:
         """Has `run` awaited in a task, with the flights of keys that nobody refreshes yet."""
-        new, begun = self._refreshes.take(keys if len(self._tasks) < TASKS_MAX else (), timeout_s)
+        is_full = self._closed or len(self._tasks) >= TASKS_MAX
+        new, begun = self._refreshes.take(() if is_full else keys, timeout_s)
         if new:
             self.call(lambda: self._run(run, new))
         return begun
 
     def busy(self, keys: Iterable[bytes], timeout_s: float) -> Begun | None:
-        """As `Refreshes.busy`."""
-        return self._refreshes.busy(keys, timeout_s)
+        """As `Refreshes.busy`. Of a closed cache nothing can begin."""
+        return self._refreshes.busy(() if self._closed else keys, timeout_s)
 
     def call(self, work: Callable[[], Awaitable[object]]) -> None:
         """Has this awaited in a task. Its errors go nowhere."""
+        if self._closed:
+            return
         task = asyncio.get_running_loop().create_task(_quietly(work), name="cacheupdater-refresh")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

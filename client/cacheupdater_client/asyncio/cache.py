@@ -15,11 +15,13 @@ from cacheupdater_client.asyncio.background import Background
 from cacheupdater_client.asyncio.store import Store
 from cacheupdater_client.asyncio.watch import Watch
 from cacheupdater_client.cache.awaiting import still
+from cacheupdater_client.cache.background import CLOSE_S
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import AwaitedStore, FakeStore
 from cacheupdater_client.cache.flights import Flight, Flights
+from cacheupdater_client.cache.keys import captures_of_items
 from cacheupdater_client.cache.refreshing import aged, renewed, replaced
 from cacheupdater_client.cache.registry import BaseCache
 from cacheupdater_client.cache.steps import (
@@ -61,7 +63,7 @@ class Commands(Protocol):
 
     @property
     def hints(self) -> Hints: ...
-    async def get(self, key: bytes) -> bytes | None: ...
+    def get(self, key: bytes) -> Awaitable[bytes | None]: ...
     async def read(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
     async def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]: ...
     async def fill(self, owner: str, entries: Sequence[Entry], declared: Declared) -> list[fence.Outcome]: ...
@@ -95,6 +97,13 @@ class Cache(BaseCache):
         """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
         declaring = self._declaring(pattern, Settings(**settings), batch=True)
         return cast("Callable[[Callable[..., Awaitable[Mapping[K, T]]]], Value[T]]", declaring)
+
+    async def aclose(self, timeout: float = CLOSE_S) -> None:  # noqa: ASYNC109  as the sync `close`
+        """Ends the refreshes in the background, before the application closes its client. Reads go on, and load what is missing.
+
+        Waits for at most `timeout` seconds, then cancels them. That they end their leases takes a second at most.
+        """
+        await self._reader.background.close(timeout)
 
     def _reader_of(self, source: object) -> _Reader:
         return _Reader(AwaitedStore(source) if isinstance(source, FakeStore) else Store(source))
@@ -254,7 +263,7 @@ class Value(BaseValue[T], Generic[T]):
         hits = self._all_hit(wanted, keys, had)
         if hits is not None:
             return hits
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         values, missing, unreadable = self._sorted(keys, asked, had)
         if missing:
             values |= await self._through(self._missed(missing))
@@ -317,7 +326,7 @@ class AgeingValue(Value[T]):
         wanted, keys = self._asked(items)
         if not wanted:
             return {}
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         reading, busy = self._ageing(dict(zip(keys, asked, strict=True)))
         values = await self._through(reading, aged(reading, busy))
         return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}

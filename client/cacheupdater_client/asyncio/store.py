@@ -16,7 +16,7 @@ from cacheupdater_client.observe import Emitting
 from cacheupdater_client.protocol.fence import floor_name, lease_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from cacheupdater_client.cache.declared import Declared
     from cacheupdater_client.cache.requests import Call, Reply
@@ -41,17 +41,17 @@ class Store:
     @property
     def hints(self) -> Hints:
         """Where the hints of this client go now."""
-        return cast("Hints", self._client._hints)  # noqa: SLF001  of our own class
+        hints: Hints = self._client._hints  # noqa: SLF001  of our own class
+        return hints
 
     async def invalidate(self, key: bytes) -> None:
         """The client's own."""
         await self._client.invalidate(key)
 
-    async def get(self, key: bytes) -> bytes | None:
-        """GET."""
-        return cast(
-            "bytes | None", await self.plain.execute_command("GET", key, keys=[key], NEVER_DECODE=True)
-        )
+    def get(self, key: bytes) -> Awaitable[bytes | None]:
+        """GET. redis-py's own awaitable: a coroutine around it would cost every read."""
+        value: Awaitable[bytes | None] = self.plain.execute_command("GET", key, keys=[key], NEVER_DECODE=True)
+        return value
 
     async def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of these keys."""

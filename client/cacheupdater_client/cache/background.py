@@ -1,8 +1,9 @@
 """Which refreshes run in this process, and the threads of a sync cache that run them.
 
 A reader that finds an old value hands the load over to here. Each key has one refresh at a time. After a failed load its key
-has a pause. `Background` starts threads when there is work, at most THREADS_MAX, and they end with the work. They are daemons: no exit
-waits for them. `cacheupdater_client.asyncio.background` runs refreshes as tasks.
+has a pause. `Background` starts threads when there is work, at most THREADS_MAX, and they end with the work. They are daemons:
+no exit waits for them. An application that wants its refreshes ended before its Redis client closes the cache first.
+`cacheupdater_client.asyncio.background` runs refreshes as tasks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import contextlib
 import threading
 from collections import deque
 from dataclasses import dataclass
-from threading import Lock
+from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ THREADS_MAX = (
     4  # loads at the same time, which share the application's pool of connections with its own threads
 )
 LOST_TIMEOUTS = 3  # of a load: a hung one may keep its thread for ever
+CLOSE_S = (
+    1.0  # for which a cache that is closed waits for its refreshes, as the client waits for its hints at exit
+)
 KEYS_MAX = 10_000  # that are refreshed or have a pause; beyond this readers get the old value, and nobody refreshes it
 
 
@@ -100,35 +104,44 @@ class Background:
     """The threads of one sync cache."""
 
     def __init__(self) -> None:
+        self._closed = False
         self.begin()
         forks.enrol(self)
 
     def begin(self) -> None:
         """Nothing runs."""
         self._lock = Lock()
+        self._idle = Condition(self._lock)
         self._refreshes = Refreshes()
         self._queue: deque[Callable[[], object]] = deque()
         self._threads = 0
+
+    def close(self, timeout: float) -> None:
+        """No load begins from now on. Waits for those that have begun, for at most so many seconds."""
+        with self._lock:
+            self._closed = True
+            self._queue.clear()
+            self._idle.wait_for(lambda: not self._threads, timeout)
 
     def start(
         self, keys: Iterable[bytes], timeout_s: float, run: Callable[[Mapping[bytes, Flight]], object]
     ) -> Begun:
         """Has `run` called in a thread, with the flights of keys that nobody refreshes yet."""
         with self._lock:
-            new, begun = self._refreshes.take(keys, timeout_s)
+            new, begun = self._refreshes.take(() if self._closed else keys, timeout_s)
         if new:
             self.call(lambda: self._run(run, new))
         return begun
 
     def busy(self, keys: Iterable[bytes], timeout_s: float) -> Begun | None:
-        """As `Refreshes.busy`."""
+        """As `Refreshes.busy`. Of a closed cache nothing can begin."""
         with self._lock:
-            return self._refreshes.busy(keys, timeout_s)
+            return self._refreshes.busy(() if self._closed else keys, timeout_s)
 
     def call(self, work: Callable[[], object]) -> None:
         """Has this called in a thread. Its errors go nowhere."""
         with self._lock:
-            if len(self._queue) >= KEYS_MAX:
+            if self._closed or len(self._queue) >= KEYS_MAX:
                 return
             self._queue.append(work)
             if self._threads >= THREADS_MAX:
@@ -154,6 +167,7 @@ class Background:
             with self._lock:
                 if not self._queue:
                     self._threads -= 1
+                    self._idle.notify_all()
                     return
                 work = self._queue.popleft()
             with contextlib.suppress(Exception):  # the loader's, which the steps have counted

@@ -21,12 +21,13 @@ from types import MethodType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 
 from cacheupdater_client.cache.awaiting import still
-from cacheupdater_client.cache.background import Background
+from cacheupdater_client.cache.background import CLOSE_S, Background
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.declared import Settings
 from cacheupdater_client.cache.errors import LoadTimeout
 from cacheupdater_client.cache.fake import FakeStore
 from cacheupdater_client.cache.flights import Flight, Flights
+from cacheupdater_client.cache.keys import captures_of_items
 from cacheupdater_client.cache.refreshing import aged, renewed, replaced
 from cacheupdater_client.cache.registry import BaseCache
 from cacheupdater_client.cache.steps import (
@@ -102,6 +103,13 @@ class Cache(BaseCache):
         """Declares a value whose loader takes a list of keys and returns a mapping. Keys that it leaves out do not exist."""
         declaring = self._declaring(pattern, Settings(**settings), batch=True)
         return cast("Callable[[Callable[..., Mapping[K, T]]], Value[T]]", declaring)
+
+    def close(self, timeout: float = CLOSE_S) -> None:
+        """Ends the refreshes in the background, before the application closes its client. Reads go on, and load what is missing.
+
+        Waits for at most `timeout` seconds. A loader that takes longer keeps its thread, which no exit waits for.
+        """
+        self._reader.background.close(timeout)
 
     def _reader_of(self, source: object) -> _Reader:
         return _Reader(source if isinstance(source, FakeStore) else Store(source))
@@ -235,7 +243,7 @@ class Value(BaseValue[T], Generic[T]):
         hits = self._all_hit(wanted, keys, had)
         if hits is not None:
             return hits
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         values, missing, unreadable = self._sorted(keys, asked, had)
         if missing:
             values |= self._through(self._missed(missing))
@@ -295,7 +303,7 @@ class AgeingValue(Value[T]):
         wanted, keys = self._asked(items)
         if not wanted:
             return {}
-        asked = self.declared.captures_of_items(wanted)
+        asked = captures_of_items(wanted)
         reading, busy = self._ageing(dict(zip(keys, asked, strict=True)))
         values = self._through(reading, aged(reading, busy))
         return {item: values[each] for item, each in zip(wanted, asked, strict=True) if each in values}

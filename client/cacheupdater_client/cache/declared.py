@@ -1,7 +1,7 @@
 """One declared value: its pattern, its loader and its settings, checked when the application declares it.
 
 `Cache.value` and `Cache.values` call `declare`. A `Declared` lives as long as its cache and never changes. It turns
-arguments into keys, and keys into the loader's arguments. It does no I/O.
+a call's arguments into captures, and captures into the loader's arguments. `keys` makes the keys. It does no I/O.
 """
 
 from __future__ import annotations
@@ -15,26 +15,24 @@ from typing import TYPE_CHECKING, Required, TypeAlias, TypedDict, cast, get_args
 from cacheupdater_client.cache.ageing import HOLDS, Ageing, ageing_of
 from cacheupdater_client.cache.codecs import NO_ANNOTATION, Codec, Format, Pair, codec_of, codec_of_pair
 from cacheupdater_client.cache.errors import misdeclared
+from cacheupdater_client.cache.keys import Keys
 from cacheupdater_client.cache.places import place_of
 from cacheupdater_client.protocol import durations
 from cacheupdater_client.protocol.definitions import Definition, Spelling
-from cacheupdater_client.protocol.errors import Inexpressible, Misspelled
+from cacheupdater_client.protocol.errors import Misspelled
 from cacheupdater_client.protocol.fence import LOAD_AGE_S
 from cacheupdater_client.protocol.lease import LEASE_S_MAX, LEASE_S_MIN, Terms
-from cacheupdater_client.protocol.patterns import INT_MAX, INT_MIN, Captures, Pattern
-from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
+from cacheupdater_client.protocol.patterns import Captures, Pattern
 
 if TYPE_CHECKING:
     from cacheupdater_client.protocol.encoding import Encoding
     from cacheupdater_client.protocol.lease import Grace
-    from cacheupdater_client.protocol.patterns import Capture, CaptureType
+    from cacheupdater_client.protocol.patterns import Capture
     from cacheupdater_client.protocol.spelling import Numbers, Times
 
 Loader: TypeAlias = Callable[..., object]
 
 TTL_S_MAX = 365 * 86_400.0
-_LONGEST_NUMBER, _LONGEST_UUID = 20, 36  # bytes in a key
-
 TIMEOUT = "10s"
 MARK_S_MAX = 2.0 * LOAD_AGE_S  # the mark of an absent row is a floor, and a floor lives so long
 # where an updater fills: longer than its refresh takes (3 s) and the gap after that, in which it declines misses
@@ -94,7 +92,7 @@ class Declared:
     settings: Settings
     ageing: Ageing | None
     wait_s: float | None  # how long a reader waits for an updater's fill; None: the loader fills
-    _template: str
+    keys: Keys
 
     @property
     def timeout_s(self) -> float:
@@ -116,42 +114,18 @@ class Declared:
         """How long values live on while their source fails."""
         return self.ageing.grace if self.ageing else None
 
+    @property
+    def has_pattern_order(self) -> bool:
+        """Whether a call's arguments, if none is named, are the captures as they stand."""
+        return self.parameters == self.pattern.names
+
     def captures_of(self, args: tuple[object, ...], named: Mapping[str, object]) -> Captures:
         """The captures in the order of the pattern, from a call's arguments. TypeError as Python has it."""
         wanted = self.pattern.names
-        if not named and len(args) == len(wanted) and self.parameters == wanted:  # the usual call
-            return cast("Captures", args)  # `key_of` checks their types
         given = {**dict(zip(self.parameters, args, strict=False)), **named}
         if len(args) + len(named) != len(wanted) or given.keys() != set(wanted):
             raise TypeError(f"{self.name}() takes {', '.join(self.parameters)}; got {len(given)} of them")
         return cast("Captures", tuple(given[name] for name in wanted))
-
-    def key_of(self, captures: Captures) -> bytes:
-        """The key. Inexpressible if these captures cannot stand in a key."""
-        try:
-            key = (self._template % captures).encode("ascii")
-        except (TypeError, UnicodeEncodeError):
-            key = b""
-        if tuple(map(type, captures)) != self.pattern.types or not self.pattern.takes(key):
-            raise Inexpressible(
-                f"{self.name}: these values cannot stand in a key of the pattern {self.pattern.text!r}"
-            )
-        return key
-
-    def keys_of(self, items: Sequence[object]) -> list[bytes]:
-        """The keys of many items, each a capture or a tuple of captures. Captures of one kind cost no loop in Python."""
-        kinds, literals = self.pattern.types, self.pattern.literals
-        if len(kinds) == 1 and set(map(type, items)) == set(kinds):
-            room = KEY_BYTES_MAX - sum(map(len, literals))
-            if _all_fit(kinds[0], items, room):
-                before, behind = map(bytes.decode, literals)
-                joined = before + f"{behind}\n{before}".join(map(str, items)) + behind
-                return joined.encode("ascii").split(b"\n")
-        return list(map(self.key_of, self.captures_of_items(items)))
-
-    def captures_of_items(self, items: Sequence[object]) -> list[Captures]:
-        """The captures of each item. An item that stands for one capture may stand alone."""
-        return [cast("Captures", item if isinstance(item, tuple) else (item,)) for item in items]
 
     def arguments(self, captures: Captures) -> list[Capture]:
         """The arguments of a loader of one key."""
@@ -227,8 +201,9 @@ def declare(
         ageing = ageing_of(settings, ttl_ms, lease_ms, ms)
     except (TypeError, ValueError) as e:
         raise misdeclared(loader, str(e)) from e
+    name = getattr(loader, "__qualname__", repr(loader))
     return Declared(
-        getattr(loader, "__qualname__", repr(loader)),
+        name,
         compiled,
         ttl_ms,
         Terms(
@@ -242,7 +217,7 @@ def declare(
         settings,
         ageing,
         wait_s,
-        "%s".join(literal.decode().replace("%", "%%") for literal in compiled.literals),
+        Keys(name, compiled),
     )
 
 
@@ -265,19 +240,6 @@ def _codec(settings: Settings, result: object) -> Codec:
     if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(callable, pair)):
         raise TypeError("codec must be a pair of functions, (encode, decode)")
     return codec_of_pair(settings.codec)
-
-
-def _all_fit(kind: CaptureType, items: Sequence[object], room: int) -> bool:
-    """Whether each of these values of one kind can stand in a key, as `Pattern` reads it, in so many bytes."""
-    if kind is str:
-        joined = "".join(cast("Sequence[str]", items))
-        plain = joined.isascii() and joined.isprintable()
-        short = len(joined) <= room or max(map(len, cast("Sequence[str]", items))) <= room
-        return plain and short and " " not in joined and ":" not in joined and "" not in items
-    if kind is int:
-        numbers = cast("Sequence[int]", items)
-        return room >= _LONGEST_NUMBER and min(numbers) >= INT_MIN and max(numbers) <= INT_MAX
-    return room >= _LONGEST_UUID
 
 
 def _ms(loader: Loader, name: str, text: str, bounds: tuple[float, float]) -> int:

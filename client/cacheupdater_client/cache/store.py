@@ -44,7 +44,8 @@ class Store:
     @property
     def hints(self) -> Hints:
         """Where the hints of this client go now."""
-        return cast("Hints", self._client._hints)  # noqa: SLF001  of our own class
+        hints: Hints = self._client._hints  # noqa: SLF001  of our own class
+        return hints
 
     def invalidate(self, key: bytes) -> None:
         """The client's own."""
@@ -52,12 +53,14 @@ class Store:
 
     def get(self, key: bytes) -> bytes | None:
         """GET."""
-        return cast("bytes | None", self.plain.execute_command("GET", key, keys=[key], NEVER_DECODE=True))
+        value: bytes | None = self.plain.execute_command("GET", key, keys=[key], NEVER_DECODE=True)
+        return value
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of these keys."""
         if not self.apart:
-            return cast("list[bytes | None]", self.plain.execute_command("MGET", *keys, NEVER_DECODE=True))
+            values: list[bytes | None] = self.plain.execute_command("MGET", *keys, NEVER_DECODE=True)
+            return values
         pipe = self._plain_pipes.pipeline(transaction=False)
         for key in keys:
             pipe.execute_command("GET", key, NEVER_DECODE=True)

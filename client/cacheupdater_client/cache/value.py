@@ -11,6 +11,7 @@ from cacheupdater_client.cache.awaiting import FRESH_MS, awaited
 from cacheupdater_client.cache.codecs import UNREADABLE
 from cacheupdater_client.cache.counts import Counts
 from cacheupdater_client.cache.flights import Flights
+from cacheupdater_client.cache.keys import captures_of_items
 from cacheupdater_client.cache.steps import Reading, filled
 from cacheupdater_client.guard import fault
 from cacheupdater_client.protocol import durations
@@ -71,12 +72,18 @@ class BaseValue(Generic[T]):
         self.declared, self.counts = declared, counts
         self._shared, self._loader = reader, loader
         self._decode = cast("Callable[[bytes], T]", declared.codec.decode)
+        self._key_of, self._are_short = declared.keys.of, declared.keys.are_short
+        self._width = len(declared.parameters) if declared.has_pattern_order else None
         update_wrapper(self, loader)  # type: ignore[arg-type]  # an object that is called like the function
 
     def asked_for(self, args: tuple[object, ...], named: Mapping[str, object]) -> tuple[bytes, Captures]:
         """The key of a call, and its captures."""
-        captures = self.declared.captures_of(args, named)
-        return self.declared.key_of(captures), captures
+        captures: Captures = (
+            args  # type: ignore[assignment]  # whose types `Keys` checks; a `cast` is a call
+            if len(args) == self._width and not named  # the usual call
+            else self.declared.captures_of(args, named)
+        )
+        return self._key_of(captures), captures
 
     def _hit(self, key: bytes, spelled: bytes) -> T:
         """The value that Redis had. Raises one of UNREADABLE for the bytes of somebody else."""
@@ -131,15 +138,15 @@ class BaseValue(Generic[T]):
     def _forced(self, items: Iterable[K]) -> Reading:
         """The reading of keys that were just invalidated. It boards no flight and awaits no lease: those loads began earlier."""
         wanted, keys = self._asked(items)
-        reading = self._reading(dict(zip(keys, self.declared.captures_of_items(wanted), strict=True)))
+        reading = self._reading(dict(zip(keys, captures_of_items(wanted), strict=True)))
         return replace(
             reading, terms=reading.terms._replace(by_force=True), flights=Flights(), counts=Counts()
         )
 
     def _asked(self, items: Iterable[K]) -> tuple[list[K], list[bytes]]:
-        """What is asked for, each once, and its keys."""
-        wanted = list(dict.fromkeys(items))
-        return wanted, self.declared.keys_of(wanted)
+        """What is asked for, and its keys."""
+        wanted = list(items)
+        return wanted, self.declared.keys.of_items(wanted)
 
     def _all_hit(
         self, wanted: Sequence[K], keys: Sequence[bytes], had: Sequence[bytes | None]
@@ -148,15 +155,16 @@ class BaseValue(Generic[T]):
         if None in had:
             return None
         try:
-            values = list(map(self._decode, cast("Sequence[bytes]", had)))
+            values = dict(zip(wanted, map(self._decode, had), strict=True))  # type: ignore[arg-type]  # no None
         except UNREADABLE:
             return None
-        self.counts.hits += len(values)
+        self.counts.hits += len(had)
         try:
-            self._shared.store.hints.add_all(TOUCH, keys)
+            hints = self._shared.store.hints
+            hints.touch_all(keys) if self._are_short else hints.add_all(TOUCH, keys)
         except Exception:  # noqa: BLE001  the guard
             fault()
-        return dict(zip(wanted, values, strict=True))
+        return values
 
     def _sorted(
         self, keys: Sequence[bytes], asked: Sequence[Captures], had: Sequence[bytes | None]

@@ -76,14 +76,15 @@ class Caches:
     def __init__(self, kind, url, **options):
         self.kind, self._url, self._options = kind, url, options
         self._pool = ThreadPoolExecutor(THREADS)
-        self._clients = []
+        self._clients, self._caches = [], []
 
     def cache(self, *, fill="loader", wait=None, **options):
         """One more cache."""
         module = cacheupdater_client if self.kind == "sync" else cacheupdater_client.asyncio
         client = module.Redis.from_url(self._url, **{"emit": "none", **self._options, **options})
         self._clients.append(client)
-        return module.Cache(client, fill=fill, wait=wait)
+        self._caches.append(module.Cache(client, fill=fill, wait=wait))
+        return self._caches[-1]
 
     def value(self, loader, pattern="product:{id:int}", *, cache=None, **settings):
         """Declares a value of one key."""
@@ -108,12 +109,16 @@ class Caches:
         awaited.__qualname__ = loader.__qualname__
         return awaited
 
+    async def end(self, cache, **bound):
+        """Closes one cache."""
+        if self.kind == "sync":
+            await asyncio.to_thread(cache.close, **bound)
+        else:
+            await cache.aclose(**bound)
+
     async def close(self):
-        if self.kind != "sync":
-            refreshing = [task for task in asyncio.all_tasks() if task.get_name() == "cacheupdater-refresh"]
-            for task in refreshing:
-                task.cancel()
-            await asyncio.gather(*refreshing, return_exceptions=True)
+        for cache in self._caches:
+            await self.end(cache, timeout=0.0)
         for client in self._clients:
             if self.kind == "sync":
                 client.close()

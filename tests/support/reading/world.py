@@ -327,7 +327,7 @@ class World:
 
     def begin_load(self, reader, captures):
         """The statement reads the database somewhere within the load."""
-        keys = [DECLARED.key_of(each) for each in captures]
+        keys = [DECLARED.keys.of(each) for each in captures]
         reader.loaded = [version if exists else None for version, exists in map(self.rows.get, keys)]
         self.seen["loads"] += 1
         lasts = self.random.random() * self.dice.load_s

@@ -116,6 +116,25 @@ def test_buffer_keeps_awaited_misses_longer_than_others_and_within_its_bounds(bu
     assert buffer.drain_told(AWAITED)[0] == (b"b0", 0)
 
 
+def test_buffer_takes_short_keys_together_and_drops_the_oldest_when_full(buffer):
+    buffer.touch_all([b"a", b"b", b"a"])
+    assert drained(buffer) == {TOUCH: {b"a": 2, b"b": 1}}
+    buffer.touch_all([b"%d" % number for number in range(PLACES)])
+    buffer.touch_all([b"a", b"b"])
+    found = drained(buffer)[TOUCH]
+    assert (len(found), buffer.dropped) == (PLACES, {"full": 2})
+    assert found.keys() >= {b"2", b"a", b"b"}
+    assert found.keys().isdisjoint({b"0", b"1"})
+
+
+def test_buffer_that_got_no_valid_key_is_as_before(buffer):
+    buffer.add_all(TOUCH, ["", b""])
+    buffer.touch_all([])
+    assert (drained(buffer), buffer.dropped) == ({}, {"unencodable": 2})
+    buffer.touch("a")
+    assert drained(buffer) == {TOUCH: {b"a": 1}}
+
+
 def test_buffer_gives_the_strongest_kind_first(buffer):
     buffer.touch("t")
     buffer.add(MISS, "m")

@@ -14,8 +14,10 @@ import pytest
 import cacheupdater_client.asyncio
 from cacheupdater_client import Cache, Redis
 from cacheupdater_client.asyncio import Cache as AsyncCache
+from cacheupdater_client.buffer import UNIT_BYTES
 from cacheupdater_client.cache.declared import Keywords, Settings, declare
 from cacheupdater_client.cache.errors import Misdeclared
+from cacheupdater_client.cache.keys import captures_of_items
 from cacheupdater_client.protocol.errors import Inexpressible
 from cacheupdater_client.protocol.patterns import Pattern
 
@@ -311,7 +313,7 @@ def test_arguments_are_taken_in_the_loaders_order_and_by_name(pair):
     assert pair.captures_of(("books", 7), {}) == (7, "books")
     assert pair.captures_of((), {"id": 7, "shop": "books"}) == (7, "books")
     assert pair.captures_of(("books",), {"id": 7}) == (7, "books")
-    assert pair.key_of((7, "books")) == b"p:7:100%:books"
+    assert pair.keys.of((7, "books")) == b"p:7:100%:books"
     assert pair.arguments((7, "books")) == ["books", 7]
 
 
@@ -340,7 +342,7 @@ def test_wrong_arguments_raise_what_python_raises(pair, args, named):
 )
 def test_what_no_key_can_say_is_refused(pair, captures):
     with pytest.raises(Inexpressible, match="cannot stand in a key"):
-        pair.key_of(captures)
+        pair.keys.of(captures)
 
 
 @pytest.mark.parametrize(
@@ -357,9 +359,9 @@ def test_what_no_key_can_say_is_refused(pair, captures):
 )
 def test_keys_of_many_are_the_keys_of_each(pattern, items):
     declared = declare(of_many(pattern), pattern, Settings(ttl="1m"), batch=True, waits=False)
-    captures = declared.captures_of_items(items)
-    assert declared.keys_of(items) == list(map(declared.key_of, captures))
-    assert [declared.pattern.parse(key) for key in declared.keys_of(items)] == captures
+    captures = captures_of_items(items)
+    assert declared.keys.of_items(items) == list(map(declared.keys.of, captures))
+    assert [declared.pattern.parse(key) for key in declared.keys.of_items(items)] == captures
 
 
 @pytest.mark.parametrize(
@@ -382,12 +384,31 @@ def test_keys_of_many_are_the_keys_of_each(pattern, items):
 def test_among_many_what_no_key_can_say_is_refused(pattern, item):
     declared = declare(of_many(pattern), pattern, Settings(ttl="1m"), batch=True, waits=False)
     with pytest.raises(Inexpressible):
-        declared.keys_of([item])
+        declared.keys.of_items([item])
     good_one = {"p:{id:int}": 7, "p:{id}": "a", "p:{id:uuid}": UUID(int=7), "p:{id:int}:{shop}": (7, "a")}[
         pattern
     ]
     with pytest.raises(Inexpressible):
-        declared.keys_of([good_one, item])
+        declared.keys.of_items([good_one, item])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "short"),
+    [
+        ("p:{id:int}", True),
+        ("p:{id:uuid}", True),
+        ("p:{id}", False),
+        ("p:{id:int}:{other:int}", False),
+        (f"{'p' * 140}{{id:int}}", True),
+        (f"{'p' * 141}{{id:int}}", False),
+    ],
+)
+def test_keys_are_short_where_no_capture_can_make_a_longer_one(pattern, short):
+    declared = declare(of_many(pattern), pattern, Settings(ttl="1m"), batch=True, waits=False)
+    assert declared.keys.are_short is short
+    if short:
+        longest = {int: -(2**63), UUID: UUID(int=7)}[declared.pattern.types[0]]
+        assert len(declared.keys.of((longest,))) <= UNIT_BYTES
 
 
 def of_many(pattern):
@@ -403,7 +424,7 @@ def test_a_key_says_what_the_pattern_reads():
 
     of_uuid.__annotations__["id"] = UUID
     declared = declare(of_uuid, "p:{id:uuid}", Settings(ttl="1m"), batch=False, waits=False)
-    key = declared.key_of((UUID(int=7),))
+    key = declared.keys.of((UUID(int=7),))
     assert declared.pattern.parse(key) == (UUID(int=7),)
 
 
