@@ -29,12 +29,13 @@ from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 
     from cacheupdater.ports import Entry, Found
+    from cacheupdater_client.protocol.lease import Grace
 
 T = TypeVar("T")
 
@@ -158,16 +159,32 @@ class ClusterWriter:
             left = [key for some in again for key in some]
         return [said[key] for key in keys]
 
+    async def prolong(
+        self, keys: Sequence[bytes], grace: Grace, form: fence.Form | None = None
+    ) -> Sequence[bool | None]:
+        """One more ttl for these values. None for the keys of a node in trouble, and for keys whose slot is on the move."""
+        said: list[bool | None] = [None] * len(keys)
+        for home, places in (await self._places(keys)).items():
+            some = [keys[at] for at in places]
+            calls = [lease.prolong_args(lease.NO_OWNER, [key], grace, form=form) for key in some]
+            with suppress(Unavailable):
+                async with self._reaching(home):
+                    replies = await home.evaluate(lease.PROLONG, calls)
+                for at, key, reply in zip(places, some, replies, strict=True):
+                    said[at] = self._has_more_time(home, key, reply)
+        return said
+
+    def _has_more_time(self, home: Member, key: bytes, reply: Any) -> bool | None:
+        if self._is_redirection(home, key, reply):
+            return None
+        if reply == [lease.PROLONGED]:
+            return True
+        return None if self._removal(home, reply).result is Result.UNAVAILABLE else False
+
     async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
         """What readers of these keys find now; None for the keys of a node in trouble."""
-        self._check_open()
-        view = await self._slots.view(keys)
-        places: dict[Member, list[int]] = {}
-        for at, home in enumerate(map(view.home, keys)):
-            if home is not None:
-                places.setdefault(home, []).append(at)
         said: list[Found | None] = [None] * len(keys)
-        for home, some in places.items():
+        for home, some in (await self._places(keys)).items():
             with suppress(Unavailable):
                 async with self._reaching(home):
                     calls = looks.calls([keys[at] for at in some], values=values)
@@ -175,6 +192,16 @@ class ClusterWriter:
                 for at, found in zip(some, looks.read(replies), strict=True):
                     said[at] = found
         return said
+
+    async def _places(self, keys: Sequence[bytes]) -> Mapping[Member, list[int]]:
+        """Which of these keys each node has. Keys of a slot without a node are missing."""
+        self._check_open()
+        view = await self._slots.view(keys)
+        places: dict[Member, list[int]] = {}
+        for at, home in enumerate(map(view.home, keys)):
+            if home is not None:
+                places.setdefault(home, []).append(at)
+        return places
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later calls raise Unavailable."""
