@@ -53,10 +53,9 @@ def _warn_of_fail_safe(document: Document, one: NamespaceSection, source: Source
     least = one.ttl.base * (1 - one.ttl.jitter)
     if one.fail_safe is None or least > IN_A_ROW * source.statement_timeout:
         return
-    path = ("namespaces", one.name, "fail_safe")
     document.warn(
-        path if path in document.values else path[:-1],
-        f"fail_safe comes too late where the source hangs: a value expires {least:g}s after its load,"
+        ("namespaces", one.name, "fail_safe"),
+        f"comes too late where the source hangs: a value expires {least:g}s after its load,"
         f" and {IN_A_ROW} loads take up to {IN_A_ROW * source.statement_timeout:g}s to time out",
     )
 

@@ -87,8 +87,11 @@ async def test_a_loader_that_raises_keeps_its_values_too(error):
     shell = shell_of()
     async with shell.partition():
         await filled(shell)
+        await asyncio.sleep(9.0)
         fail(shell, error)
-        assert await read(shell, 90.0) is None
+        await read(shell, 0.1, every=0.1)
+        assert shell.redis.ttl_ms(A) == pytest.approx(TTL * 1000, abs=500)  # with the first load that fails
+        assert await read(shell, 80.0) is None
 
 
 @in_virtual_time
