@@ -191,7 +191,7 @@ class Engine:
         self._dedup.schedule.drop_aged()
         self._account_for_drops()
         cut_short = self._starting.cut_short or self._dedup.schedule.aged
-        prolongation = self._prolonging.take(now)
+        prolongation = self._prolonging.take(now) if self._prolonging.needed else None
         return Work(units, self._removals.take(now), prolongation, now if cut_short else self._wake())
 
     def braked(
@@ -390,4 +390,5 @@ class Engine:
     def _wake(self) -> float:
         waits = self._dedup.schedule.waiting > 0
         prune = self._pruned + self._limits.prune if waits else inf
-        return min(self._dedup.wake(), prune, self._policy.wake(), self._removals.wake, self._prolonging.wake)
+        wake = min(self._dedup.wake(), prune, self._policy.wake(), self._removals.wake)
+        return min(wake, self._prolonging.wake) if self._prolonging.needed else wake

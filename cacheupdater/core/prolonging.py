@@ -22,7 +22,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.unit import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from cacheupdater.core.budget import Source
     from cacheupdater.core.dedup import Dedup
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.removals import Removals
 
 ROUNDS = 4  # in a ttl: a read is served within a quarter of it, and three quarters are left
-REQUEST_KEYS = 200  # two calls of the script: below a millisecond of Redis' time
+REQUEST_KEYS = 200  # two calls of the script, each of half a millisecond of Redis' time
 PACE = 0.02  # seconds between two requests: at most 10,000 keys a second and partition
 AGAIN = 0.5  # seconds until Redis is asked again after it could not be reached
 
@@ -74,6 +74,9 @@ class Prolonging:
         self._limits = limits
         self._tally = tally
         self._seen: dict[Source, int] = {each.source: 0 for each in keyspace.values if each.fail_safe}
+        self.needed = bool(
+            self._seen
+        )  # whether any namespace has `fail_safe`: else `take` and `wake` need no call
         self._rounds: dict[Namespace, _Round] = {}
         self._turns: dict[Namespace, None] = {}  # namespaces with waiting keys, the next one first
         self._ends: list[tuple[float, int, Namespace]] = []  # of rounds
@@ -100,15 +103,13 @@ class Prolonging:
         for namespace, known in self._of_failing(keys):
             self._want(namespace, known, now)
 
-    def failed(self, namespace: Namespace, keys: Iterable[bytes], now: float) -> None:
+    def failed(self, namespace: Namespace, keys: Collection[bytes], now: float) -> None:
         """A load of these keys has failed, or they are not loaded at all because their loads have failed before."""
         if namespace.fail_safe:
             self._want(namespace, keys, now)
 
     def take(self, now: float) -> Prolongation | None:
         """The next request, if it is time for one."""
-        if not self._seen:
-            return None  # no namespace has `fail_safe`
         self._look_around(now)
         self._end_rounds(now)
         while self._turns and not self._under_way and now >= self._next:
@@ -149,20 +150,20 @@ class Prolonging:
             if namespace.fail_safe and namespace.source.outage.concerns(namespace):
                 yield namespace, known
 
-    def _want(self, namespace: Namespace, keys: Iterable[bytes], now: float) -> None:
+    def _want(self, namespace: Namespace, keys: Collection[bytes], now: float) -> None:
         current = self._rounds.get(namespace)
         if current is None:
             current = self._begin(namespace, _Round(), now)
-        for key in keys:
-            if key in current.known:
-                if key not in current.waiting:
-                    current.again[key] = None
-            elif self._known < self._limits.prolonged:
-                current.known.add(key)
-                current.waiting[key] = None
-                self._known += 1
-            else:
-                self._tally.add("prolonged", 1, namespace.name, reason="crowded")
+        known, waiting, again = current.known, current.waiting, current.again
+        again.update(dict.fromkeys(key for key in keys if key in known and key not in waiting))
+        new = dict.fromkeys(key for key in keys if key not in known)
+        room = self._limits.prolonged - self._known
+        if len(new) > room:
+            self._tally.add("prolonged", len(new) - room, namespace.name, reason="crowded")
+            new = dict.fromkeys(islice(new, room))
+        known.update(new)
+        waiting.update(new)
+        self._known += len(new)
         if current.waiting:
             self._turns[namespace] = None
 
@@ -198,11 +199,11 @@ class Prolonging:
                 return
             self._seen = {source: source.outage.begun for source in self._seen}
             self._sweep = iter(list(self._dedup.seats))
-        keys = list(islice(self._sweep, self._limits.turn_seats))
+        keys = list(islice(self._sweep, self._limits.turn_keys))
         for namespace, seated in self._of_failing([key for key in keys if key in self._dedup.seats]):
             current = self._rounds.get(namespace)
             self._want(namespace, [key for key in seated if not (current and key in current.known)], now)
-        if len(keys) < self._limits.turn_seats:
+        if len(keys) < self._limits.turn_keys:
             self._sweep = None
 
     def _awaits_a_change(self, key: bytes) -> bool:

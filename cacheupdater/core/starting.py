@@ -29,16 +29,13 @@ class Starting:
         self._most = limits.turn_keys
         self._tally = tally
         self._removed = 0  # keys that this step found to be nobody's
-
-    @property
-    def cut_short(self) -> bool:
+        self.cut_short = False
         """Whether the last `start` found so many keys of nobody that it left some for the next step."""
-        return self._removed >= self._most
 
     def start(self, now: float) -> list[Unit]:
         """The units that run from now on."""
         units: list[Unit] = []
-        self._removed = 0
+        self._removed, self.cut_short = 0, False
         while not self.cut_short and (started := self._dedup.start(now)):
             running = [unit for unit in started if self._run(unit, now)]
             units += running
@@ -64,5 +61,6 @@ class Starting:
         self._tally.add("dropped", len(bad), reason="unknown")
         self._strangers.put(bad)
         self._removed += len(bad)
+        self.cut_short = self._removed >= self._most
         self._dedup.strip(unit, bad)
         unit.receipt.give_back(len(bad), now)

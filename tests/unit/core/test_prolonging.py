@@ -83,7 +83,7 @@ def test_a_failure_that_is_not_the_sources_gives_no_time():
 
 
 def test_all_keys_with_a_seat_get_more_time_when_an_outage_begins():
-    story = story_of(safe(every=30.0), turn_seats=2)
+    story = story_of(safe(every=30.0), turn_keys=2)
     held = [b"p:%d" % n for n in range(5)]
     story.touch(*held, at=0.0)
     story.refresh(0.0)
