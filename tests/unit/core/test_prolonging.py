@@ -106,6 +106,15 @@ def test_a_key_is_asked_for_once_in_a_round_and_once_more_at_its_end_if_it_was_r
     assert story.prolonged(2 * ROUND) == []
 
 
+def test_a_key_that_is_read_twice_before_it_is_asked_for_is_asked_for_once():
+    story = story_of()
+    begin_outage(story, at=0.0)
+    story.touch(A, at=1.0)
+    story.touch(A, at=1.1)
+    assert story.prolonged(1.1) == [A]
+    assert story.prolonged(ROUND) == []
+
+
 def test_nothing_more_is_asked_for_when_the_source_is_back():
     story = story_of()
     begin_outage(story, at=0.0)
