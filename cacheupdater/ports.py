@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.events import QueueEvent
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.shares import Owner
+    from cacheupdater_client.protocol.lease import Grace
 
 
 class Message(NamedTuple):
@@ -159,6 +160,17 @@ class Writer(Protocol):
         One answer per key, in order: written (the value is gone), failed (Redis refuses this key), unavailable (its server
         cannot do it now), foreign (the value does not read in the key's form and stays). Without a form any value is
         removed. Raises Unavailable if nothing is known of any key: some values may be gone, so ask for all again.
+        """
+        ...
+
+    async def prolong(
+        self, keys: Sequence[bytes], grace: Grace, form: Form | None = None
+    ) -> Sequence[bool | None]:
+        """One more ttl for the values of these keys, whose source fails, as far as `grace` allows. Never less than they have.
+
+        In order: whether the value has more time now. None: its server cannot do it now. A value gets no more time if it has no
+        ttl, if its age is not known, if something newer than its load is known, or if it is foreign to `form`. Without a form
+        no value is foreign. Raises Unavailable if nothing is known of any key.
         """
         ...
 

@@ -142,7 +142,7 @@ def _namespace(one: NamespaceSection, config: Config) -> Sequence[str]:
         one.pattern.text,
         one.load.source,
         "its codec" if declared and declared.spelling.encoding is None else one.encoding,
-        f"{one.ttl.base:g}s",
+        f"{one.ttl.base:g}s" + (f" + {one.fail_safe.extend_to:g}s" if one.fail_safe else ""),
         _refresh(one),
         quota,
     )

@@ -107,10 +107,12 @@ def _namespace(document: Document, path: Path, value: Definition, *, sources: li
         load["source"] = source
     elif "load" not in _dict(_dict(document.tree, "namespaces"), str(path[-1])):
         document.refuse((*path, "load", "source"), _no_source(sources))
+    safe: dict[str, Tree] = {} if value.fail_safe_ms is None else {"fail_safe": f"{value.fail_safe_ms}ms"}
     return {
         "key": value.pattern.text,
         "load": load,
         "ttl": {"base": f"{value.ttl_ms}ms"},
+        **safe,
         "missing": {"ttl": f"{value.missing_ms}ms"},
         "value": {
             "encoding": spelling.encoding or "raw",
@@ -158,7 +160,16 @@ def _source(document: Document, name: str, budget: object, line: Line) -> Tree:
 
 def _mark(document: Document, path: Path, line: Line) -> None:
     """Remembers that what the file does not say here is said in this line."""
-    for tail in ((), ("key",), ("load",), ("load", "source"), ("load", "python"), ("ttl",), ("value",)):
+    for tail in (
+        (),
+        ("key",),
+        ("load",),
+        ("load", "source"),
+        ("load", "python"),
+        ("ttl",),
+        ("fail_safe",),
+        ("value",),
+    ):
         document.say_elsewhere((*path, *tail), line)
 
 

@@ -19,6 +19,7 @@ from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url as redis_url
 from cacheupdater.core import database_url
 from cacheupdater.errors import Misconfigured
+from cacheupdater_client.protocol.lease import FAIL_SAFE_S_MAX, FAIL_SAFE_S_MIN
 from cacheupdater_client.protocol.patterns import Pattern
 
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
@@ -31,6 +32,9 @@ _MAX_AGE_MIN = 1.0  # seconds: within one, a load would be due again before read
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Prefix: TypeAlias = Annotated[str, StringConstraints(max_length=200, pattern=r"^[!-~]*$")]
 Duration: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(gt=0, le=_YEAR)]
+FailSafe: TypeAlias = Annotated[
+    float, BeforeValidator(units.duration), Field(ge=FAIL_SAFE_S_MIN, le=FAIL_SAFE_S_MAX)
+]
 Interval: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge=0, le=_YEAR)]
 Rate: TypeAlias = Annotated[float, BeforeValidator(units.rate), Field(gt=0, le=1e9)]
 DatabaseTime: TypeAlias = Annotated[float, BeforeValidator(units.database_time), Field(gt=0, le=_DB_TIME_MAX)]
@@ -102,6 +106,11 @@ def switch(value: object) -> object:
 def short_ttl(value: object) -> object:
     """`ttl: 5m` is short for `ttl: {base: 5m}`."""
     return {"base": value} if isinstance(value, str) else value
+
+
+def short_fail_safe(value: object) -> object:
+    """`fail_safe: 1h`, as a declared value says it, is short for `fail_safe: {extend_to: 1h}`."""
+    return {"extend_to": value} if isinstance(value, str) else value
 
 
 def jitter(value: object) -> float:

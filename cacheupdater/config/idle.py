@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.outage import IN_A_ROW
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,6 +33,7 @@ def warn_of_idle(
                 ("namespaces", name, "load", _STAMPS[one.load.stamp.kind]),
                 "has no effect: it tells policy: price what has changed, and here the interval is fixed",
             )
+        _warn_of_fail_safe(document, one, sources[one.load.source])
     if ("state",) in document.values and not _priced(namespaces.values()):
         document.warn(("state",), f"has no effect: it {_FIXED.format('')}")
 
@@ -43,6 +46,18 @@ def _warn_of_source(document: Document, source: SourceSection, mine: Sequence[Na
             ("sources", source.name, "freshness_target"),
             f"has no effect: it {_FIXED.format('of the source ')}",
         )
+
+
+def _warn_of_fail_safe(document: Document, one: NamespaceSection, source: SourceSection) -> None:
+    """A value must live until its source is known to fail: two loads of a source that hangs end by their timeouts."""
+    least = one.ttl.base * (1 - one.ttl.jitter)
+    if one.fail_safe is None or least > IN_A_ROW * source.statement_timeout:
+        return
+    document.warn(
+        ("namespaces", one.name, "fail_safe"),
+        f"comes too late where the source hangs: a value expires {least:g}s after its load,"
+        f" and {IN_A_ROW} loads take up to {IN_A_ROW * source.statement_timeout:g}s to time out",
+    )
 
 
 def _priced(namespaces: Iterable[NamespaceSection]) -> bool:

@@ -1,6 +1,6 @@
 """Puts `defaults:` under a namespace: both are trees of text, before the models give them types.
 
-`load` calls it for each namespace. The namespace's own settings win, field by field; a quota counts as a whole.
+`load` calls it for each namespace. The namespace's own settings win, field by field; `quota` and `fail_safe` count as a whole.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from cacheupdater.config.fields import (
     Count,
     DatabaseTime,
     Duration,
+    FailSafe,
     HostPort,
     Interval,
     Jitter,
@@ -51,6 +52,7 @@ from cacheupdater.config.fields import (
     Target,
     Text,
     Worth,
+    short_fail_safe,
     short_ttl,
     switch,
 )
@@ -226,6 +228,12 @@ class MissingSection(Section):
     ttl: Interval = 30.0
 
 
+class FailSafeSection(Section):
+    extend_to: FailSafe = Field(
+        description="how long beyond its ttl a value that is read lives while its source fails, such as 1h"
+    )
+
+
 class QuotaSection(Section):
     rate: Rate = Field(description="the rows that this namespace may cost, such as 50/s")
     burst: Annotated[Count, Field(le=1_000_000)] | None = None
@@ -244,6 +252,8 @@ class DefaultsSection(Section):
     value: ValueSection = ValueSection()
     refresh: RefreshSection = RefreshSection()
     missing: MissingSection = MissingSection()
+    # None: a value expires with its ttl, whatever its source does. A team decides how old its values may get
+    fail_safe: Annotated[FailSafeSection, BeforeValidator(short_fail_safe)] | None = None
     quota: QuotaSection | None = None
     # keys; at 500 rows a second 20 s of work, less than the 30 s after which hints are dropped anyway
     max_backlog: Annotated[Count, Field(le=1_000_000)] = 10_000

@@ -95,7 +95,7 @@ class _OfTheFile(GenerateJsonSchema):
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
         function = schema["function"]["function"]
         inner = schema["schema"]
-        if function is fields.short_ttl:
+        if function in {fields.short_ttl, fields.short_fail_safe}:
             return {"anyOf": [_FORMS[units.duration], self.generate_inner(inner)]}
         if function is units.whole:
             return _whole(inner)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.outage import Outage
 from cacheupdater.core.turns import Turns
 from cacheupdater.core.witnesses import Witnesses
 
@@ -23,7 +24,7 @@ _DEAREST = (
 class Source:
     """A database: its budget and how many units it serves at a time."""
 
-    __slots__ = ("bucket", "due", "free", "name", "timed", "turns", "witnesses")
+    __slots__ = ("bucket", "due", "free", "name", "outage", "timed", "turns", "witnesses")
 
     def __init__(self, name: str, bucket: Bucket, *, concurrency: int, timed: bool = False) -> None:
         self.name = name
@@ -37,6 +38,7 @@ class Source:
         """What the keys that are due in all engines will take from the bucket, once it is their turn."""
         self.turns = Turns()
         self.witnesses = Witnesses()
+        self.outage = Outage()
 
 
 class Cost:

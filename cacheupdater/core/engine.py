@@ -6,7 +6,7 @@ atomic. It lives from the gain of a partition to its hand-over, and is then forg
 
 Its parts decide what to do and when: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may be
 committed), `outcomes` (what becomes of a unit that has run), `removals` (changes that could not be served), `absent` (rows
-that are not there).
+that are not there), `prolonging` (old values that live on while their source fails).
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.outcomes import Failure, Load, Outcomes
 from cacheupdater.core.peers import NOBODY, Peers
+from cacheupdater.core.prolonging import Prolonging
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
+from cacheupdater.core.starting import Starting
 from cacheupdater.core.strangers import Strangers
-from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase, Unit
+from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.policy import Policy
+    from cacheupdater.core.prolonging import Prolongation
     from cacheupdater.core.redis_clock import RedisClock
     from cacheupdater.core.removals import Invalidation
+    from cacheupdater.core.unit import Unit
 
 
 class Work(NamedTuple):
@@ -46,6 +50,7 @@ class Work(NamedTuple):
 
     units: list[Unit]
     invalidation: Invalidation | None
+    prolongation: Prolongation | None
     wake: float
 
 
@@ -80,6 +85,12 @@ class Engine:
             clock, limits, keyspace=keyspace, dedup=self._dedup, policy=policy, tally=self.tally
         )
         self._removals = Removals(limits, self.tally)
+        self._starting = Starting(
+            self._dedup, policy, strangers=self._strangers, limits=limits, tally=self.tally
+        )
+        self._prolonging = Prolonging(
+            keyspace, self._dedup, removals=self._removals, limits=limits, tally=self.tally
+        )
         self._troubles = Troubles(limits, random)
         self.quarantine = self._troubles.quarantine
         self._outcomes = Outcomes(
@@ -92,7 +103,6 @@ class Engine:
         )
         self.suspects = self._outcomes.suspects  # keys of which `braked` must know whether they have a value
         self._pruned = -inf
-        self._removed = 0  # keys that this step found to be nobody's
 
     # --- what can be asked ------------------------------------------------------------------------------
 
@@ -148,6 +158,7 @@ class Engine:
             if hints.tokens or hints.kind is not Kind.MISS:  # who waits has looked: Redis has lost the mark
                 self._marks.end(hints.keys)
             if hints.kind is Kind.TOUCH:
+                self._prolonging.touched(hints.keys, now)
                 if hints.tokens:
                     barred = self.quarantine.keys
                     hints, refreshed = self._fills.take(hints, open_pack, now, barred=barred)
@@ -172,14 +183,16 @@ class Engine:
             self._touches(asked, self.cursor.here(now, self._peers.of(NOBODY)), now)
         for unit in self._dedup.overdue(now):
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
+            self._prolonging.failed(unit.namespace, unit.keys, now)
             self._outcomes.failed(unit, Failure("evicted", own=False, slow=True), now)
         if self._pruned + self._limits.prune <= now and self._dedup.schedule.find_aged(now):
             self._pruned = now
-        units = self._start(now)
+        units = self._starting.start(now)
         self._dedup.schedule.drop_aged()
         self._account_for_drops()
-        cut_short = self._removed >= self._limits.turn_keys or self._dedup.schedule.aged
-        return Work(units, self._removals.take(now), now if cut_short else self._wake())
+        cut_short = self._starting.cut_short or self._dedup.schedule.aged
+        prolongation = self._prolonging.take(now) if self._prolonging.needed else None
+        return Work(units, self._removals.take(now), prolongation, now if cut_short else self._wake())
 
     def braked(
         self, unit: Unit, absent: Collection[bytes], now: float, *, valueless: Collection[bytes] = ()
@@ -209,6 +222,7 @@ class Engine:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
         self._advance(now)
         unit.namespace.source.witnesses.answered(unit, now)
+        unit.namespace.source.outage.loaded(unit.namespace)
         unit.receipt.end(now, seconds=load.seconds, rows=len(answers))
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
@@ -236,6 +250,11 @@ class Engine:
         if failure.own:
             source.witnesses.answered(unit, now)
         source.witnesses.gone(unit)
+        if failure.at_source:
+            source.outage.failed(unit.namespace, own=failure.own)
+            self._prolonging.failed(unit.namespace, unit.keys, now)
+        elif load.stage == "write":
+            source.outage.loaded(unit.namespace)
         unit.receipt.end(now, seconds=load.seconds, asked=load.asked, rows=len(unit.captures))
         if unit.phase is Phase.RUNNING:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")
@@ -254,6 +273,10 @@ class Engine:
         for namespace, keys in self._keyspace.resolve_many(given_up)[0].items():
             self.tally.add("dropped", len(keys), namespace.name, reason="removal_refused")
         return given_up
+
+    def on_prolonged(self, prolongation: Prolongation, answers: Sequence[bool | None], now: float) -> None:
+        """Redis' answers to a request for more time, in the order of its keys."""
+        self._prolonging.answered(prolongation, answers, now)
 
     def hasten(self) -> None:
         """The partition is about to go, so removals do not wait for their rate any more."""
@@ -342,41 +365,12 @@ class Engine:
             open_pack.hold(len(barred))
             for namespace, known in self._keyspace.resolve_many(barred)[0].items():
                 self._removals.ask(namespace, known, [open_pack] * len(known))
+        elif kind is Kind.TOUCH:
+            for namespace, known in self._keyspace.resolve_many(barred)[0].items():
+                self._prolonging.failed(namespace, known, now)
         return [key for key in keys if key not in listed], freed
 
-    # --- units ------------------------------------------------------------------------------------------
-
-    def _start(self, now: float) -> list[Unit]:
-        units: list[Unit] = []
-        self._removed = 0
-        while self._removed < self._limits.turn_keys and (started := self._dedup.start(now)):
-            running = [unit for unit in started if self._run(unit, now)]
-            units += running
-            if len(running) == len(started):
-                break  # else a unit held nobody's keys only and gave its slot back: another unit may take it
-        return units
-
-    def _run(self, unit: Unit, now: float) -> bool:
-        """Captures are parsed only here, when a key is worth a load. A key that does not parse is nobody's."""
-        pattern = unit.namespace.pattern
-        captures = pattern.parse_many(unit.keys)
-        if captures is None:
-            self._remove(unit, {key for key in unit.keys if pattern.parse(key) is None}, now)
-            captures = pattern.parse_many(unit.keys) or ()
-        unit.captures = captures
-        if not unit.keys:
-            unit.receipt.cancel(now)
-            return False
-        self._dedup.run(unit, self._policy.hold(unit.namespace), now)
-        unit.namespace.source.witnesses.began(unit, now)
-        return True
-
-    def _remove(self, unit: Unit, bad: set[bytes], now: float) -> None:
-        self.tally.add("dropped", len(bad), reason="unknown")
-        self._strangers.put(bad)
-        self._removed += len(bad)
-        self._dedup.strip(unit, bad)
-        unit.receipt.give_back(len(bad), now)
+    # --- ends of hints ---------------------------------------------------------------------------------
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""
@@ -396,4 +390,5 @@ class Engine:
     def _wake(self) -> float:
         waits = self._dedup.schedule.waiting > 0
         prune = self._pruned + self._limits.prune if waits else inf
-        return min(self._dedup.wake(), prune, self._policy.wake(), self._removals.wake)
+        wake = min(self._dedup.wake(), prune, self._policy.wake(), self._removals.wake)
+        return min(wake, self._prolonging.wake) if self._prolonging.needed else wake

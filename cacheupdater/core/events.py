@@ -17,6 +17,8 @@ QueueEvent: TypeAlias = Literal["queue_missing", "fetch_failed", "commit_failed"
 OurEvent: TypeAlias = Literal[
     "load_failed",
     "load_refused",
+    "prolonged",
+    "not_prolonged",
     "write_failed",
     "write_delayed",
     "removal_refused",
@@ -44,6 +46,8 @@ EVENTS: Mapping[str, str] = {
     "batch_skipped": "a batch of the topic was skipped: it was too large or could not be read; the subject is the partition",
     "load_failed": "the source that the subject names does not answer, or not in time",
     "load_refused": "the statement, the rows or the values of this namespace are at fault",
+    "prolonged": "the source of this namespace fails, so old values that are read live on past their ttl (`fail_safe`)",
+    "not_prolonged": "old values of this namespace may expire while their source fails, for Redis does not let them live on",
     "write_failed": "Redis refuses some values of this namespace",
     "write_delayed": "the Redis server of some keys of this namespace cannot take them now",
     "removal_refused": "changed keys of this namespace could be neither refreshed nor removed",

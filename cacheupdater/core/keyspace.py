@@ -36,6 +36,7 @@ class Keyspace(Generic[T]):
     """
 
     def __init__(self, pairs: Sequence[tuple[Pattern, T]]) -> None:
+        self.values = [value for _, value in pairs]  # as declared
         by_prefix: dict[bytes, list[tuple[Pattern, T]]] = {}
         for pattern, value in pairs:
             by_prefix.setdefault(pattern.prefix, []).append((pattern, value))

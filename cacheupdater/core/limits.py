@@ -76,6 +76,10 @@ class Limits:
     strangers: int = 50_000
     """Keys of nobody that a partition remembers: some five megabytes."""
 
+    prolonged: int = 100_000
+    """Keys per partition that get more time while their source fails: as many as may be pending, and some fifteen megabytes,
+    which are free again after the outage."""
+
     turn_keys: int = 2_000
     """Keys that one step drops or removes, and absent marks that one call forgets: some milliseconds in which nothing
     else runs. The next step or call takes the rest."""

@@ -16,6 +16,7 @@ Metric = Literal[
     "statements",  # counter by namespace
     "errors",  # counter by namespace and reason: failed loads and writes
     "unsound",  # counter by reason: invalid entries under our names in Redis, treated as absent
+    "prolonged",  # counter by namespace and result: old values for which more time was asked, as their source failed
     "invalidations",  # counter by namespace: keys removed because a change could not be served
     "removals_at_once",  # counter by namespace: invalidations that could not wait for the rate of removals
     "removals_waiting",  # gauge by partition: keys that wait for this rate

@@ -35,6 +35,7 @@ class Namespace:
     source: Source
     every: float = 5.0  # seconds: the policy `fixed` holds a key's seat for so long
     ttl: float = 300.0  # seconds that a written value lives
+    fail_safe: float = 0.0  # seconds beyond the ttl that a read value lives while its source fails; 0: none
     missing_ttl: float = 30.0  # seconds that a row known to be absent declines misses
     max_backlog: int = 10_000  # due keys; beyond it the oldest touch is dropped first
     quota: Bucket | None = None  # rows of this namespace; None: only the source's budget binds

@@ -47,11 +47,12 @@ class Load:
 
 class Failure(NamedTuple):
     """Why a unit failed. `own`: its keys or its statement are at fault, so it is cut smaller and the failure counts. `slow`:
-    the witnesses decide whether it is at fault."""
+    the witnesses decide whether it is at fault. `at_source`: its rows could not be loaded."""
 
     error: str
     own: bool
     slow: bool = False
+    at_source: bool = False
 
 
 class Outcomes:

@@ -69,6 +69,7 @@ class Removals:
         self._waiting: dict[Namespace, deque[Removal]] = {}
         self._paid = -inf  # when the rate lets more of them go
         self._hastened = False
+        self._asked: dict[bytes, int] = {}  # keys that are open, and how often
         self._later: deque[tuple[float, Removal]] = deque()  # when to ask again: in order, for all wait alike
 
     @property
@@ -89,10 +90,16 @@ class Removals:
         self.open += len(keys)
         self.waiting += len(keys)
         self._waiting.setdefault(namespace, deque()).extend(map(Removal, keys, open_packs))
+        for key in keys:
+            self._asked[key] = self._asked.get(key, 0) + 1
         for open_pack in open_packs:
             open_pack.peer.removals += 1
         self._paid = -inf
         namespace.removing.join(self)
+
+    def asked(self, key: bytes) -> bool:
+        """Whether this key is to be removed."""
+        return key in self._asked
 
     def hasten(self) -> None:
         """From now on nothing waits: the partition is being handed over, and a removal that still waits would be lost."""
@@ -164,4 +171,7 @@ class Removals:
 
     def _close(self, removal: Removal) -> None:
         self.open -= 1
+        left = self._asked.pop(removal.key) - 1
+        if left:
+            self._asked[removal.key] = left
         removal.open_pack.release(1)

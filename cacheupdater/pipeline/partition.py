@@ -19,6 +19,7 @@ from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable
 from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.load import load
+from cacheupdater.pipeline.prolong import prolong
 from cacheupdater.pipeline.remove import remove
 from cacheupdater.pipeline.telling import Telling, Turn
 from cacheupdater.pipeline.write import matched, prepare, without_value, write
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from cacheupdater.core.engine import Engine
+    from cacheupdater.core.prolonging import Prolongation
     from cacheupdater.core.removals import Invalidation
     from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.ports import Gained, Message
@@ -153,13 +155,15 @@ class Partition:
         while True:
             self._woken.clear()
             with self._turn:
-                units, invalidation, wake = self.engine.step(clock())
+                units, invalidation, prolongation, wake = self.engine.step(clock())
             self._stepped.set()
             for unit in units:
                 refresh = self._start(group, self._refresh(unit))
                 refresh.add_done_callback(partial(self._give_back, unit))
             if invalidation is not None:
                 self._start(group, self._invalidate(invalidation))
+            if prolongation is not None:
+                self._start(group, self._prolong(prolongation))
             to_tell, self._to_tell = self._to_tell, []
             for keys, answers in to_tell:
                 self._start(group, self._tell_foreign(keys, answers))
@@ -211,14 +215,18 @@ class Partition:
             await self._load_and_write(unit, seen)
         except (Unavailable, Faulty) as e:
             self._telling.failed(unit, e, seen)
-            failure = Failure(str(e), own=isinstance(e, Faulty), slow=isinstance(e, TimedOut))
+            at_source = seen.stage == "load" and not isinstance(e, Unpaid)
+            failure = Failure(
+                str(e), own=isinstance(e, Faulty), slow=isinstance(e, TimedOut), at_source=at_source
+            )
             seen.asked = seen.stage != "token" and not isinstance(e, Unreached)
             self._around.recent.failed(keys, str(e), clock(), clock() - began)
             self.engine.on_failure(unit, failure, clock(), load=seen)
         except Exception as e:  # noqa: BLE001  a fault of ours or of a loader must not stop the other keys; it is reported
             self._telling.surprised(unit, e)
             self._around.recent.failed(keys, type(e).__name__, clock(), clock() - began)
-            self.engine.on_failure(unit, Failure(repr(e), own=True), clock(), load=seen)
+            failure = Failure(repr(e), own=True, at_source=seen.stage == "load")
+            self.engine.on_failure(unit, failure, clock(), load=seen)
         self._wake_all()
 
     async def _load_and_write(self, unit: Unit, seen: Load) -> None:
@@ -282,6 +290,12 @@ class Partition:
             self._telling.removed(keys, answers, given_up, now)
         self._wake_all()
         await self._tell_foreign(keys, answers)
+
+    async def _prolong(self, prolongation: Prolongation) -> None:
+        """Ask Redis for one more ttl for these values. Whatever it says, the engine hears of it."""
+        answers = await prolong(self._around, prolongation, self._telling)
+        self.engine.on_prolonged(prolongation, answers, asyncio.get_running_loop().time())
+        self.wake_up()
 
     async def _tell_foreign(self, keys: Sequence[bytes], answers: Sequence[Answer]) -> None:
         """Report the keys that the fence left alone, except in namespaces already reported as the application's."""

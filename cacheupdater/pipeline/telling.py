@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.engine import Engine
     from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.outcomes import Load
     from cacheupdater.core.unit import Unit
     from cacheupdater.errors import CacheUpdaterError
@@ -125,6 +126,9 @@ class Telling:
         self._around.vitals.loaded(unit.namespace.source.name, now)
         self._notices.over("load_failed", unit.namespace.source.name)
         self._notices.over("load_refused", unit.namespace.name)
+        if unit.namespace.fail_safe:
+            self._notices.over("prolonged", unit.namespace.name)
+            self._notices.over("not_prolonged", unit.namespace.name)
 
     def braked(self, unit: Unit, absent: int) -> None:
         """Too many of the unit's rows are suddenly absent."""
@@ -182,6 +186,23 @@ class Telling:
         for key, answer in zip(unit.keys, answers, strict=False):  # an eviction has emptied the unit
             if answer.result in _ANSWERED:
                 log.debug("%s: %s", answer.result.value, named(key, how))
+
+    # --- prolonging -------------------------------------------------------------------------------------
+
+    def prolonged(self, namespace: Namespace, answers: Sequence[bool | None]) -> None:
+        """Redis has answered for each key whether its old value has more time."""
+        name = namespace.name
+        if answers.count(None) < len(answers):
+            self._notices.over("not_prolonged", name)
+        if kept := answers.count(True):
+            what = f"{counted(kept, 'value')} of {name} got one more ttl, because the source fails"
+            most = namespace.ttl + namespace.fail_safe
+            self._notices.trouble("prolonged", name, f"{what}; no value gets older than {most:g} s")
+
+    def not_prolonged(self, namespace: Namespace, keys: int, error: CacheUpdaterError) -> None:
+        """Redis could not be asked; it is asked again."""
+        text = f"{counted(keys, 'value')} may expire while their source fails: {error}"
+        self._notices.trouble("not_prolonged", namespace.name, text)
 
     # --- removing ---------------------------------------------------------------------------------------
 

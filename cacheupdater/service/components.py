@@ -96,6 +96,7 @@ class Components:
                 source=sources[each.load.source],
                 every=each.refresh.every,
                 ttl=each.ttl.base,
+                fail_safe=each.fail_safe.extend_to if each.fail_safe else 0.0,
                 missing_ttl=each.missing.ttl,
                 max_backlog=each.max_backlog,
                 quota=Bucket(each.quota.rate, each.quota.saved, now=now) if each.quota else None,

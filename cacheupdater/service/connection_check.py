@@ -25,6 +25,7 @@ from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.ports import Entry
 from cacheupdater.service.components import Components
 from cacheupdater.service.side_by_side import side_by_side
+from cacheupdater_client.protocol.lease import Grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -163,6 +164,8 @@ async def _written(writer: Writer, namespace: NamespaceSection) -> Finding | Non
     value: Value = {b"check": b"1"} if namespace.value.encoding == "hash" else b"1"
     try:
         [answer] = await writer.write(await writer.token(), [Entry(key, value, TTL_MS)])
+        if namespace.fail_safe:
+            await writer.prolong([key], Grace(ttl_ms=2 * TTL_MS, fail_safe_ms=0))
         [removal] = await writer.invalidate([key])
     except CacheUpdaterError as e:
         return _trouble("cache", namespace.name, e)

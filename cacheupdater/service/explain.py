@@ -69,6 +69,7 @@ class Explainer:
             "owner": "this updater" if ours else await self._owner(number),
             "ours": ours is not None,
             "troubles": self._troubles(namespace),
+            "lives_on": _lives_on(namespace),
             "left_alone": namespace is not None and self._around.judging.is_foreign(namespace),
             **(self._held(ours, key, now) if ours else {}),
             "last": self._last(key, now),
@@ -121,3 +122,10 @@ class Explainer:
             for each in self._around.notices.plain()
             if each["event"] in _EVERYBODYS or each["subject"] in subjects
         ]
+
+
+def _lives_on(namespace: Namespace | None) -> float | None:
+    """How old a value may get while its source fails, in seconds; None unless the source fails now."""
+    if namespace is None or not namespace.fail_safe or not namespace.source.outage.concerns(namespace):
+        return None
+    return namespace.ttl + namespace.fail_safe

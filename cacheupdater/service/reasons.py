@@ -75,6 +75,11 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
         text = str(trouble["text"]).rstrip(".")
         stop = "" if text.endswith("?") else "."
         yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {text}{stop}"
+    if (lives_on := updater.get("lives_on")) is not None:
+        yield (
+            "Its source fails now, so the old value lives on while it is read, until its load is"
+            f" {_lasted(lives_on)} ago (fail_safe)."
+        )
     if not updater["ours"]:
         yield from _elsewhere(updater)
         return

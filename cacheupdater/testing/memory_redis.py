@@ -9,18 +9,20 @@ file with the real scripts. It knows strings, hashes and one "other" type, and n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.ports import Found
 from cacheupdater.testing.memory_forms import Held, Other, dated, is_foreign
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
 
 if TYPE_CHECKING:
     from cacheupdater.ports import Entry
+    from cacheupdater_client.protocol.lease import Grace
 
 __all__ = ["MemoryRedis", "MemoryWriter", "Other"]
 
@@ -167,6 +169,22 @@ class MemoryRedis:
             outcomes.append(fence.FOREIGN if stays else fence.REMOVED)
         return outcomes
 
+    def prolong(self, *keys: bytes, grace: Grace, form: fence.Form | None = None) -> list[Outcome]:
+        """PROLONG, without an owner."""
+        return [int(self._prolong(key, grace, form)) for key in keys]
+
+    def _prolong(self, key: bytes, grace: Grace, form: fence.Form | None) -> bool:
+        floor, held, left_ms = self.floor(key), self.get(key), self.ttl_ms(key)
+        if held is None or left_ms == inf or floor is None or not fence.is_of_load(floor):
+            return False
+        age_ms = (self.now_us() - floor // 1000) / 1000
+        more_ms = int(min(grace.ttl_ms, grace.ttl_ms + grace.fail_safe_ms - age_ms))
+        if age_ms < 0 or more_ms <= left_ms or (form and is_foreign(held, form, floor)):
+            return False
+        self.set(key, held, more_ms)
+        self.set_floor(key, floor, max(self.floor_ttl_ms(key), more_ms))
+        return True
+
     def write_through(
         self, key: bytes, value: fence.Value, ttl_ms: int, since: int, *, hold_off_ms: int = 0
     ) -> int:
@@ -233,6 +251,11 @@ class MemoryWriter:
     ) -> Sequence[Answer]:
         outcomes = self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms, forms=forms)
         return [answers.FOREIGN if each == fence.FOREIGN else answers.WRITTEN for each in outcomes]
+
+    async def prolong(
+        self, keys: Sequence[bytes], grace: Grace, form: fence.Form | None = None
+    ) -> Sequence[bool | None]:
+        return [each == lease.PROLONGED for each in self.server.prolong(*keys, grace=grace, form=form)]
 
     async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
         return [self._found(key, values=values) for key in keys]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 
 import pytest
 import redis.asyncio
@@ -11,7 +12,8 @@ from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.core.answers import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
-from cacheupdater_client.protocol.fence import SCRIPT_BYTES_MAX
+from cacheupdater_client.protocol.fence import SCRIPT_BYTES_MAX, floor_name
+from cacheupdater_client.protocol.lease import Grace
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -42,8 +44,19 @@ class Real:
             self.client.set(key, value) if isinstance(value, bytes) else self.client.hset(key, mapping=value)
         )
 
+    async def expire(self, key, ttl_ms):
+        await self.client.pexpire(key, ttl_ms)
+
     async def set_other(self, key):
         await self.client.rpush(key, b"item")
+
+    async def age(self, key, seconds):
+        """The load of this value was so much earlier."""
+        name = floor_name(key)
+        await self.client.set(name, int(await self.client.get(name)) - seconds * 10**9, keepttl=True)
+
+    async def floor_ttl_ms(self, key):
+        return await self.client.pttl(floor_name(key))
 
     async def type_is_other(self, key):
         return await self.client.type(key) == b"list"
@@ -71,8 +84,17 @@ class Memory:
     async def set(self, key, value):
         self.server.set(key, value)
 
+    async def expire(self, key, ttl_ms):
+        self.server.set(key, self.server.get(key), ttl_ms)
+
     async def set_other(self, key):
         self.server.set(key, Other())
+
+    async def age(self, key, seconds):
+        self.server.set_floor(key, self.server.floor(key) - seconds * 10**9, self.server.floor_ttl_ms(key))
+
+    async def floor_ttl_ms(self, key):
+        return self.server.floor_ttl_ms(key)
 
     async def type_is_other(self, key):
         return isinstance(self.server.get(key), Other)
@@ -351,3 +373,82 @@ async def test_a_look_tells_whether_a_value_is_there_and_how_old_it_is(cache, wr
         (True, None),
         (False, None),
     ]
+
+
+# --- old values live on ---------------------------------------------------------------------------------
+
+SHORT_MS = 100_000
+GRACE = Grace(ttl_ms=SHORT_MS, fail_safe_ms=HOUR_MS)
+
+
+async def loaded(writer, *keys, value=b"v", ttl_ms=SHORT_MS, form="type"):
+    await writer.write(await writer.token(keys), [Entry(key, value, ttl_ms) for key in keys], form=form)
+
+
+def near(ttl_ms):
+    return pytest.approx(ttl_ms, abs=9_000)
+
+
+@pytest.mark.parametrize("value", [b"v", {b"f": b"1"}])
+async def test_prolong_gives_one_more_ttl_to_value_and_floor(cache, writer, value):
+    await loaded(writer, b"k", value=value, ttl_ms=20_000)
+    await cache.age(b"k", 80)
+    assert await writer.prolong([b"k"], GRACE) == [True]
+    assert await cache.get(b"k") == value
+    assert await cache.ttl_ms(b"k") == near(SHORT_MS)
+    assert await cache.floor_ttl_ms(b"k") == near(SHORT_MS)
+
+
+async def test_prolong_ends_when_the_value_is_as_old_as_ttl_and_fail_safe_together(cache, writer):
+    await loaded(writer, b"k", b"over", ttl_ms=5_000)
+    await cache.age(b"k", 3_680)
+    await cache.age(b"over", 3_701)
+    assert await writer.prolong([b"k", b"over"], GRACE) == [True, False]
+    assert await cache.ttl_ms(b"k") == pytest.approx(20_000, abs=4_000)
+    assert await cache.ttl_ms(b"over") <= 5_000
+
+
+async def test_prolong_shortens_nothing(cache, writer):
+    await loaded(writer, b"k", ttl_ms=HOUR_MS)
+    assert await writer.prolong([b"k"], GRACE) == [False]
+    assert await cache.ttl_ms(b"k") == near(HOUR_MS)
+
+
+async def test_prolong_makes_nothing(cache, writer):
+    await loaded(writer, b"absent", value=None)
+    assert await writer.prolong([b"nothing", b"absent"], GRACE) == [False, False]
+    assert await cache.get(b"nothing") is None
+    assert await cache.get(b"absent") is None
+
+
+async def test_prolong_leaves_values_without_a_ttl_or_without_an_age(cache, writer):
+    await loaded(writer, b"for ever")
+    await cache.set(b"for ever", b"v")
+    await cache.set(b"own", b"v")
+    assert await writer.prolong([b"for ever", b"own"], GRACE) == [False, False]
+    assert await cache.ttl_ms(b"own") in {-1, inf}
+
+
+async def test_prolong_keeps_no_value_that_is_older_than_an_invalidation(cache, writer):
+    await loaded(writer, b"k", ttl_ms=20_000)
+    await writer.invalidate([b"k"])
+    await cache.set(b"k", b"old")
+    await cache.expire(b"k", 5_000)
+    assert await writer.prolong([b"k"], GRACE) == [False]
+    assert await cache.ttl_ms(b"k") <= 5_000
+
+
+async def test_prolong_leaves_what_is_foreign_to_the_form(cache, writer):
+    await loaded(writer, b"k", b"mine", value=b"{}", ttl_ms=20_000, form="json")
+    await cache.set(b"k", PICKLE)
+    await cache.expire(b"k", 5_000)
+    assert await writer.prolong([b"k", b"mine"], GRACE, "json") == [False, True]
+    assert await cache.ttl_ms(b"k") <= 5_000
+    assert await writer.prolong([b"k"], GRACE) == [True]
+
+
+async def test_prolong_answers_many_keys_in_order(cache, writer):
+    keys = [b"k%d" % n for n in range(250)]
+    await loaded(writer, *keys[::2], ttl_ms=20_000)
+    assert await writer.prolong(keys, GRACE) == [n % 2 == 0 for n in range(250)]
+    assert await writer.prolong([], GRACE) == []

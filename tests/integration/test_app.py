@@ -50,7 +50,7 @@ def price(number: int) -> int | None:
 def plain(id: int) -> Plain | None:
     return None if price(id) is None else Plain(price(id), "é")
 
-@cache.values("packed:{id:int}", ttl="15m", encoding="msgpack")
+@cache.values("packed:{id:int}", ttl="15m", encoding="msgpack", fail_safe="1h")
 def packed(ids: list[int]) -> dict[int, Packed]:
     return {id: Packed(price(id), "é") for id in ids if price(id) is not None}
 
@@ -172,6 +172,7 @@ def test_check_says_what_the_declarations_amount_to_and_no_password(project):
     assert "cache   redis://***@127.0.0.1:1/2" in said
     assert "c4n4ry" not in said + done.stderr
     assert "its codec" in said
+    assert re.search(r"^packed .* 900s \+ 3600s ", said, re.MULTILINE)  # ttl and fail_safe
     assert "many keys" in said
     assert "shop_caching.py:" in said
 
@@ -179,13 +180,15 @@ def test_check_says_what_the_declarations_amount_to_and_no_password(project):
 def test_a_file_adds_and_overrides_but_not_what_readers_rely_on(project):
     file = project.folder / "cacheupdater.yaml"
     file.write_text(
-        "version: 1\nsources: {shop: {budget: 20/s}}\nnamespaces: {plain: {quota: {rate: 3/s}}}\n"
+        "version: 1\nsources: {shop: {budget: 20/s}}\n"
+        "namespaces: {plain: {quota: {rate: 3/s}}, packed: {fail_safe: {extend_to: 2h}}}\n"
     )
     done = project.updater("check", "--app", "shop_caching:cache")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("shop_caching:cache and cacheupdater.yaml: OK")
     assert "20/s" in done.stdout
     assert "3/s" in done.stdout
+    assert "900s + 7200s" in done.stdout
 
     file.write_text("version: 1\nnamespaces: {plain: {value: {encoding: msgpack}}}\n")
     done = project.updater("check", "--app", "shop_caching:cache")

@@ -163,6 +163,16 @@ def test_the_least_rights_that_are_documented_suffice(check, redis_server):
     only(rows)
 
 
+def test_a_namespace_with_fail_safe_needs_one_right_more(check, redis_server):
+    product = "table: products}, fail_safe: {extend_to: 1h"
+    code, rows = check(cache=acl(redis_server, *KEYS, *LEAST, "+pttl"), product=product)
+    assert code == 0
+    only(rows)
+    code, rows = check(cache=acl(redis_server, *KEYS, *LEAST), product=product)
+    assert code == 78
+    only(rows, ("cache", "product"))
+
+
 @pytest.mark.parametrize(
     ("rules", "namespaces"),
     [

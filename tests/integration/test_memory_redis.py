@@ -14,6 +14,7 @@ from servers import fence_calls as real
 
 from cacheupdater.testing.memory_redis import MemoryRedis, Other
 from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.lease import Grace
 
 STEPS = 1500
 SECOND = 10**9  # of a token
@@ -45,7 +46,8 @@ class Program:
         self.now = now + 500
         self.tokens = [*self.tokens[-8:], now]
         act = self.rng.choices(
-            [self.commit, self.invalidate, self.write_through, self.plain, self.move_floor], [8, 2, 3, 3, 1]
+            [self.commit, self.prolong, self.invalidate, self.write_through, self.plain, self.move_floor],
+            [8, 4, 2, 3, 3, 1],
         )[0]
         act()
         self.near = self.tolerance()
@@ -85,6 +87,15 @@ class Program:
         assert got == self.fake.invalidate(*keys, **options)
         self.seen |= {f"invalidate {each}" for each in got}
         self.align(keys)
+
+    def prolong(self):
+        keys = self.rng.sample(KEYS, self.rng.randrange(1, 3))
+        # no key gets so old here that both bounds are the same: then a millisecond would decide
+        grace = self.rng.choice([Grace(10_000, 15_000), Grace(200_000, 70_000)])
+        form = self.rng.choice([None, *FORMS])
+        got = real.prolong(self.real, *keys, grace=grace, form=form)
+        assert got == self.fake.prolong(*keys, grace=grace, form=form)
+        self.seen |= {f"prolong {each}" for each in got}
 
     def write_through(self):
         key, value, since = self.rng.choice(KEYS), self.value(), self.token()
@@ -145,5 +156,6 @@ def test_fake_answers_and_holds_what_the_real_server_does(every_redis_url, seed)
         for _ in range(STEPS):
             program.step()
     outcomes = {-2, -1, 0, 1, 2, fence.Refused, fence.Failed}
+    outcomes |= {"prolong 0", "prolong 1"}
     outcomes |= {"write_through 0", "write_through 1", "invalidate 0", "invalidate -2"}
     assert program.seen == outcomes  # a program that never meets a case proves nothing about it

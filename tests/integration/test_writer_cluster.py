@@ -25,10 +25,11 @@ from cacheupdater.core.answers import (
     Answer,
     Result,
 )
-from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
 from cacheupdater.local.redis_server import RedisServer, version
 from cacheupdater.ports import Entry
 from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.lease import Grace
 
 CHANGES = 50
 BOUND_S = 1.6  # what one call may take, whatever happens: looking for the nodes, and one exchange
@@ -507,6 +508,7 @@ async def test_wrong_password_is_unavailable_and_not_told_to_anyone(redis_cluste
     await writer.close()
 
 
+GRACE = Grace(ttl_ms=2 * TTL_MS, fail_safe_ms=1_000)
 RIGHTS = (
     "~k:* ~__crs:* -@all +time +evalsha +script|load +get +set +pexpire +unlink +type +hgetall +hset +hdel"
 )
@@ -520,10 +522,17 @@ async def test_user_with_the_documented_rights_can_do_everything(redis_cluster):
     keys = keys_of(redis_cluster, redis_cluster.primaries()[0], 2)
     move = redis_cluster.migration(key_slot(keys[0]), redis_cluster.primaries()[1])
     assert await write(writer, keys) == [WRITTEN, WRITTEN]
+    with pytest.raises(Forbidden, match=r"(?i)permission|can't run this command"):
+        await writer.prolong(keys, GRACE)
+    for node in redis_cluster.nodes:
+        redis_cluster.tell(node, "ACL", "SETUSER", "updater", "+pttl")
+    assert await writer.prolong(keys, GRACE) == [True, True]
     move.begin()
     move.move_keys()
     assert await results(writer, keys) == ["too_old", "unchanged"]
     assert await results(writer, keys) == ["unchanged", "unchanged"]
+    # a slot on the move refuses scripts whose keys do not all exist, and nobody has a lease
+    assert await writer.prolong(keys, Grace(3 * TTL_MS, 1_000)) == [None, True]
     await writer.invalidate(keys)
     await writer.close()
     move.undo()

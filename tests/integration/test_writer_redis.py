@@ -19,6 +19,7 @@ from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
 from cacheupdater.local.redis_server import RedisServer, version
 from cacheupdater.ports import Entry, Found
 from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.lease import Grace
 
 TTL_MS = 60_000
 ENTRY = Entry(b"ns:1", b"v", TTL_MS)
@@ -103,6 +104,30 @@ async def test_user_with_the_documented_rights_can_do_everything(admin):
         return [(await write_one(writer, Entry(b"ns:1", value, TTL_MS))).result.value for value in steps]
 
     assert await with_user(admin, RIGHTS, act_hash) == ["written", "unchanged", "written", "written"]
+
+
+async def test_user_with_the_documented_rights_can_prolong_and_is_told_which_one_is_missing(admin):
+    grace = Grace(ttl_ms=2 * TTL_MS, fail_safe_ms=1_000)
+
+    async def act(writer):
+        await write_one(writer, Entry(b"ns:1", b"v", TTL_MS))
+        return await writer.prolong([b"ns:1"], grace)
+
+    assert await with_user(admin, [*RIGHTS, "+pttl"], act) == [True]
+
+    async def act_without(writer):
+        with pytest.raises(Forbidden, match=r"(?i)permission|can't run this command"):
+            await act(writer)
+
+    await with_user(admin, RIGHTS, act_without)
+
+
+async def test_a_key_that_the_user_may_not_touch_costs_its_neighbours_no_time(admin):
+    async def act(writer):
+        await write_one(writer, Entry(b"ns:1", b"v", TTL_MS))
+        return await writer.prolong([b"no:1", b"ns:1"], Grace(2 * TTL_MS, 1_000))
+
+    assert await with_user(admin, [*RIGHTS, "+pttl"], act) == [False, True]
 
 
 async def test_user_without_a_right_to_the_floors_can_write_no_key_and_is_told_so(admin):

@@ -22,6 +22,8 @@ from simulated.history import (
     Hint,
     Intake,
     Owner,
+    Prolonged,
+    Read,
     Removal,
     Restart,
     RowCommit,
@@ -276,6 +278,76 @@ def test_s3_sees_a_deleted_row_come_back(seen):
     assert not invariants.s3_deletes_stay_deleted(world)
     seen.cache.append(CacheEvent(1.2, KEY, "write", 1, begun=0.9))
     assert invariants.s3_deletes_stay_deleted(world)
+
+
+# --- F1, F2, F3 -----------------------------------------------------------------------------------------
+
+SAFE = replace(PLAN, ttl=2.0, fail_safe=1.0, away=True)
+
+
+def readings(seen, *times, found=True):
+    seen.reads += [Read(at, KEY, found) for at in times]
+    seen.reads.sort()
+
+
+def test_f1_sees_a_value_that_is_older_than_it_may_get(seen):
+    seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
+    readings(seen, 3.39)
+    assert not invariants.f1_no_value_is_older_than_ttl_and_fail_safe(seen, SAFE)
+    readings(seen, 3.41)
+    assert invariants.f1_no_value_is_older_than_ttl_and_fail_safe(seen, SAFE)
+    seen.cache.append(CacheEvent(3.405, KEY, "write", 1, begun=3.404))
+    assert not invariants.f1_no_value_is_older_than_ttl_and_fail_safe(seen, SAFE)
+
+
+def lost(seen, plan=SAFE, changes=()):
+    """The database is away from 1 s to 4 s."""
+    seen.outages = [(1.0, 4.0)]
+    world = SimpleNamespace(seen=seen, plan=plan, keys=[KEY], changes=list(changes))
+    return invariants.f2_what_is_read_lives_on(world)
+
+
+def test_f2_sees_a_value_expire_that_was_read_within_its_ttl(seen):
+    seen.cache.append(CacheEvent(0.9, KEY, "write", 1, begun=0.8))
+    readings(seen, 1.7, 2.2)
+    assert not lost(seen)
+    readings(seen, 2.9, found=False)
+    assert lost(seen)
+    assert not lost(seen, changes=[Change(KEY, 1.5, "hint")])
+    assert not lost(seen, replace(SAFE, away=False))
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [(1.2, 1.3), (1.7,), (1.7, 1.8)],
+    ids=["before the outage is known", "alone", "too soon after each other"],
+)
+def test_f2_promises_nothing_for_reads_that_leave_no_time_to_act(seen, reads):
+    seen.cache.append(CacheEvent(0.9, KEY, "write", 1, begun=0.8))
+    readings(seen, *reads)
+    readings(seen, 2.9, found=False)
+    assert not lost(seen)
+
+
+def test_f2_lets_a_value_go_that_is_as_old_as_it_may_get(seen):
+    seen.cache.append(CacheEvent(0.1, KEY, "write", 1, begun=0.0))
+    readings(seen, 1.7, 2.2)
+    readings(seen, 3.0, found=False)
+    assert not lost(seen)
+
+
+def test_f3_sees_more_time_for_a_value_whose_change_was_read_and_not_served(seen):
+    seen.prolonged.append(Prolonged(2.0, KEY, OWNER, 1.9))
+    hint(seen, 1.8, CHANGE)
+    assert invariants.f3_no_changed_value_lives_on(seen, Served(seen, PLAN))
+    refresh(seen, 1.81)
+    assert not invariants.f3_no_changed_value_lives_on(seen, Served(seen, PLAN))
+
+
+def test_f3_forgives_a_change_that_came_after_the_request(seen):
+    seen.prolonged.append(Prolonged(2.0, KEY, OWNER, 1.9))
+    hint(seen, 1.95, CHANGE)
+    assert not invariants.f3_no_changed_value_lives_on(seen, Served(seen, PLAN))
 
 
 # --- K1 -------------------------------------------------------------------------------------------------

@@ -67,6 +67,12 @@ _DROPS = {
     "quarantined": "the key failed by itself too often, and is left alone for a minute",
     "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",
 }
+_PROLONGED = {
+    "prolonged": "the value lives for one more ttl",
+    "left": "the value has time enough, is as old as it may get, has no ttl, or is not of a load of ours; or there is none",
+    "unreached": "Redis could not be reached; it is asked again",
+    "crowded": "not asked for: too many values live on already",
+}
 _ERRORS = {
     "unavailable": "the server did not answer, or not in time",
     "faulty": "the server answered that the statement, the rows or the values are at fault",
@@ -129,6 +135,13 @@ DECLARED: dict[Metric, Declared] = {
     "rows": Declared("counter", "Keys asked of the source; each costs a row of the budget.", "namespace"),
     "statements": Declared("counter", "Statements sent to the source.", "namespace"),
     "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),
+    "prolonged": Declared(
+        "counter",
+        "Old values for which more time was asked, because their source failed (`fail_safe`).",
+        "namespace",
+        "result",
+        _PROLONGED,
+    ),
     "invalidations": Declared(
         "counter", "Keys removed because their change could not be served.", "namespace"
     ),

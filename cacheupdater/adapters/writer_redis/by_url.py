@@ -8,7 +8,7 @@ Not done here: retries of writes (a failed write is a new load), encoding, the l
 The least rights that an ACL user needs from Redis 6.2 on, for keys `product:*` (Redis checks the commands of scripts too):
     ~product:* ~__crs:* -@all +time +evalsha +script|load
     +get +set +pexpire +unlink +type +hgetall +hset +hdel, and +select for a database other than 0
-In a cluster also +cluster|slots (in Redis 6.2 +cluster) and +asking.
+For a namespace with `fail_safe` also +pttl. In a cluster also +cluster|slots (in Redis 6.2 +cluster) and +asking.
 """
 
 from __future__ import annotations

@@ -28,13 +28,14 @@ from cacheupdater.adapters.writer_redis.sessions import TOKENS_MAX, one_call
 from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client.protocol import fence
+from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
+from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 
     from cacheupdater.ports import Entry, Found
+    from cacheupdater_client.protocol.lease import Grace
 
 T = TypeVar("T")
 
@@ -158,23 +159,53 @@ class ClusterWriter:
             left = [key for some in again for key in some]
         return [said[key] for key in keys]
 
+    async def prolong(
+        self, keys: Sequence[bytes], grace: Grace, form: fence.Form | None = None
+    ) -> Sequence[bool | None]:
+        """One more ttl for these values. None for the keys of a node in trouble, and for keys whose slot is on the move."""
+        said: list[bool | None] = [None] * len(keys)
+        for way, places in (await self._places(keys)).items():
+            some = [keys[at] for at in places]
+            calls = [lease.prolong_args(lease.NO_OWNER, [key], grace, form=form) for key in some]
+            replies: Sequence[Any] = ()
+            with suppress(Unavailable):
+                async with self._reaching(way.home):
+                    replies = await way.home.evaluate(lease.PROLONG, calls, asking=way.aside)
+            for at, key, reply in zip(places, some, replies, strict=False):  # none of a node in trouble
+                said[at] = self._has_more_time(way.home, key, reply)
+        return said
+
+    def _has_more_time(self, home: Member, key: bytes, reply: Any) -> bool | None:
+        if self._is_redirection(home, key, reply):
+            return None
+        if reply == [lease.PROLONGED]:
+            return True
+        answer = self._removal(home, reply)
+        if is_forbidden(answer.why):
+            raise Forbidden(f"Redis refuses for now: {answer.why}")
+        return None if answer.result is Result.UNAVAILABLE else False
+
     async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
         """What readers of these keys find now; None for the keys of a node in trouble."""
-        self._check_open()
-        view = await self._slots.view(keys)
-        places: dict[Member, list[int]] = {}
-        for at, home in enumerate(map(view.home, keys)):
-            if home is not None:
-                places.setdefault(home, []).append(at)
         said: list[Found | None] = [None] * len(keys)
-        for home, some in places.items():
+        for way, some in (await self._places(keys)).items():
             with suppress(Unavailable):
-                async with self._reaching(home):
+                async with self._reaching(way.home):
                     calls = looks.calls([keys[at] for at in some], values=values)
-                    replies = await home.evaluate(looks.LOOK, calls)
+                    replies = await way.home.evaluate(looks.LOOK, calls, asking=way.aside)
                 for at, found in zip(some, looks.read(replies), strict=True):
                     said[at] = found
         return said
+
+    async def _places(self, keys: Sequence[bytes]) -> Mapping[_Way, list[int]]:
+        """The places of these keys, by the way to them. Keys of a slot without a node are missing."""
+        self._check_open()
+        view = await self._slots.view(keys)
+        places: dict[_Way, list[int]] = {}
+        for at, key in enumerate(keys):
+            if home := view.home(key):
+                places.setdefault(_Way(home, key in view.aside), []).append(at)
+        return places
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later calls raise Unavailable."""

@@ -27,13 +27,14 @@ from cacheupdater.adapters.writer_redis.sentinel import Vote
 from cacheupdater.adapters.writer_redis.sessions import CONNECTIONS, Node, Session, connector, one_call
 from cacheupdater.core import answers, cache_url
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.ports import Entry, Found
+    from cacheupdater_client.protocol.lease import Grace
 
 WINDOW = 4  # chunks sent before their answers are read: at most 4 MiB on the way
 
@@ -104,6 +105,18 @@ class RedisWriter:
         await self._leave_a_former_primary()
         calls = _Calls(fence.INVALIDATE, list(fence.key_chunks(keys)), call, None)
         return [removal_of(each) for each in await self._run(calls)]
+
+    async def prolong(
+        self, keys: Sequence[bytes], grace: Grace, form: fence.Form | None = None
+    ) -> Sequence[bool | None]:
+        """One more ttl for these values. A key that Redis refuses to prolong has not got more time."""
+
+        def call(some: Sequence[bytes]) -> Sequence[Any]:
+            return lease.prolong_args(lease.NO_OWNER, some, grace, form=form)
+
+        await self._leave_a_former_primary()
+        calls = _Calls(lease.PROLONG, list(fence.key_chunks(keys)), call, None)
+        return [each == lease.PROLONGED for each in await self._run(calls)]
 
     async def look(self, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
         """What readers of these keys find now."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from cacheupdater_client.protocol.lease import Grace
+from cacheupdater_client.protocol.lease import FAIL_SAFE_S_MAX, FAIL_SAFE_S_MIN, Grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 REFRESH_S_MIN = 0.1  # as the shortest lease: a value that is always too old would be loaded with each read
 SOFT_S_MIN = 0.001
-FAIL_SAFE_S_MAX = 7 * 86_400.0  # a source that fails for longer is no outage any more
 PAUSE_MS = 1000  # between two loads of a key whose source fails, over all processes
 HOLDS = (
     2  # timeouts for which a value stays after invalidate(serve_old=True): a load that fails, and one more
@@ -63,6 +62,6 @@ def ageing_of(
         refresh_ms = ms("refresh_after", after, (REFRESH_S_MIN, ttl_ms * LATEST / 1000))
     grace = None
     if safe is not None:
-        grace = Grace(ttl_ms, ms("fail_safe", safe, (1.0, FAIL_SAFE_S_MAX)), PAUSE_MS)
+        grace = Grace(ttl_ms, ms("fail_safe", safe, (FAIL_SAFE_S_MIN, FAIL_SAFE_S_MAX)), PAUSE_MS)
     soft_ms = 0 if soft is None else ms("soft_timeout", soft, (SOFT_S_MIN, timeout_ms / 1000))
     return Ageing(refresh_ms, soft_ms, grace)

@@ -154,6 +154,7 @@ class Declared:
             self.ttl_ms,
             self.terms.mark_ms,
             self.terms.lease_ms,
+            self.grace.fail_safe_ms if self.grace else None,
             spelling,
             self.loader,
             self.batch,

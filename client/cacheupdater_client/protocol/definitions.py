@@ -48,6 +48,7 @@ class Definition(NamedTuple):
     ttl_ms: int
     missing_ms: int
     timeout_ms: int
+    fail_safe_ms: int | None  # beyond the ttl, while the source fails
     spelling: Spelling
     loader: Callable[..., object]
     batch: bool  # the loader takes a list of keys, and returns a mapping

@@ -59,7 +59,7 @@ _FORMS: dict[Form, int] = {
     "dogpile": 8,
     "dogpile-json": 9,
 }
-_FORM_LETTERS: dict[Form, str] = {form: form[0] for form in _FORMS} | {
+FORM_LETTERS: dict[Form, str] = {form: form[0] for form in _FORMS} | {
     "dogpile-json": "D"
 }  # as the scripts say
 DATED: frozenset[Form] = frozenset({"dogpile", "dogpile-json"})
@@ -105,6 +105,14 @@ def absent_stamp(token: int) -> int:
 def form_of(floor: int) -> Form | None:
     """The form of the load that wrote this floor; None if no load of a known form wrote it."""
     return next((form for form, place in _FORMS.items() if place and place == floor % 1000), None)
+
+
+FORMS_END = 100  # as the scripts have it: above the number of any form
+
+
+def is_of_load(floor: int) -> bool:
+    """Whether a load that found a row has set this floor. Only then does the floor tell the age of the value."""
+    return floor % 1000 < FORMS_END and floor % 1000 != ABSENT_FORM
 
 
 FLOOR_DIGITS = 20  # as the scripts have it
@@ -257,7 +265,7 @@ def commit_args(
             kind = _append_value(data, value, ttl_ms)
             kinds += of_strings if kind == "s" else kind
     age_us, step_us = int(load_age_s * 1_000_000), CLOCK_STEP_S * 1_000_000
-    stamp, letter = stamp_of(token, form), "" if replace else _FORM_LETTERS[form]
+    stamp, letter = stamp_of(token, form), "" if replace else FORM_LETTERS[form]
     head = (stamp, age_us, step_us, _floor_life_ms(hold_off_ms), letter, kinds)
     return [2 * len(keys), *_in_pairs(keys, _floor_names(keys)), *head, *data]
 
@@ -289,7 +297,7 @@ def invalidate_args(
             f"hold_off must be 0 to {CLOCK_STEP_S} s: a floor further ahead looks like a clock step"
         )
     names = _in_pairs(keys, _floor_names(keys))
-    letters = "".join(_FORM_LETTERS[forms[key]] if key in forms else "-" for key in keys) if forms else ""
+    letters = "".join(FORM_LETTERS[forms[key]] if key in forms else "-" for key in keys) if forms else ""
     life = _floor_life_ms(hold_off_ms)
     return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters]
 

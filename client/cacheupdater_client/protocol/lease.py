@@ -7,7 +7,7 @@ pause. A lease only saves loads: two loads of one key do no harm, because the fe
 decides which of them lands. A process that dies keeps its leases until they expire.
 
 Like `fence`, this module makes arguments and reads answers: no socket, no clock, no redis-py. The client's `cache` is the
-only caller.
+caller. An updater uses PROLONG alone, without an owner: for the values that it keeps while their source fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import IntEnum
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from cacheupdater_client.protocol.fence import floor_name, lease_name, script
+from cacheupdater_client.protocol.fence import FORM_LETTERS, Form, floor_name, lease_name, script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LOOK = script("look.lua")
 RELEASE = script("release.lua")
 PROLONG = script("prolong.lua")
+
+FAIL_SAFE_S_MIN, FAIL_SAFE_S_MAX = 1.0, 7 * 86_400.0  # a source that fails for longer is no outage any more
 
 LEASE_S_MIN, LEASE_S_MAX = 0.1, 30.0  # a load that takes longer could not land: see fence.LOAD_AGE_S
 
@@ -95,9 +97,16 @@ class Grace(NamedTuple):
 
     ttl_ms: int
     fail_safe_ms: int  # beyond the ttl, counted from the load that wrote the value
-    pause_ms: int  # before somebody tries again
+    pause_ms: int = 0  # before somebody tries again; without an owner nobody waits
 
 
-def prolong_args(owner: str, keys: Sequence[bytes], grace: Grace) -> list[_Arg]:
-    """The arguments after PROLONG's sha in EVALSHA."""
-    return [*_in_triples(keys), owner, grace.ttl_ms, grace.fail_safe_ms, grace.pause_ms]
+NO_OWNER = ""
+
+
+def prolong_args(owner: str, keys: Sequence[bytes], grace: Grace, *, form: Form | None = None) -> list[_Arg]:
+    """The arguments after PROLONG's sha in EVALSHA. With a form, values that are foreign to it stay as they are."""
+    letter = FORM_LETTERS[form] if form else ""
+    return [*_in_triples(keys), owner, grace.ttl_ms, grace.fail_safe_ms, grace.pause_ms, letter]
+
+
+PROLONGED = 1  # PROLONG: the value has more time

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
 
 
 def load_scripts(redis):
-    for script in (fence.COMMIT, fence.INVALIDATE):
+    for script in (fence.COMMIT, fence.INVALIDATE, lease.PROLONG):
         assert redis.script_load(script.text) == script.sha
 
 
@@ -22,6 +22,11 @@ def commit(redis, token, *entries, **options):
 def invalidate(redis, *keys, **options):
     args = fence.invalidate_args(keys, **options)
     return fence.outcomes(redis.execute_command("EVALSHA", fence.INVALIDATE.sha, *args))
+
+
+def prolong(redis, *keys, grace, form=None):
+    args = lease.prolong_args(lease.NO_OWNER, keys, grace, form=form)
+    return fence.outcomes(redis.execute_command("EVALSHA", lease.PROLONG.sha, *args))
 
 
 def write_through(redis, key, value, ttl_ms, since, **options):

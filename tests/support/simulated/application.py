@@ -17,7 +17,7 @@ from cacheupdater_client.protocol import wire
 from cacheupdater_client.protocol.fence import SET
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 from cacheupdater_client.sender import DRAIN_S, HURRY_S
-from simulated.history import CacheEvent
+from simulated.history import CacheEvent, Read
 from simulated.lost import Lost
 from simulated.topic import TICK
 
@@ -55,8 +55,9 @@ class SimClient:
         self._arrives = self._acks_arrive = 0.0
         self.look_again()
 
-    def attend(self):
-        return True
+    def attend(self, buffer):
+        """There is always a sender."""
+        return buffer is self.buffer
 
     def look_again(self):
         """Looks at the topic's number of partitions. A new number means a new connection."""
@@ -154,9 +155,9 @@ class Application:
 
     async def _read(self, keys):
         """MGET."""
-        server, buffer = self._world.cache.server, self.client.buffer
+        buffer = self.client.buffer
         try:
-            values = await self._world.cache.call(lambda: [server.get(key) for key in keys], kind="mget")
+            values = await self._world.cache.call(lambda: self._found(keys), kind="mget")
         except Lost:
             return
         for key, value in zip(keys, values, strict=True):
@@ -164,6 +165,17 @@ class Application:
                 buffer.add(MISS, key)
             else:
                 buffer.touch(key.decode())
+
+    def _found(self, keys):
+        """At the server."""
+        world = self._world
+        values = [world.cache.server.get(key) for key in keys]
+        if world.plan.fail_safe:
+            now = world.seen.clock()
+            world.seen.reads += [
+                Read(now, key, value is not None) for key, value in zip(keys, values, strict=True)
+            ]
+        return values
 
     async def _write_own(self, key):
         """Writes a value in a form of its own, as programs do without our client."""

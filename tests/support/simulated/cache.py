@@ -19,7 +19,7 @@ from cacheupdater.testing.memory_redis import MemoryRedis
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.fence import NO_FORMS
 from simulated.connection import SimConnection
-from simulated.history import CacheEvent, ForeignGone, Removal
+from simulated.history import OWNED, CacheEvent, ForeignGone, Prolonged, Removal
 from simulated.lost import Lost
 
 CALL_S = 0.2  # the real writer's second, in the scale of these schedules
@@ -159,11 +159,13 @@ class Cache:
 
 
 class Task:
-    """One task of an updater at Redis: a refresh with its flight, or a removal."""
+    """One task of an updater at Redis: a refresh with its flight, a removal, or a request for more time."""
 
-    def __init__(self, flight=None, removal=None):
+    def __init__(self, seen, flight=None, removal=None, request=None):
+        self._seen = seen
         self._flight = flight
         self._removal = removal
+        self._request = request  # (owner, when it was sent)
 
     @property
     def token_at(self):
@@ -174,6 +176,10 @@ class Task:
 
     def land(self, key, now, result):
         self._flight.landed[key] = (now, result)
+
+    def prolonged(self, key, now):
+        owner, sent = self._request
+        self._seen.prolonged.append(Prolonged(now, key, owner, sent))
 
     def remove(self, events, now):
         """Records a removal. Two attempts may both arrive; the acknowledged one counts."""
@@ -190,18 +196,23 @@ class SimWriter:
         self.process = process
         self._world = world
         self._removals = {}  # by task
+        self._requests = {}
         self.redis = RedisWriter(ADDRESS, connections=SESSIONS, hold_off_ms=world.plan.hold_off_ms)
         self.redis._where._connect = lambda: SimConnection(cache, self, world)
 
     def task_of_now(self):
         """The task that makes this call."""
         task = asyncio.current_task()
-        removal = self._removals.get(task)
-        return Task(self._world.seen.flight_if_any(), removal)
+        seen = self._world.seen
+        return Task(seen, seen.flight_if_any(), self._removals.get(task), self._requests.get(task))
 
     def put(self, stamp, entry, life, *, form):
         """Writes one key at the server, behind the fence."""
         return self._cache.server._commit(stamp, entry, life, form=form)
+
+    def prolong_one(self, key, grace, form):
+        """Gives one value more time at the server."""
+        return self._cache.server.prolong(key, grace=grace, form=form)[0]
 
     async def token(self, keys=()):
         self.process.check()
@@ -242,6 +253,17 @@ class SimWriter:
         removal.acked = seen.clock()
         for event in removal.events:
             event.acked = True
+        return said
+
+    async def prolong(self, keys, grace, form=None):
+        self.process.check()
+        task = asyncio.current_task()
+        self._requests[task] = (OWNED.get(), self._world.seen.clock())
+        try:
+            said = await self.redis.prolong(keys, grace, form)
+        finally:
+            del self._requests[task]
+        self.process.check()
         return said
 
     async def look(self, keys, *, values=False):

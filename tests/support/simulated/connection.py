@@ -14,14 +14,15 @@ from redis import exceptions as redis_errors
 
 from cacheupdater.adapters.writer_redis.looks import LOOK
 from cacheupdater.core.answers import Result
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.fence import Failed, Refused
+from cacheupdater_client.protocol.lease import Grace
 from simulated.history import CacheEvent
 from simulated.lost import Lost
 
 NAMES = {form[0]: form for form in ("type", "json", "msgpack", "string", "hash")}
 SECOND = 1_000_000_000  # of a token
-SCRIPTS = (fence.COMMIT, fence.INVALIDATE, LOOK)
+SCRIPTS = (fence.COMMIT, fence.INVALIDATE, lease.PROLONG, LOOK)
 
 RESULTS = {
     fence.WRITTEN: Result.WRITTEN,
@@ -119,6 +120,8 @@ class SimConnection:
             return self._look(names[0], int(rest[-1]))
         if faults("redis_refuses"):
             return self._world.random.choice(REFUSALS)()
+        if sha == lease.PROLONG.sha.encode():
+            return self._prolong(names[::3], rest[len(names) :], task)
         commits = sha == fence.COMMIT.sha.encode()
         if (commits or len(names) > 2) and faults(
             "redis_part_refused"
@@ -146,6 +149,17 @@ class SimConnection:
             if outcome in {fence.WRITTEN, fence.UNCHANGED}:
                 version = None if value is None else int(value)
                 self._cache.log(CacheEvent(now, key, "write", version, begun=task.token_at))
+        return replies
+
+    def _prolong(self, keys, args, task):
+        _, ttl_ms, fail_safe_ms, _, letter = args
+        grace, form = Grace(int(ttl_ms), int(fail_safe_ms)), NAMES.get(letter.decode())
+        now, replies = self._world.seen.clock(), []
+        for key in keys:
+            replies.append(self._writer.prolong_one(key, grace, form))
+            if replies[-1] == lease.PROLONGED:
+                self._world.seen.note("redis", "prolonged", key)
+                task.prolonged(key, now)
         return replies
 
     def _invalidate(self, keys, args, task):

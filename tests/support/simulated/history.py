@@ -154,6 +154,23 @@ class ForeignGone(NamedTuple):
     process: str
 
 
+class Prolonged(NamedTuple):
+    """A value that got more time while its source failed."""
+
+    at: float
+    key: bytes
+    owner: Owner
+    sent: float  # when its updater asked for it
+
+
+class Read(NamedTuple):
+    """What an application has found."""
+
+    at: float
+    key: bytes
+    found: bool
+
+
 class Restart(NamedTuple):
     """The state that a process has read from the file of an earlier one, beside the state that the earlier one saved."""
 
@@ -182,6 +199,9 @@ class Seen:
         self.rows = defaultdict(list)  # key -> commits
         self.cache = []
         self.foreign_gone = []
+        self.prolonged = []
+        self.reads = []  # of values that may live on
+        self.outages = []  # (from, until) of the database
         self.restarts = []
         self.starts_of_processes = {}
         self.over_caps = []  # M1, sampled

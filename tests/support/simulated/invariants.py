@@ -6,6 +6,7 @@ exception that the design allows is stated where it is made.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from itertools import pairwise
 from math import inf
@@ -37,6 +38,9 @@ def check(world, *, idle):
         *v1_every_value_is_its_rows(world.seen),
         *a1_a_reply_is_read_as_what_it_says(world.seen),
         *w1_foreign_values_stay(world),
+        *f1_no_value_is_older_than_ttl_and_fail_safe(world.seen, world.plan),
+        *f2_what_is_read_lives_on(world),
+        *f3_no_changed_value_lives_on(world.seen, served),
         *r1_what_was_learned_survives(world.seen),
         *k1_done_passes_only_what_is_finished(world.seen, served),
         *q1_budget_hold_and_gap(world.seen, world.plan),
@@ -232,6 +236,85 @@ def w1_foreign_values_stay(world):
         for key, at in last.items()
         if (world.cache.server.get(key) or b"").startswith(FOREIGN)
         and any(at < flight.finished(key) < inf for flight in world.seen.flights)
+    ]
+
+
+# --- F1, F2, F3 ------------------------------------------------------------------------------------------
+
+LATE_S = (
+    0.35  # from a read until its value has more time: hints leave every 0.1 s, and an updater takes turns
+)
+KNOWN_S = 0.6  # from the beginning of an outage until two loads have failed
+
+
+def f1_no_value_is_older_than_ttl_and_fail_safe(seen, plan):
+    """No reader finds a value that a load wrote and that is older than `ttl` and `fail_safe` together."""
+    most, violations = plan.ttl + plan.fail_safe + BLINK, []
+    written = _latest(seen)
+    for read in seen.reads:
+        event = written(read.key, read.at)
+        if read.found and event is not None and event.what == "write" and read.at - event.begun > most:
+            violations.append(
+                f"F1: {read.key!r} was read at {read.at:.4f}, and its load began at {event.begun:.4f}"
+            )
+    return violations
+
+
+def _latest(seen):
+    """The last change of a key in Redis, by time."""
+    events = defaultdict(list)
+    for event in seen.cache:
+        events[event.key].append(event)
+
+    def latest(key, at):
+        found = events[key]
+        number = bisect_right(found, at, key=lambda event: event.at)
+        return found[number - 1] if number else None
+
+    return latest
+
+
+def f2_what_is_read_lives_on(world):
+    """While nothing fails but the database, a value that is read once in a ttl does not expire before it is as old as it may get.
+
+    A value is left out if its row was changed since a ttl before the outage.
+    """
+    seen, plan = world.seen, world.plan
+    if not plan.away:
+        return []
+    violations, written = [], _latest(seen)
+    for began, ended in seen.outages:
+        changed = {change.key for change in world.changes if began - plan.ttl <= change.at <= ended}
+        for key in sorted(set(world.keys) - changed):
+            reads = [r for r in seen.reads if r.key == key and began + KNOWN_S <= r.at <= ended]
+            for read, gone in _lost(reads, plan.ttl - LATE_S):
+                event = written(key, gone)
+                if event is not None and gone - event.begun < plan.ttl + plan.fail_safe - LATE_S:
+                    violations.append(f"F2: {key!r} was read at {read:.4f}, and had expired at {gone:.4f}")
+    return violations
+
+
+def _lost(reads, within):
+    """(when it was read, when it was gone): values that were there long enough to be given more time, and then were not."""
+    for number, first in enumerate(reads):
+        later = [read for read in reads[number + 1 :] if read.at <= first.at + within]
+        gone = next((read.at for read in later if not read.found), None)
+        if first.found and gone is not None and any(r.found and r.at >= first.at + LATE_S for r in later):
+            yield first.at, gone
+
+
+def f3_no_changed_value_lives_on(seen, served):
+    """No updater gives more time to a value whose change it has taken in and not served."""
+    changes = defaultdict(list)
+    for intake in seen.intakes:
+        if intake.hint.kind == CHANGE:
+            for key in intake.hint.keys:
+                changes[intake.owner, key].append(intake)
+    return [
+        f"F3: {each.owner} gave more time to {each.key!r} at {each.at:.4f}, whose change it had read at {intake.at:.4f}"
+        for each in seen.prolonged
+        for intake in changes[each.owner, each.key]
+        if intake.at < each.sent and each.key in served.unserved(intake.hint, each.sent)
     ]
 
 

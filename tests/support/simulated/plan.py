@@ -20,6 +20,9 @@ FLEET_BURSTS = (
     5.0,
 )  # rows: more would hide double spending; with less than one each, owners take turns
 KEEP_MS = 60_000
+OUTAGES_S = (0.1, 0.5, 1.5)
+FILLED_S = 1.0  # by then most keys that have a row have a value
+LONG_OUTAGE_S = 3.0  # a ttl and a half
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ class Plan:
     window: int  # calls of one exchange
     foreign: float  # share of an application's actions that write a foreign value
     replace: bool  # whether refreshes replace such values
+    fail_safe: float = 0.0  # seconds beyond the ttl that values live while the database is away
+    outages: tuple = OUTAGES_S  # seconds: how long the database is away
+    away: bool = (
+        False  # whether nothing fails but the database, once, for long: then no value that is read may expire
+    )
 
     def hold(self, key):
         """Seconds in which touches of this key are declined."""
@@ -152,7 +160,40 @@ def draw(seed):
         foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
         replace=beyond.random() < 0.3,
     )
-    return _with_file(_with_fleet(plan, beyond), beyond)
+    return _with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond), Random(f"fail_safe {seed}"))
+
+
+def _with_fail_safe(plan, random):
+    """Half of the values that expire soon live on while the database is away. A few schedules have one long outage."""
+    if plan.fleet:
+        return plan
+    if random.random() < 0.03:
+        return _with_long_outage(plan, random)
+    if plan.ttl < 1.0 and random.random() < 0.5:
+        return replace(plan, fail_safe=random.choice((0.3, 2.0)))
+    return plan
+
+
+def _with_long_outage(plan, random):
+    """Much is read, little is changed, and no limit is in the way."""
+    return replace(
+        plan,
+        rates={"db_outage": 1.0},
+        fail_safe=random.choice((1.0, 60.0)),
+        outages=(LONG_OUTAGE_S,),
+        away=True,
+        ttl=2.0,
+        every=0.15,
+        busy=FILLED_S + 0.5 + LONG_OUTAGE_S,
+        pause=0.03,
+        share_of_changes=0.02,
+        foreign=0.0,
+        budget=1000.0,
+        burst=1000.0,
+        quota=0.0,
+        max_backlog=100,
+        limits=replace(plan.limits, pending=1000, backlog_age=30.0),
+    )
 
 
 def _with_fleet(plan, random):

@@ -13,7 +13,7 @@ from cacheupdater.adapters.queue_kafka.commits import Done
 from cacheupdater.adapters.queue_kafka.inboxes import Inbox
 from cacheupdater.core.answers import UNCHANGED, Result
 from cacheupdater.testing import memory_fleet
-from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol import fence, lease
 from simulated.cache import SimWriter
 from simulated.fleet import SCALE
 from simulated.history import OWNED
@@ -202,6 +202,47 @@ class Removes(PlantedFault):
         invalidate = writer.invalidate
         writer.invalidate = lambda keys, forms: invalidate(keys)
         return writer
+
+
+class Anew(PlantedFault):
+    name = "an old value's time begins anew"
+
+    def concerns(self, plan):
+        return plan.fail_safe > 0.0
+
+    def writer(self, cache, process, world):
+        return _AnewWriter(cache, process, world)
+
+
+class _AnewWriter(SimWriter):
+    """Counts from the request, as an updater that forgets would."""
+
+    def prolong_one(self, key, grace, form):
+        server = self._cache.server
+        if server.get(key) and server.floor(key):
+            server.set(key, server.get(key), grace.ttl_ms)
+        return lease.PROLONGED
+
+
+class Unheard(PlantedFault):
+    name = "no value lives on"
+
+    def concerns(self, plan):
+        return plan.away
+
+    def engine(self, engine):
+        engine._prolonging.take = lambda now: None
+
+
+class Unaware(PlantedFault):
+    name = "values with a waiting change live on"
+
+    def concerns(self, plan):
+        """Some changes are announced by a hint alone: no floor forbids that the old value lives on."""
+        return plan.fail_safe > 0.0 and "hint" in plan.ways and "db_outage" in plan.rates
+
+    def engine(self, engine):
+        engine._prolonging._awaits_a_change = lambda key: False
 
 
 class _OfFleets(PlantedFault):
@@ -452,6 +493,9 @@ PLANTED_FAULTS = {
         Crossed,
         Overwrites,
         Removes,
+        Anew,
+        Unheard,
+        Unaware,
         Undying,
         Unshared,
         Credulous,

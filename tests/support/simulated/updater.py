@@ -110,6 +110,8 @@ class Updater:
                 pattern=pattern,
                 source=self.source,
                 every=plan.every if prefix == b"a:" else 0.0,
+                ttl=plan.ttl,
+                fail_safe=plan.fail_safe,
                 missing_ttl=plan.missing_ttl,
                 max_backlog=plan.max_backlog,
                 quota=quota if prefix == b"b:" else None,

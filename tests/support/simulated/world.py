@@ -22,6 +22,7 @@ from simulated.disk import ALIENS, Disk
 from simulated.faults import OUTSIDE, TO_FLEETS, Faults
 from simulated.group import Group
 from simulated.history import Seen
+from simulated.plan import FILLED_S, LONG_OUTAGE_S
 from simulated.process import Process, task_factory
 from simulated.topic import SESSION_S
 from simulated.updater import PATTERNS, Updater
@@ -164,9 +165,11 @@ class World:
         for kind in OUTSIDE:
             times = self.plan.rates.get(kind, 0.0)
             count = int(times) + (random.random() < times % 1)
-            until = self.plan.busy * (SHOWN_WITHIN if kind in TO_FLEETS else 1.0)
+            since, until = 0.1, self.plan.busy * (SHOWN_WITHIN if kind in TO_FLEETS else 1.0)
+            if self.plan.away:  # after the first values, and over before the end
+                since, until = FILLED_S, until - LONG_OUTAGE_S
             for _ in range(count):
-                at = random.uniform(0.1, until)
+                at = random.uniform(since, until)
                 loop.call_later(at, self._strike, kind)
 
     def _strike(self, kind):
@@ -318,9 +321,10 @@ class World:
             self.random.choice(self.updaters).disk.put(self.random.choice(ALIENS))
 
     async def _db_outage(self):
-        self.database.down = True
-        await asyncio.sleep(self.random.choice((0.1, 0.5, 1.5)))
+        began, self.database.down = self.seen.clock(), True
+        await asyncio.sleep(self.random.choice(self.plan.outages))
         self.database.down = False
+        self.seen.outages.append((began, self.seen.clock()))
 
     async def _app_crash(self):
         application = self.random.choice(self.applications)

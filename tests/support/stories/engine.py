@@ -146,6 +146,22 @@ class Story:
     def fail(self, unit: Unit, at: float, *, own: bool, slow: bool = False) -> None:
         self.engine.on_failure(unit, Failure("no", own=own, slow=slow), at)
 
+    def lose(self, unit: Unit, at: float, *, own: bool = False) -> None:
+        """The unit's rows cannot be loaded."""
+        self.engine.on_failure(unit, Failure("no", own=own, at_source=True), at, load=Load(stage="load"))
+
+    def unwritten(self, unit: Unit, at: float) -> None:
+        """The unit's rows were loaded, and Redis cannot be reached."""
+        self.engine.on_failure(unit, Failure("no", own=False), at, load=Load(stage="write"))
+
+    def prolonged(self, at: float, *, answer: bool | None = True) -> list[bytes]:
+        """Steps until nothing more is asked for now. Redis gives this answer for each key; returns the keys."""
+        keys: list[bytes] = []
+        while (asked := self.step(at).prolongation) is not None:
+            keys += asked.keys
+            self.engine.on_prolonged(asked, [answer] * len(asked.keys), at)
+        return keys
+
     def unreached(self, unit: Unit, at: float) -> None:
         """The unit fails before its statement reaches the source."""
         self.engine.on_failure(unit, Failure("no", own=False), at, load=Load(0.0, asked=False))

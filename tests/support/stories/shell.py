@@ -175,7 +175,7 @@ class Shell:
         """Makes a partition as the service does."""
         keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
         recipes = {
-            each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=300.0, form="json")
+            each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=each.ttl, form="json")
             for each in self.namespaces
         }
         around = Surroundings(

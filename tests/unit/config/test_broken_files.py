@@ -129,6 +129,13 @@ CASES = [
     ("ttl: 5m", "ttl: {base: 300}", f'9:24: defaults.ttl.base: "300" has no unit; {_FORMS}'),
     ("ttl: 5m", "ttl: 300", f'9:17: defaults.ttl: "300" has no unit; {_FORMS}'),
     ("ttl: 5m", "ttl: 0s", "9:17: defaults.ttl: must be greater than 0"),
+    ("ttl: 5m", "fail_safe: 1", f'9:23: defaults.fail_safe: "1" has no unit; {_FORMS}'),
+    ("ttl: 5m", "fail_safe: 8d", "9:23: defaults.fail_safe: must be less than or equal to 604800"),
+    (
+        "ttl: 5m",
+        "fail_safe: {extend_to: 500ms}",
+        "9:35: defaults.fail_safe.extend_to: must be greater than or equal to 1",
+    ),
     ("ttl: 5m", "ttl: {jitter: 60%}", "9:26: defaults.ttl.jitter: must be at most 50%"),
     (
         "budget: 500/s",
@@ -694,6 +701,15 @@ FIXED = GOOD.replace("defaults: {ttl: 5m}", "defaults: {ttl: 5m, refresh: {every
         (
             GOOD.replace("  api:", "  spare: {budget: 1/s, freshness_target: 99%}\n  api:"),
             ["8:3: sources.spare: has no effect: no namespace loads from it"],
+        ),
+        (GOOD.replace("{ttl: 5m}", "{ttl: 5m, fail_safe: 1h}"), []),
+        (
+            GOOD.replace("rows: one}", "rows: one}\n    ttl: 2s\n    fail_safe: 1h").replace(
+                "every: 2s", "every: 1s"
+            ),
+            [
+                "15:5: namespaces.product.fail_safe: comes too late where the source hangs: a value expires 1.8s after its load, and 2 loads take up to 2s to time out"
+            ],
         ),
     ],
 )

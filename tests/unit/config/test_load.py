@@ -174,6 +174,23 @@ namespaces: {{p: {{key: "p:{{id:int}}", load: {{source: main, table: p}}, value:
     assert load_config(file, {}).namespaces["p"].value.foreign == foreign
 
 
+@pytest.mark.parametrize(
+    ("defaults", "own", "seconds"),
+    [
+        ("", "", None),
+        ("", ", fail_safe: 1h", 3600.0),
+        ("", ", fail_safe: {extend_to: 1h}", 3600.0),
+        ("fail_safe: 2h", "", 7200.0),
+        ("fail_safe: {extend_to: 2h}", ", fail_safe: 1m", 60.0),
+        ("fail_safe: 2h", ", fail_safe: {extend_to: 7d}", 604_800.0),
+    ],
+)
+def test_fail_safe_is_written_short_or_long(load, defaults, own, seconds):
+    text = SMALL.replace("products}}}", f"products}}{own}}}}}") + f"defaults: {{{defaults}}}\n"
+    said = load(text).namespaces["product"].fail_safe
+    assert (said and said.extend_to) == seconds
+
+
 def test_quota_bursts_one_second_of_its_rate_unless_told(load):
     text = SMALL.replace("products}", "products}, quota: {rate: 50/s}")
     assert load(text).namespaces["product"].quota.saved == 50

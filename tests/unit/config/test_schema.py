@@ -35,7 +35,7 @@ log_keys: off
 sources:
   main: {url: "postgresql+asyncpg://db/shop", budget: 500/s, pool_size: 5, statement_timeout: 900ms, least_gain: 0.05}
   api: {db_time: 1.5s/s, freshness_target: 99%, burst: 1m30s}
-defaults: {ttl: 5m, max_backlog: "5000"}
+defaults: {ttl: 5m, fail_safe: 30m, max_backlog: "5000"}
 namespaces:
   product:
     key: "product:{id:int}"
@@ -44,6 +44,7 @@ namespaces:
     value: {encoding: json, columns: [name]}
     refresh: {policy: price, worth: 10, max_age: 30s}
     missing: {ttl: 0s}
+    fail_safe: {extend_to: 1h}
     quota: {rate: 50/s, burst: 100}
   banner: {key: "banner:{slot}", load: {source: api, python: "shop.loaders:banners"}, refresh: {every: "${EVERY:-2s}"}}
 """
@@ -75,6 +76,9 @@ WRONG = [
     ("loaders:banners", "loaders.banners", "namespaces"),
     ("jitter: 10%", "jitter: 10", "namespaces"),
     ("rate: 50/s", "rate: 50", "namespaces"),
+    ("30m", "30", "defaults"),
+    ("extend_to: 1h", "extend_to: 1", "namespaces"),
+    ("extend_to: 1h", "extended: 1h", "namespaces"),
 ]
 
 

@@ -3,13 +3,19 @@
 from types import SimpleNamespace
 
 import pytest
+from stories.engine import namespace, plenty
 
+from cacheupdater.core.budget import Source
 from cacheupdater.service.explain import Explainer
 
-NAMESPACE = SimpleNamespace(name="product", source=SimpleNamespace(name="shop"), terms=None, every=5.0)
+NAMESPACE = namespace("product", ttl=60.0, fail_safe=3600.0, source=Source("shop", plenty(), concurrency=1))
 
 
 async def troubles(*standing):
+    return [(each["event"], each["subject"]) for each in (await page(*standing))["troubles"]]
+
+
+async def page(*standing):
     told = [{"event": event, "subject": subject} for event, subject in standing]
     around = SimpleNamespace(
         keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
@@ -23,8 +29,15 @@ async def troubles(*standing):
 
     door = SimpleNamespace(partitions=1, open_now=True, owner=nobody)
     explainer = Explainer(door, around, SimpleNamespace(policies={}), partitions={})
-    page = await explainer.page(b"product:7")
-    return [(each["event"], each["subject"]) for each in page["troubles"]]
+    return await explainer.page(b"product:7")
+
+
+async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
+    assert (await page())["lives_on"] is None
+    for _ in range(2):
+        NAMESPACE.source.outage.failed(NAMESPACE, own=False)
+    assert (await page())["lives_on"] == 3660.0
+    NAMESPACE.source.outage.loaded(NAMESPACE)
 
 
 @pytest.mark.parametrize(

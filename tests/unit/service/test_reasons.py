@@ -62,6 +62,10 @@ def said(*, declared=(), redis=(), updater=(), row=None):
             {"updater": {"ours": False, "owner": "cacheupdater-7 at 10.0.0.8"}},
             "cacheupdater-7 at 10.0.0.8: ask that one",
         ),
+        (
+            {"updater": {"lives_on": 3900.0}},
+            "Its source fails now, so the old value lives on while it is read, until its load is 65 min ago",
+        ),
         ({"updater": {"ours": False, "owner": None}}, "No updater has partition 3"),
         ({"updater": {"quarantined": {"error": "bad row", "since": 5.0, "left": 40.0}}}, "in quarantine"),
         ({"updater": {"absent": True}}, "known to be absent"),

@@ -1,0 +1,52 @@
+"""When the loads of a source count as failing."""
+
+from __future__ import annotations
+
+from cacheupdater.core.outage import Outage
+
+
+def test_one_failure_is_no_outage_and_two_without_a_success_between_them_are():
+    outage = Outage()
+    outage.failed("a", own=False)
+    outage.loaded("b")
+    outage.failed("a", own=False)
+    assert not outage.lasts
+    outage.failed("b", own=False)
+    assert outage.lasts
+    assert outage.concerns("a")
+    assert outage.concerns("never loaded")
+
+
+def test_a_success_ends_the_outage_for_all_namespaces_of_the_source():
+    outage = Outage()
+    for _ in range(5):
+        outage.failed("a", own=False)
+    outage.loaded("b")
+    assert not outage.concerns("a")
+    assert not outage.lasts
+
+
+def test_loads_that_are_at_fault_themselves_concern_their_namespace_alone():
+    outage = Outage()
+    for _ in range(2):
+        outage.failed("a", own=True)
+        outage.loaded("b")
+    assert outage.concerns("a")
+    assert not outage.concerns("b")
+    outage.loaded("a")
+    assert not outage.concerns("a")
+    assert not outage.lasts
+
+
+def test_each_beginning_is_counted_once():
+    outage = Outage()
+    for _ in range(5):
+        outage.failed("a", own=False)
+    assert outage.begun == 1
+    for _ in range(5):
+        outage.failed("a", own=True)
+    assert outage.begun == 2
+    outage.loaded("a")
+    for _ in range(2):
+        outage.failed("a", own=False)
+    assert outage.begun == 3
