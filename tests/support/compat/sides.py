@@ -34,6 +34,7 @@ STOCK, OURS = "stock", "ours"
 SERVICE = "redis-py-test"  # the suite's name for the primary that the sentinels watch
 RUN_TIMEOUT_S = 3600  # of one side; a quiet machine needs some minutes
 STUCK_S = 120  # without a test that begins or ends; the suite gives a test 30 s
+BEGIN_S = 300  # until the first test begins: pytest imports the whole suite before
 STARTS_MAX = 20  # of pytest, in one run: one more for each test in which pytest hangs or dies
 TOLD_EVERY_S = 30
 _DUMP_S = 5  # to write where each thread is, before the kill
@@ -115,7 +116,8 @@ class Run:
 
     def _start(self) -> None:
         self._starts += 1
-        self._heard, self._size = time.monotonic(), 0
+        self._heard, self._size = time.monotonic(), self._written()
+        self._patience_s = BEGIN_S
         environment = {**os.environ, "PYTHONPATH": str(SUPPORT), "PYTHONHASHSEED": "0"}  # noqa: TID251  handed on to a child
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -156,10 +158,13 @@ class Run:
         return True
 
     def _is_stuck(self) -> bool:
-        size = self._outcomes.stat().st_size if self._outcomes.exists() else 0
+        size = self._written()
         if size != self._size:
-            self._size, self._heard = size, time.monotonic()
-        return time.monotonic() - self._heard > STUCK_S
+            self._size, self._heard, self._patience_s = size, time.monotonic(), STUCK_S
+        return time.monotonic() - self._heard > self._patience_s
+
+    def _written(self) -> int:
+        return self._outcomes.stat().st_size if self._outcomes.exists() else 0
 
     def _end(self) -> None:
         """pytest has Python write to the log where each thread is."""
