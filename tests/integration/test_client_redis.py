@@ -450,6 +450,23 @@ async def test_environment_that_makes_no_sense_does_not_matter_to_a_client_that_
         cls.from_url(redis_url)
 
 
+@pytest.mark.parametrize("cls", [Redis, AsyncRedis])
+async def test_client_of_a_pool_is_told_where_its_hints_go_and_owns_the_pool(
+    cls, ear, redis_url, monkeypatch
+):
+    monkeypatch.setenv("CACHEUPDATER_EMIT", "nonsense")
+    pools = (redis.asyncio if cls is AsyncRedis else redis).ConnectionPool
+    for emit, only in ((ear.url, ["a"]), ("none", None)):
+        pool = pools.from_url(redis_url)
+        client = cls.from_pool(pool, emit=emit, only=only)
+        await Both(client).mget("a", "b")
+        assert client.auto_close_connection_pool
+        await client.aclose() if cls is AsyncRedis else client.close()
+    assert ear.heard() == {(MISS, b"a"): 1}
+    with pytest.raises(ValueError, match="nonsense"):
+        cls.from_pool(connection_pool=pool)
+
+
 def test_client_that_a_class_makes_for_itself_leaves_hints_too(ear, monkeypatch, redis_url):
     class Pair(Redis):
         def __init__(self, **options):
