@@ -54,6 +54,12 @@ class Verdict(NamedTuple):
         return [each for each in self.doubts if not each.differs]
 
 
+def failed_on_both(first: Mapping[str, Outcomes]) -> list[str]:
+    """The tests that neither side has passed."""
+    stock, ours = first["stock"].by_test, first["ours"].by_test
+    return sorted(name for name, outcome in stock.items() if outcome == ours.get(name) == "failed")
+
+
 def judged(first: Mapping[str, Outcomes], again: Again) -> Verdict:
     """The verdict on the outcomes of the first run. `again` runs tests on both sides: the named ones, or all of their files."""
     stock, ours = first["stock"].by_test, first["ours"].by_test

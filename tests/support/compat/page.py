@@ -171,6 +171,7 @@ The kinds *cluster sync* and *cluster asyncio* are all tests that run on a clust
 The suite's tests of modules, TLS, Redis Enterprise and its proxy do not run: their servers are not here.
 Tests of commands that are newer than the server are skipped by the suite itself.
 
+A test that failed on both sides ran again, on one side after the other and on the ports that the suite expects. This outcome counts.
 A test whose outcome differed ran again in {rounds} rounds, on one side after the other: in the first round with all tests of its file, then alone.
 It is *different* if ours then showed an outcome that redis-py has not shown, or if one side showed an outcome in at least {more} rounds more than the other.
 `make compat` then fails.

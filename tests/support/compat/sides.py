@@ -1,8 +1,8 @@
 """Runs one suite on both sides at the same time: redis-py as it is ("stock"), and with our classes in its place ("ours").
 
 Each side has servers of its own: a Redis, and another under three sentinels; or a cluster of six nodes. Both sides run together,
-so that both see the same load; tests whose outcome differs run again in turn. The output of each side goes to a log beside its
-outcomes. The suite's own timeout ends most tests that hang. If pytest itself hangs or dies in a test, another pytest runs the
+so that both see the same load. Tests that fail on both sides run again in turn, on the ports that the suite expects; so do tests
+whose outcome differs. The output of each side goes to a log beside its outcomes. The suite's own timeout ends most tests that hang. If pytest itself hangs or dies in a test, another pytest runs the
 tests that are left.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -32,10 +33,15 @@ if TYPE_CHECKING:
 SUPPORT = Path(__file__).parents[1]
 STOCK, OURS = "stock", "ours"
 SERVICE = "redis-py-test"  # the suite's name for the primary that the sentinels watch
+PORT, SECOND_PORT, CLUSTER_PORT = (
+    6379,
+    6380,
+    16379,
+)  # where some tests look for servers, whatever they are told
 RUN_TIMEOUT_S = 3600  # of one side; a quiet machine needs some minutes
 STUCK_S = 120  # without a test that begins or ends; the suite gives a test 30 s
 BEGIN_S = 300  # until the first test begins: pytest imports the whole suite before
-STARTS_MAX = 20  # of pytest, in one run: one more for each test in which pytest hangs or dies
+STARTS_MAX = 20  # of pytest, in one run: one more for each test in which pytest hangs, dies or fails itself
 TOLD_EVERY_S = 30
 _DUMP_S = 5  # to write where each thread is, before the kill
 _POLL_S = 0.2
@@ -87,6 +93,10 @@ class Outcomes(NamedTuple):
     by_test: Mapping[str, str]  # passed, failed, skipped or unfinished
     hints: Counter[str]  # counts of our client; empty for stock
 
+    def updated(self, later: Outcomes) -> Outcomes:
+        """The same, but with the later outcome of each test that has one."""
+        return Outcomes({**self.by_test, **later.by_test}, self.hints + later.hints)
+
 
 class Run:
     """One side of one topology, while it runs."""
@@ -108,7 +118,7 @@ class Run:
             old.unlink(missing_ok=True)
         self._chosen.write_text("\n".join(self._choice.names), "utf-8")
         with ExitStack() as stack:
-            servers = _servers(stack, self._topology)
+            servers = _servers(stack, self._topology, usual=self._choice.again)
             self._command = [*self._options(), *servers, *(self._choice.paths or ["tests"])]
             self._start()
             self._servers = stack.pop_all()
@@ -117,6 +127,7 @@ class Run:
     def _start(self) -> None:
         self._starts += 1
         self._heard, self._size = time.monotonic(), self._written()
+        self._size_at_start = self._size
         self._patience_s = BEGIN_S
         environment = {**os.environ, "PYTHONPATH": str(SUPPORT), "PYTHONHASHSEED": "0"}  # noqa: TID251  handed on to a child
         with self._log.open("ab") as log:
@@ -131,7 +142,8 @@ class Run:
 
     def _options(self) -> list[str]:
         command = [str(self._suite.python), "-m", "pytest", "-p", "compat.recording"]
-        command += [f"--outcomes={self._outcomes}", "-q", "--tb=short", "-p", "no:cacheprovider"]
+        # Python's own tracebacks: for the others pytest parses the sources, and after some failures Python 3.11 cannot
+        command += [f"--outcomes={self._outcomes}", "-q", "--tb=native", "-p", "no:cacheprovider"]
         command += self._topology.options
         if self.side == OURS:
             command += ["-p", "compat.replacing", f"--hints={self._hints}"]
@@ -152,7 +164,8 @@ class Run:
         if self._process.poll() is None:
             self._end()
         self._count()
-        if self._process.returncode >= 0 or self._starts == STARTS_MAX:
+        nothing_new = self._written() == self._size_at_start
+        if self._process.returncode in _DONE or nothing_new or self._starts == STARTS_MAX:
             return False
         self._start()
         return True
@@ -198,15 +211,34 @@ class Run:
         return Outcomes(outcomes_in(self._outcomes), self._counts)
 
 
-def _servers(stack: ExitStack, topology: Topology) -> list[str]:
-    """Starts the servers of one side, and returns the options that tell the suite where they are."""
+def _servers(stack: ExitStack, topology: Topology, *, usual: bool) -> list[str]:
+    """Starts the servers of one side, and returns the options that tell the suite where they are.
+
+    `usual`: on the ports that the suite expects, if they are free. Only one side at a time can have them.
+    """
+    server, second, cluster = RedisServer(), RedisServer(), RedisCluster()
+    if usual:
+        places = [(server, PORT), (second, SECOND_PORT)]
+        places += [(node, CLUSTER_PORT + at) for at, node in enumerate(cluster.nodes)]
+        for each, port in places:
+            _put(each, port)
+        stack.enter_context(second)
+    if usual or topology is STANDALONE:
+        stack.enter_context(server)
     if topology is CLUSTER:
-        port = stack.enter_context(RedisCluster()).nodes[0].port
-        return [f"--redis-url=redis://localhost:{port}/0"]
-    port = stack.enter_context(RedisServer()).port
+        return [f"--redis-url=redis://localhost:{stack.enter_context(cluster).nodes[0].port}/0"]
     sentinels = stack.enter_context(RedisSentinels(name=SERVICE)).sentinels
-    places = ",".join(f"localhost:{each.port}" for each in sentinels)
-    return [f"--redis-url=redis://localhost:{port}/0", f"--sentinels={places}"]
+    told = ",".join(f"localhost:{each.port}" for each in sentinels)
+    return [f"--redis-url=redis://localhost:{server.port}/0", f"--sentinels={told}"]
+
+
+def _put(server: RedisServer, port: int) -> None:
+    with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # connections of the run before do not matter
+        probe.bind(("127.0.0.1", port))
+        server.port = port
 
 
 def both(suite: Suite, topology: Topology, choice: Choice = EVERYTHING) -> dict[str, Outcomes]:
@@ -218,7 +250,7 @@ def both(suite: Suite, topology: Topology, choice: Choice = EVERYTHING) -> dict[
 
 
 def in_turn(suite: Suite, topology: Topology, choice: Choice) -> dict[str, Outcomes]:
-    """As `both`, one side after the other. Some tests of the suite open a fixed port, which only one of them can have."""
+    """As `both`, one side after the other. Some tests open a fixed port, or look for a server there: only one side can have it."""
     outcomes = {}
     for side in (STOCK, OURS):
         with Run(suite, topology, side, choice) as run:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 
 import pytest
 from compat import page, sides
@@ -96,6 +97,7 @@ def test_first(): leave_a_hint()
 def test_dies(): os.kill(os.getpid(), signal.SIGKILL)
 def test_hangs(): threading.Event().wait()
 def test_last(): leave_a_hint()
+def test_breaks_pytest(): os._exit(3)
 
 def leave_a_hint():
     try:
@@ -105,9 +107,9 @@ def leave_a_hint():
 """
 
 
-def test_tests_after_one_in_which_pytest_dies_or_hangs_run_too(tmp_path, monkeypatch):
+def test_tests_after_one_in_which_pytest_dies_hangs_or_ends_run_too(tmp_path, monkeypatch):
     monkeypatch.setattr(sides, "STUCK_S", 5)
-    monkeypatch.setattr(sides, "_servers", lambda stack, topology: [])
+    monkeypatch.setattr(sides, "_servers", lambda *_, usual: [])
     suite = Suite("8", "8.1.0", tmp_path / "suite", sys.executable)
     (suite.folder / "tests").mkdir(parents=True)
     (suite.folder / "tests" / "test_deadly.py").write_text(DEADLY)
@@ -120,13 +122,14 @@ def test_tests_after_one_in_which_pytest_dies_or_hangs_run_too(tmp_path, monkeyp
         "test_dies": "unfinished",
         "test_hangs": "unfinished",
         "test_last": "passed",
+        "test_breaks_pytest": "unfinished",
     }
     assert hints["emitted"] == 2
     assert "in test_hangs" in (tmp_path / f"standalone-{OURS}.log").read_text()  # where it hung
 
 
 def played(stock, ours):
-    return {"stock": Outcomes(stock, {}), "ours": Outcomes(ours, {"emitted": 1, "faults": 0})}
+    return {"stock": Outcomes(stock, Counter()), "ours": Outcomes(ours, Counter(emitted=1, faults=0))}
 
 
 def never(names, whole):
@@ -138,6 +141,25 @@ def test_tests_that_agree_are_counted_and_do_not_run_again():
     verdict = judged(played(outcomes, dict(outcomes)), never)
     assert verdict.same == outcomes
     assert not verdict.doubts
+
+
+def test_test_that_fails_on_both_sides_counts_as_it_ends_on_the_ports_that_the_suite_expects(monkeypatch):
+    """Else two sides that find no server would be equal, whatever our client does with one."""
+    asked = []
+    first = played({"t::a": F, "t::b": F, "t::c": F, "t::d": P}, {"t::a": F, "t::b": F, "t::c": P, "t::d": S})
+    later = played({"t::a": P, "t::b": P}, {"t::a": P, "t::b": F})
+    monkeypatch.setattr(whole, "both", lambda *_: first)
+
+    def in_turn(suite, topology, choice):
+        asked.append(list(choice.names))
+        return later if len(asked) == 1 else {side: first[side].updated(later[side]) for side in first}
+
+    monkeypatch.setattr(whole, "in_turn", in_turn)
+    part = whole._part(Suite("8", "8.1.0", None, None), STANDALONE, [])
+    assert asked[0] == ["t::a", "t::b"]
+    assert part.verdict.same == {"t::a": P}
+    assert [each.name for each in part.verdict.different] == ["t::b", "t::c", "t::d"]
+    assert part.hints["emitted"] == 2
 
 
 P, F, S = "passed", "failed", "skipped"
