@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tomllib
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 from compat import page, sides
@@ -16,7 +18,9 @@ from compat.judging import FAR_MORE, ROUNDS, WHOLE_FILES, judged, kind_of, rows_
 from compat.recording import outcomes_in
 from compat.sides import OURS, STANDALONE, Choice, Outcomes, Run
 from compat.suite import LINES, ROOT, Suite, requirements
-from live.updater_process import eventually
+from live.updater_process import eventually, free_port
+
+from cacheupdater.local.redis_cluster import RedisCluster
 
 SUITE = """
 import tracemalloc
@@ -126,6 +130,28 @@ def test_tests_after_one_in_which_pytest_dies_hangs_or_ends_run_too(tmp_path, mo
     }
     assert hints["emitted"] == 2
     assert "in test_hangs" in (tmp_path / f"standalone-{OURS}.log").read_text()  # where it hung
+
+
+def test_servers_are_where_the_suite_looks_for_them_as_far_as_the_ports_are_free(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(sides, "PORT", free_port())
+        monkeypatch.setattr(sides, "SECOND_PORT", taken.getsockname()[1])
+        with ExitStack() as stack:
+            url, sentinels = sides._servers(stack, STANDALONE, usual=True)
+            assert url == f"--redis-url=redis://localhost:{sides.PORT}/0"
+            assert sentinels.count("localhost") == 3
+        with ExitStack() as stack:
+            url, _ = sides._servers(stack, STANDALONE, usual=False)
+            assert not url.endswith(f":{sides.PORT}/0")
+
+
+def test_node_of_a_cluster_starts_on_the_port_that_it_is_given():
+    with RedisCluster(primaries=1, replicas=0) as first:
+        port = first.nodes[0].port  # free once more, with its bus port
+    second = RedisCluster(primaries=1, replicas=0)
+    second.nodes[0].port = port
+    with second:
+        assert second.url.endswith(f":{port}")
 
 
 def played(stock, ours):
