@@ -2,7 +2,7 @@
 
 The page has a section for each version that the project claims. A run writes the sections of its versions, each as soon as the
 version has ended, and leaves the others as they are. So versions may run one after the other, on any day and machine: a section
-names the last commit of the client, the Python and the Redis of its run. The page names the versions that have no section.
+names the client's content, the Python and the Redis of its run. The page names the versions that have no section.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Result(NamedTuple):
 
     line: str
     version: str
-    commit: str  # of the client
+    tree: str  # of the client
     parts: Sequence[Part]
 
     @property
@@ -68,16 +68,16 @@ def _doubt(doubt: Doubt) -> str:
     return f"{doubt.name}: redis-py {', '.join(doubt.stock)}; ours {', '.join(doubt.ours)}"
 
 
-def commit() -> str:
-    """The last commit that has changed the client, with a + if something has changed since."""
-    commands = ("log", "-1", "--format=%h"), ("status", "--porcelain")
-    last, changed = (
+def tree() -> str:
+    """Git's name for the content of the client, which outlives a rebase; with a + if it was changed since the last commit."""
+    commands = ("rev-parse", "--short=10", "HEAD:client"), ("status", "--porcelain", "--", "client")
+    name, changed = (
         subprocess.run(
-            ["git", "-C", str(ROOT), *command, "--", "client"], capture_output=True, text=True, check=True
+            ["git", "-C", str(ROOT), *command], capture_output=True, text=True, check=True
         ).stdout.strip()
         for command in commands
     )
-    return f"{last}{'+' * bool(changed)}"
+    return f"{name}{'+' * bool(changed)}"
 
 
 def put(result: Result) -> str:
@@ -110,7 +110,7 @@ def section_of(result: Result) -> str:
     ]
     return SECTION.format(
         version=result.version,
-        commit=result.commit,
+        tree=result.tree,
         python=platform.python_version(),
         server=version(executables()[0]),
         hints=f"{sum(part.hints['emitted'] for part in result.parts):,}",
@@ -182,7 +182,7 @@ It is *wavering* otherwise: its outcome depends on the moment.
 SECTION = """\
 ## redis-py {version}
 
-Tested: the client of commit {commit}, with Python {python} and Redis {server}.
+Tested: the client whose `git rev-parse HEAD:client` begins with {tree}, with Python {python} and Redis {server}.
 Our side sent {hints} hints.
 
 {table}

@@ -57,7 +57,7 @@ def _result(line: str, only: Sequence[str]) -> page.Result:
     print(f"redis-py {line}: fetching and installing", flush=True)
     suite = prepared(line)
     parts = [_part(suite, topology, only) for topology in (STANDALONE, CLUSTER)]
-    return page.Result(line, suite.version, page.commit(), [part for part in parts if part.rows])
+    return page.Result(line, suite.version, page.tree(), [part for part in parts if part.rows])
 
 
 def _part(suite: Suite, topology: Topology, only: Sequence[str]) -> page.Part:

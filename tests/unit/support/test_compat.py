@@ -262,7 +262,9 @@ def result_of(line, version, odd=()):
 def test_page_says_what_passed_what_wavered_and_what_failed_on_both_sides():
     text = page.text_with(result_of("8", "8.1.0", ["tests/a.py::t7"]), "")
     assert "There is no result yet of redis-py 6.2, 7." in text
-    assert "## redis-py 8.1.0\n\nTested: the client of commit 12ab," in text
+    assert (
+        "## redis-py 8.1.0\n\nTested: the client whose `git rev-parse HEAD:client` begins with 12ab," in text
+    )
     assert "| sync | 1,499 | 1 | 0 | 0 | 1 | 0 |" in text
     assert "| standalone | `tests/a.py::t7` | wavering | passed, passed, passed" in text
     assert "| standalone | `b.py` | failed | 1 |" in text
