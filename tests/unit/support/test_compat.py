@@ -100,8 +100,9 @@ import os, signal, threading, redis
 def test_first(): leave_a_hint()
 def test_dies(): os.kill(os.getpid(), signal.SIGKILL)
 def test_hangs(): threading.Event().wait()
+def test_ends_pytest(): os._exit(0)
 def test_last(): leave_a_hint()
-def test_breaks_pytest(): os._exit(3)
+def test_fails_pytest(): os._exit(3)
 
 def leave_a_hint():
     try:
@@ -125,8 +126,9 @@ def test_tests_after_one_in_which_pytest_dies_hangs_or_ends_run_too(tmp_path, mo
         "test_first": "passed",
         "test_dies": "unfinished",
         "test_hangs": "unfinished",
+        "test_ends_pytest": "unfinished",
         "test_last": "passed",
-        "test_breaks_pytest": "unfinished",
+        "test_fails_pytest": "unfinished",
     }
     assert hints["emitted"] == 2
     assert "in test_hangs" in (tmp_path / f"standalone-{OURS}.log").read_text()  # where it hung
