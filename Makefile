@@ -48,7 +48,7 @@ test: lint ## check style, types and imports, and run all tests in their short f
 prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; twenty minutes; TIMES=10 does ten times as much
 	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
 
-compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; VERSIONS=6.2,7,8 also writes docs/reference/compat.md
+compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; writes a section of docs/reference/compat.md for each of VERSIONS=6.2,7,8
 	PYTHONPATH=tests/support $(BIN)/python -P -m compat.run $(VERSIONS)
 
 compose-check: $(DEV) ## check the file of examples/03-compose, and each service that can run here; Chromium opens the page

@@ -295,7 +295,13 @@ class Migration:
 
 
 def _start_with_bus(node: RedisServer) -> None:
-    """Starts a node on a port that is free together with its bus port. The system's free port might not be."""
+    """Starts a node on its port, if a caller has set one, or else on one that is free together with its bus port.
+
+    The system's free port might not be.
+    """
+    if node.port:
+        node.start()
+        return
     for _ in range(_ATTEMPTS):
         node.port = random.randrange(20_000, 32_000)  # noqa: S311  no secret; below the range of outgoing connections
         if _is_free(node.port) and _is_free(node.port + _BUS):

@@ -86,14 +86,17 @@ def names_of(encoder: KeyEncoder, keys: Iterable[object]) -> list[bytes]:
 
 def by_owner(names: Sequence[bytes], owner_of: Callable[..., Any]) -> Iterator[tuple[Any, Sequence[bytes]]]:
     """The nodes of a cluster, each with its keys in chunks of one call. A node of None: redis-py must find the owner."""
-    shares: dict[Any, list[bytes]] = {}
+    shares: dict[
+        str | None, tuple[Any, list[bytes]]
+    ] = {}  # by the node's name: redis-py 6's nodes have no hash
     for name in dict.fromkeys(names):
         try:
             owner = owner_of(name)
         except SlotNotCoveredError:  # the table of slots has a hole, or is not there yet
             owner = None
-        shares.setdefault(owner, []).append(name)
-    return ((owner, chunk) for owner, share in shares.items() for chunk in fence.key_chunks(share))
+        _, share = shares.setdefault(None if owner is None else owner.name, (owner, []))
+        share.append(name)
+    return ((owner, chunk) for owner, share in shares.values() for chunk in fence.key_chunks(share))
 
 
 def invalidation(*names: bytes) -> list[bytes | str | int]:

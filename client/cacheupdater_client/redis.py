@@ -211,6 +211,20 @@ class Redis(Traceable, Observed, metaclass=Patchable):
         client.emit_to(calls.hints_for(client.get_encoder(), emit, only))
         return client
 
+    @classmethod
+    def from_pool(
+        cls,
+        connection_pool: Any,
+        *,
+        emit: str | None = "auto",
+        only: Sequence[str | bytes] | None = None,
+    ) -> Any:
+        """As redis-py's. A Sentinel makes its clients by this, and tells them later."""
+        with calls.told_later(cls):
+            client: Any = super().from_pool(connection_pool)
+        calls.tell(client, emit, only)
+        return client
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         give_way(cls, Redis)

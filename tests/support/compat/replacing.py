@@ -1,8 +1,8 @@
 """A pytest plugin for redis-py's suite: client classes of redis-py are replaced by ours, before the suite imports them.
 
 `run` loads it on our side only. So the suite tests our classes under redis-py's names. Their hints go to a mailbox in the same
-process, so the clients observe, buffer and send as in an application; a thread empties the mailbox. At the end the plugin
-writes the counts of hints to a file: `run` refuses a run that has left none.
+process, so the clients observe, buffer and send as in an application; a thread empties the mailbox. After each test the plugin
+writes the counts of hints to a file, so that a pytest that is killed has told them too: `run` refuses a run that has left none.
 
 Names inside redis-py's modules are replaced too, where redis-py itself makes a client for the caller (`redis.from_url`). What
 a cluster client makes for its own nodes stays redis-py's, as in an application.
@@ -75,8 +75,16 @@ class Updater:
         while not self._over.wait(EMPTIED_EVERY_S):
             self._box.take()
 
+    def pytest_runtest_logfinish(self):
+        self._tell()
+
     def pytest_sessionfinish(self):
         cacheupdater_client.close()
         self._over.set()
+        self._tell()
+
+    def _tell(self):
         counts = cacheupdater_client.stats()
-        self._path.write_text(json.dumps({name: counts[name] for name in ("emitted", "delivered", "faults")}))
+        new = self._path.with_suffix(".new")  # a reader never sees half of it
+        new.write_text(json.dumps({name: counts[name] for name in ("emitted", "delivered", "faults")}))
+        new.replace(self._path)
