@@ -100,11 +100,11 @@ async def test_a_load_from_before_the_change_does_not_bring_the_old_row_back(cac
 
 
 async def test_an_old_value_ends_by_itself_if_nobody_can_load_the_new_one(caches, shop, plain):
-    product = caches.value(shop.product, timeout="100ms")
+    product = caches.value(shop.product, timeout="1s")
     await product(7)
     shop.error = OSError("no database")
     await product.invalidate(7, serve_old=True)
-    assert 0 < plain.pttl(KEY) <= 200  # two timeouts
+    assert 0 < plain.pttl(KEY) <= 2000  # two timeouts
     await until_failed(product)
     async with asyncio.timeout(PATIENCE_S):
         while plain.exists(KEY):  # noqa: ASYNC110  no event tells of it
@@ -180,7 +180,10 @@ async def test_many_old_values_are_loaded_together(caches, shop, plain):
     make_older(plain, 11)
     make_older(plain, 11, b"product:8")
     shop.rows = {7: BALL, 9: BALL}
-    assert await products.get_many([7, 8, 9]) == {7: BOOK, 8: BALL, 9: BALL}
+    found = await products.get_many([7, 8, 9])
+    assert found in ({7: BOOK, 8: BALL, 9: BALL}, {7: BALL, 9: BALL}), (
+        "the old ones, or what a quick load has brought"
+    )
     await until(products, BALL)
     assert [7, 8] in shop.loads
     assert await products.get_many([7, 8, 9]) == {7: BALL, 9: BALL}
