@@ -248,12 +248,16 @@ KNOWN_S = 0.6  # from the beginning of an outage until two loads have failed
 
 
 def f1_no_value_is_older_than_ttl_and_fail_safe(seen, plan):
-    """No reader finds a value that a load wrote and that is older than `ttl` and `fail_safe` together."""
-    most, violations = plan.ttl + plan.fail_safe + BLINK, []
-    written = _latest(seen)
+    """No reader finds a loaded value that was written longer than `ttl` ago and is older than `ttl` and `fail_safe` together.
+
+    A load may take longer than `fail_safe`, and its write may wait in a Redis that stands still. Such a value has its `ttl`.
+    """
+    violations, written = [], _latest(seen)
     for read in seen.reads:
         event = written(read.key, read.at)
-        if read.found and event is not None and event.what == "write" and read.at - event.begun > most:
+        if not read.found or event is None or event.what != "write":
+            continue
+        if read.at > max(event.at, event.begun + plan.fail_safe) + plan.ttl + BLINK:
             violations.append(
                 f"F1: {read.key!r} was read at {read.at:.4f}, and its load began at {event.begun:.4f}"
             )
