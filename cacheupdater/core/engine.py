@@ -185,12 +185,12 @@ class Engine:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
             self._prolonging.failed(unit.namespace, unit.keys, now)
             self._outcomes.failed(unit, Failure("evicted", own=False, slow=True), now)
-        if self._pruned + self._limits.prune <= now and self._dedup.schedule.find_aged(now):
+        if self._pruned + self._limits.prune <= now and self._dedup.schedule.aged.find(now):
             self._pruned = now
         units = self._starting.start(now)
         self._dedup.schedule.drop_aged()
         self._account_for_drops()
-        cut_short = self._starting.cut_short or self._dedup.schedule.aged
+        cut_short = self._starting.cut_short or self._dedup.schedule.aged.unfinished
         prolongation = self._prolonging.take(now) if self._prolonging.needed else None
         return Work(units, self._removals.take(now), prolongation, now if cut_short else self._wake())
 
@@ -221,7 +221,7 @@ class Engine:
     ) -> None:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
         self._advance(now)
-        unit.namespace.source.witnesses.answered(unit, now)
+        unit.namespace.source.answered(unit, now)
         unit.namespace.source.outage.loaded(unit.namespace)
         unit.receipt.end(now, seconds=load.seconds, rows=len(answers))
         if unit.phase is not Phase.RUNNING:
@@ -241,15 +241,17 @@ class Engine:
     def on_cut_off(self, unit: Unit, now: float) -> None:
         """The unit's load was cut off, and nobody will report how it ended: its budget and its slot are free for others."""
         unit.receipt.cancel(now)
-        unit.namespace.source.witnesses.gone(unit)
+        unit.namespace.source.gone(unit)
 
     def on_failure(self, unit: Unit, failure: Failure, now: float, *, load: Load = UNSEEN) -> None:
         """The unit failed: it could not be loaded, or Redis could not be reached."""
         self._advance(now)
         source = unit.namespace.source
-        if failure.own:
-            source.witnesses.answered(unit, now)
-        source.witnesses.gone(unit)
+        if failure.own or load.stage == "write":
+            source.answered(unit, now)
+        elif failure.at_source:
+            source.troubled(unit, unit.namespace, now, seconds=load.seconds)
+        source.gone(unit)
         if failure.at_source:
             source.outage.failed(unit.namespace, own=failure.own)
             self._prolonging.failed(unit.namespace, unit.keys, now)

@@ -31,6 +31,8 @@ Metric = Literal[
     "read_age_seconds",  # histogram by namespace: the age of a value when it is read, for a sample of reads
     "source_up",  # gauge by source: 1, or 0 while its loads fail
     "source_silence_seconds",  # gauge by source: since its last success
+    "source_slots",  # gauge by source: units that it may serve at a time
+    "source_probed",  # gauge by source: 1 while its breaker is open, so that it gets nothing but probes
     "nobodys_share",  # gauge: share of a minute's hints that are of no namespace
     "elsewhere",  # gauge: 1 where applications read another Redis than ours
     "price",  # gauge by source: stale reads that a row must prevent

@@ -50,6 +50,7 @@ class Vitals:
         """`listens` are the addresses that clients may use, for the line that says that no client is connected."""
         self.looking = Looking(keyspace, observer=observer, random=random, log_keys=log_keys)
         self.whereabouts = Whereabouts(keyspace)
+        self._sources = list(dict.fromkeys(each.source for each in keyspace.values))
         self._observer = observer
         self._notices = notices
         self._log_keys = log_keys
@@ -124,6 +125,9 @@ class Vitals:
             self._observer.level("source_up", float(name not in down), label=name)
             last = self._succeeded.get(name, since)
             self._observer.level("source_silence_seconds", now - last, label=name)
+        for source in self._sources:
+            self._observer.level("source_slots", float(int(source.slots.window)), label=source.name)
+            self._observer.level("source_probed", float(source.breaker.is_open), label=source.name)
 
     def _tick_clients(self, now: float, clients: int | None) -> None:
         if clients is None or clients > 0:

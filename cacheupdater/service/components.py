@@ -22,6 +22,7 @@ from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
+from cacheupdater.core.priorities import Priority
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.price import memory
@@ -98,7 +99,10 @@ class Components:
                 ttl=each.ttl.base,
                 fail_safe=each.fail_safe.extend_to if each.fail_safe else 0.0,
                 missing_ttl=each.missing.ttl,
-                max_backlog=each.max_backlog,
+                max_backlog=each.max_backlog.keys,
+                backlog_age=each.max_backlog.age,
+                priority=Priority[each.priority.upper()],
+                weight=each.weight,
                 quota=Bucket(each.quota.rate, each.quota.saved, now=now) if each.quota else None,
                 terms=_terms(each),
             )

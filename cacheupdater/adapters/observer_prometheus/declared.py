@@ -194,6 +194,16 @@ DECLARED: dict[Metric, Declared] = {
         "Time since the last successful load, or since the start; it also grows while no loads are needed.",
         "source",
     ),
+    "source_slots": Declared(
+        "gauge",
+        "Units that the source may serve at a time: fewer than `pool_size` while it is slow.",
+        "source",
+    ),
+    "source_probed": Declared(
+        "gauge",
+        "1 while the breaker is open, so that the source gets nothing but a probe a second; else 0.",
+        "source",
+    ),
     "nobodys_share": Declared("gauge", "Share of the last minute's hints that are of no namespace."),
     "elsewhere": Declared("gauge", "1 if most keys that readers found were not in our Redis, else 0."),
     "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),

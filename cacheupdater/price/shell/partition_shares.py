@@ -75,7 +75,7 @@ class PartitionShares:
                 continue
             turns = within(base, *whole) if base else grid(*whole)
             self._share(bucket, whole, turns, now)
-            bucket.until = inf
+            bucket.open(inf)
 
     def _share(self, bucket: Bucket, whole: _Whole, turns: Grid, now: float) -> None:
         part, alone = len(self._since) / self._of, len(self._since) >= self._of

@@ -176,7 +176,7 @@ class Sharing:
         if now >= bucket.until:
             self._since = now
         bucket.change(share, self._burst(share), now=now)
-        bucket.until = until
+        bucket.open(until)
         self._wake_up()
         if not self._logged / NOTABLE < share < self._logged * NOTABLE:
             self._logged = share

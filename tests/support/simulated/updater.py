@@ -253,9 +253,7 @@ class Updater:
     @property
     def idle(self):
         engines = self.engines
-        permits = (
-            self.source.free == self._world.plan.concurrency
-        )  # otherwise a late refresh is still under way
+        permits = self.source.slots.taken == 0  # otherwise a late refresh is still under way
         return permits and not any(engine.pending or engine.tracked for engine in engines)
 
 

@@ -191,7 +191,7 @@ async def test_a_load_that_raises_something_unexpected_is_reported_to_the_engine
         written = [n for n in range(9) if shell.redis.get(b"bad:%d" % n) == b'"fine"']
         assert written == [0, 1, 2, 3, 5, 6, 7, 8]  # the unit was cut down to the key that is to blame
         assert partition.engine.quarantine.keys[b"bad:4"].error == "KeyError('no such column')"
-        assert shell.namespaces[0].source.free == 1
+        assert shell.namespaces[0].source.slots.free == 1
         assert shell.queue.backlog(0) == 0
 
 
