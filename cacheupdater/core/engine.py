@@ -79,7 +79,7 @@ class Engine:
         self._limits = limits
         self._marks = AbsentMarks(limits.absent, turn=limits.turn_keys)
         self._peers = Peers(limits)
-        self._dedup = Dedup(limits, self._marks)
+        self._dedup = Dedup(limits, self._marks, namespaces=len(keyspace.values))
         self._strangers = Strangers(limits.strangers)
         self._fills = Fills(
             clock, limits, keyspace=keyspace, dedup=self._dedup, policy=policy, tally=self.tally
@@ -376,7 +376,7 @@ class Engine:
 
     def _account_for_drops(self) -> None:
         """A dropped change must not leave its old value behind; any other drop is only counted."""
-        for namespace, keys, demand, reason in self._dedup.schedule.dropped:
+        for namespace, keys, demand, reason in self._dedup.schedule.shedding.dropped:
             self._troubles.over(keys)
             if demand.kind is not Kind.CHANGE:
                 self.tally.add("dropped", len(keys), namespace.name, reason=reason)
@@ -387,7 +387,7 @@ class Engine:
             self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
             self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
             demand.open_pack.release(len(keys) - len(ours))
-        self._dedup.schedule.dropped.clear()
+        self._dedup.schedule.shedding.dropped.clear()
 
     def _wake(self) -> float:
         waits = self._dedup.schedule.waiting > 0

@@ -10,21 +10,20 @@ process share the buckets and turns behind it. `now` is an argument; `wake` says
 from __future__ import annotations
 
 from functools import partial
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cacheupdater.core.aged import Aged
 from cacheupdater.core.backlog import Backlog
 from cacheupdater.core.payment import Receipt
 from cacheupdater.core.priorities import Lines
 from cacheupdater.core.seats import moved, narrow
+from cacheupdater.core.shedding import Shedding, room
 from cacheupdater.core.unit import PATIENT, Demand, Unit
 
 if TYPE_CHECKING:
-    from collections import deque
-
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
     from cacheupdater.core.limits import Limits
@@ -33,35 +32,26 @@ if TYPE_CHECKING:
 
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
 _YIELD = 0.002  # seconds until we look again whether another engine has taken its turn
-_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # what a full backlog gives up: patient keys, touches, misses, changes
 _EASE = 0.02  # seconds until we look again how much the breaker of a source lets us spend
 _FULL = 0.9  # of a burst: the bucket is about to run over
 _QUIET = 0.5  # share of a full bucket above which patient keys are served: `price` aims at just that level
 
 
-class Dropped(NamedTuple):
-    """Keys that waited too long, or that a full backlog gave up."""
-
-    namespace: Namespace
-    keys: list[bytes]
-    demand: Demand
-    reason: str
-
-
 class Schedule:
     """The due keys of one partition."""
 
-    def __init__(self, seats: Seats, limits: Limits) -> None:
+    def __init__(self, seats: Seats, limits: Limits, *, namespaces: int) -> None:
         self.wake = inf
         self.waiting = 0
         self.patient = 0  # patient keys of `waiting`: the source does not count them as due
-        self.dropped: list[Dropped] = []  # for the engine to account for
         self._seats = seats
         self._limits = limits
+        self._room = room(limits, namespaces)
         self._backlogs: dict[Namespace, Backlog] = {}
         self._active: dict[Backlog, None] = {}  # backlogs with something ready
         self._news: dict[Backlog, None] = {}  # those of them to which something has come: to be looked at
         self.aged = Aged(limits)  # what has waited too long, and is dropped next
+        self.shedding = Shedding(seats, limits, self._count)
         # (until when, order, backlog); some entries are not valid any more
         self._resting: list[tuple[float, int, Backlog]] = []
         self._lines: dict[Source, Lines[Backlog]] = {}
@@ -80,20 +70,22 @@ class Schedule:
             backlog = self._backlogs[unit.namespace] = Backlog(unit.namespace)
         self._count(backlog, unit.demand, len(unit.keys))
         if self.aged.at(unit) <= now:  # due again, but it has waited too long
-            self._drop(backlog, unit, unit.keys, "aged")
+            self.shedding.drop(backlog, unit, unit.keys, "aged")
         elif unit.demand.not_before > now:
             due = min(unit.demand.not_before, self.aged.at(unit))
             heappush(self._delayed, (due, next(self._order), unit))
         else:
             self._enqueue(backlog, unit)
         if backlog.waiting > unit.namespace.max_backlog:
-            self._drop_excess(backlog)
+            self.shedding.keep(backlog, unit.namespace.max_backlog)
         excess = backlog.waiting - unit.namespace.max_backlog
         if excess > 0:
             # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
             keys = unit.keys
             narrow(unit, keys[excess:])
-            self._drop(backlog, unit, keys[:excess], "backlog")
+            self.shedding.drop(backlog, unit, keys[:excess], "backlog")
+        if self.waiting > self._room:
+            self.shedding.make_room(self._active, int(self.waiting - self._room))
 
     def leave(self, unit: Unit) -> None:
         """One key has left a due unit for a stronger demand."""
@@ -128,13 +120,8 @@ class Schedule:
         return started
 
     def drop_aged(self) -> None:
-        """Drops as many of the collected units as fit into a turn."""
-        dropped = 0
-        while self.aged.units and dropped < self._limits.turn_keys:
-            unit = self.aged.units.popleft()
-            keys = self._seats.live(unit)
-            dropped += len(keys) + 1
-            self._drop(self._backlogs[unit.namespace], unit, keys, "aged")
+        """Drops what `aged` has found, for one turn."""
+        self.shedding.drop_aged(self.aged, self._backlogs)
 
     def _release(self, now: float) -> None:
         """Delayed units whose time has come are ready now, or have waited for too long; some thousand units in one call."""
@@ -343,38 +330,3 @@ class Schedule:
         backlog.last_partial = now
         unit.receipt = Receipt(backlog.namespace, len(unit.keys), now)
         return unit
-
-    def _drop_excess(self, backlog: Backlog) -> None:
-        """Drop from the peer with most keys waiting (of equals, the one that came last), the least urgent and oldest keys
-        first. A thousand peers are put in order once, and not for each key."""
-        most = [(-keys, -peer) for peer, keys in backlog.by_peer.items() if keys]
-        heapify(most)
-        while most and backlog.waiting > backlog.namespace.max_backlog:
-            peer = -most[0][1]
-            queues = (backlog.queues[urgency].waiting(peer) for urgency in _LEAST_URGENT_FIRST)
-            if any(self._drop_some(backlog, queue) for queue in queues):
-                heapreplace(most, (-backlog.by_peer.get(peer, 0), -peer))
-            else:
-                heappop(most)  # all that it has is delayed
-
-    def _drop_some(self, backlog: Backlog, queue: deque[Unit]) -> bool:
-        excess = backlog.waiting - backlog.namespace.max_backlog
-        while queue:
-            unit = queue[0]
-            keys = self._seats.live(unit)
-            if len(keys) > excess:
-                narrow(unit, keys[excess:])
-                self._drop(backlog, unit, keys[:excess], "backlog")
-                return True
-            self._drop(backlog, queue.popleft(), keys, "backlog")
-            if keys:
-                return True
-        return False
-
-    def _drop(self, backlog: Backlog, unit: Unit, keys: list[bytes], reason: str) -> None:
-        self._seats.forget(keys)
-        if unit.ready:
-            backlog.count_ready(unit.demand, -len(keys))
-        self._count(backlog, unit.demand, -len(keys))
-        if keys:
-            self.dropped.append(Dropped(backlog.namespace, keys, unit.demand, reason))

@@ -61,7 +61,7 @@ _RESULTS = {
 }
 _DROPS = {
     "unknown": "the key matches no pattern",
-    "backlog": "more keys waited than `max_backlog`",
+    "backlog": "more keys of the namespace waited than `max_backlog`, or than its share of what may wait in a partition",
     "late": "a read that was reported more than a minute late; if the key is still read, a later read has repeated it",
     "aged": "the key waited for 30 s, and the budget could not pay for it",
     "quarantined": "the key failed by itself too often, and is left alone for a minute",

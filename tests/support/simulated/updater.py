@@ -51,7 +51,7 @@ class SimEngine(Engine):
         self.quarantine.put = put_and_note
 
     def _account_for_drops(self):
-        for dropped in self._dedup.schedule.dropped:
+        for dropped in self._dedup.schedule.shedding.dropped:
             self._note_drops(dropped.keys, dropped.reason)
         super()._account_for_drops()
 
