@@ -8,23 +8,30 @@ start nothing is known to be paused. The surroundings hold one `Paused`, which l
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cacheupdater.core.pausing import pause_of
 from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.pausing import Pause
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.pipeline.partition import Partition
     from cacheupdater.ports import Observer, Pauses
 
 LOOK_EVERY_S = (
     1.0  # between two looks: a pause or its end reaches every updater within this time and one call
 )
+
+
+class Hearing(Protocol):
+    """A partition, as far as this module knows it."""
+
+    def pause(self, namespaces: Collection[Namespace]) -> None:
+        """These namespaces are paused from now on, and no others."""
+        ...
 
 
 class Paused:
@@ -36,13 +43,13 @@ class Paused:
         self._observer = observer
         self._notices = notices
 
-    async def follow(self, port: Pauses, partitions: Mapping[int, Partition]) -> None:
+    async def follow(self, port: Pauses, partitions: Mapping[int, Hearing]) -> None:
         """Looks again and again, until cancelled."""
         while True:
             await self.look(port, partitions)
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def look(self, port: Pauses, partitions: Mapping[int, Partition]) -> None:
+    async def look(self, port: Pauses, partitions: Mapping[int, Hearing]) -> None:
         """One look into Redis. Whatever Redis says, this raises nothing."""
         try:
             entries = await port.entries()
