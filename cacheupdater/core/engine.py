@@ -163,8 +163,7 @@ class Engine:
                 self.awaited.update(self._keyspace.resolve_many(hints.keys)[0])
             if hints.tokens or hints.kind is not Kind.MISS:  # who waits has looked: Redis has lost the mark
                 self._marks.end(hints.keys)
-            if self._pausing.namespaces and hints.kind is not Kind.CHANGE:
-                hints = self._pausing.without_paused(hints)
+            hints = self._pausing.without_paused(hints)
             if hints.kind is Kind.TOUCH:
                 self._prolonging.touched(hints.keys, now)
                 if hints.tokens:
@@ -296,10 +295,10 @@ class Engine:
     def retry(self, keys: Iterable[bytes], now: float) -> int:
         """These keys leave quarantine and are due now, each alone. Returns how many were there."""
         freed = [key for key in keys if self.quarantine.forget(key)]
-        open_pack, urgency = self.cursor.here(now, self._peers.of(NOBODY)), URGENCY[Kind.MISS]
-        demand = Demand(Kind.MISS, urgency, open_pack, now, alone=True)
+        open_pack = self.cursor.here(now, self._peers.of(NOBODY))
+        demand = Demand(Kind.MISS, URGENCY[Kind.MISS], open_pack, now, alone=True)
         for key in freed:
-            if self._decide(key, Kind.MISS, open_pack, now, urgency=urgency):
+            if self._decide(key, Kind.MISS, open_pack, now, urgency=demand.urgency):
                 self._seat([key], demand, now)
         return len(freed)
 
@@ -390,7 +389,6 @@ class Engine:
     # --- ends of hints ---------------------------------------------------------------------------------
 
     def _account_for_drops(self) -> None:
-        """Nothing that was dropped keeps its pack open without a reason."""
         for dropped in self._dedup.schedule.shedding.dropped:
             self._troubles.over(dropped.keys)
             self._drops.account_for(dropped)

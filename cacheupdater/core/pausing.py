@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.hints import Kind
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -61,7 +63,9 @@ class Pausing:
         self._policy.pause(self.namespaces, now)
 
     def without_paused(self, hints: Hints) -> Hints:
-        """The pack of touches or misses without the keys of paused namespaces, which are dropped with a count."""
+        """A pack without the touches and misses of paused namespaces, which are dropped with a count."""
+        if not self.namespaces or hints.kind is Kind.CHANGE:
+            return hints
         for namespace, keys in self._keyspace.resolve_many(hints.keys)[0].items():
             if namespace in self.namespaces:
                 hints, dropped = hints.without(frozenset(keys))
