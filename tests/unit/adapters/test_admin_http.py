@@ -209,6 +209,51 @@ async def test_what_fails_inside_is_neither_shown_nor_fatal(server, service, cap
     assert (await ask(server, "/livez"))[0] == 200
 
 
+@pytest.fixture(params=["127.0.0.1:0", "0.0.0.0:0"], ids=["loopback", "pod"])
+async def desk(request, service):
+    """A server with a page of keys and a change, and what was asked of them. On the pod's address they need the token."""
+    asked = []
+
+    async def page(query):
+        asked.append(dict(query))
+        return None if "bad" in query else {"keys": []}
+
+    token = None if request.param.startswith("127") else "a-token-of-some-length"
+    keyed = Keyed({}, token, queried={"/list": page}, changes={"/change": page})
+    made = AdminServer(request.param, metrics=service.metrics, ready=service.ready, keyed=keyed)
+    made.asked, made.headers = asked, {"Authorization": f"Bearer {token}"} if token else {}
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def test_what_changes_something_is_asked_for_by_post_only(desk):
+    status, headers, _ = await ask(desk, "/change?key=a", **desk.headers)
+    assert (status, headers["Allow"]) == (405, "POST")
+    status, headers, _ = await ask(desk, "/list", method="POST", **desk.headers)
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    assert desk.asked == []
+
+    assert (await ask(desk, "/change?key=a%20b%ff", method="POST", **desk.headers))[0] == 200
+    assert (await ask(desk, "/list?namespace=x", **desk.headers))[0] == 200
+    assert desk.asked == [{"key": b"a b\xff"}, {"namespace": b"x"}]
+
+
+async def test_a_change_that_a_page_in_a_browser_asks_for_is_refused(desk):
+    status, _, _ = await ask(
+        desk, "/change?all=1", method="POST", Origin="https://evil.example", **desk.headers
+    )
+    assert status == 403
+    assert desk.asked == []
+
+
+async def test_keys_are_neither_listed_nor_changed_without_the_token_on_an_address_of_the_pod(desk):
+    wanted = 401 if desk.headers else 200
+    assert (await ask(desk, "/list"))[0] == wanted
+    assert (await ask(desk, "/change?key=a", method="POST"))[0] == wanted
+    assert (await ask(desk, "/change?bad=1", method="POST", **desk.headers))[0] == 400
+
+
 # --- nuisances ----------------------------------------------------------------------------------------------
 
 
