@@ -74,6 +74,7 @@ class Plan:
     window: int  # calls of one exchange
     foreign: float  # share of an application's actions that write a foreign value
     replace: bool  # whether refreshes replace such values
+    paused: float = 0.0  # how often an operator pauses a namespace for a while
     fail_safe: float = 0.0  # seconds beyond the ttl that values live while the database is away
     outages: tuple = OUTAGES_S  # seconds: how long the database is away
     away: bool = (
@@ -160,7 +161,13 @@ def draw(seed):
         foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
         replace=beyond.random() < 0.3,
     )
-    return _with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond), Random(f"fail_safe {seed}"))
+    plan = _with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond), Random(f"fail_safe {seed}"))
+    return plan if plan.fleet or plan.away else _with_operator(plan, Random(f"operator {seed}"))
+
+
+def _with_operator(plan, random):
+    """In a seventh of the schedules an operator pauses namespaces."""
+    return replace(plan, paused=random.choice((1.0, 3.0))) if random.random() < 0.15 else plan
 
 
 def _with_fail_safe(plan, random):
