@@ -294,10 +294,9 @@ class Engine:
 
     def retry(self, keys: Iterable[bytes], now: float) -> int:
         """These keys leave quarantine and are due now, each alone. Returns how many were there."""
-        freed = [key for key in keys if self.quarantine.forget(key)]
         open_pack = self.cursor.here(now, self._peers.of(NOBODY))
         demand = Demand(Kind.MISS, URGENCY[Kind.MISS], open_pack, now, alone=True)
-        for key in freed:
+        for key in (freed := list(filter(self.quarantine.forget, keys))):
             if self._decide(key, Kind.MISS, open_pack, now, urgency=demand.urgency):
                 self._seat([key], demand, now)
         return len(freed)
@@ -359,9 +358,8 @@ class Engine:
             self.tally.add("dropped", nobodys, reason="unknown")
         if not keys:
             return
-        freed: list[bytes] = []
-        if self.quarantine.keys:
-            keys, freed = self._outside_quarantine(keys, kind, open_pack, now)
+        listed = self.quarantine.keys
+        keys, freed = self._outside_quarantine(keys, kind, open_pack, now) if listed else (keys, [])
         demand = Demand(kind, urgency, open_pack, now)
         self._seat(keys, demand, now)
         for key in freed:  # alone: if such a key still fails, no other refresh fails with it
