@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from stories.engine import Story, namespace
 
+from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.pausing import BY_MOST, Pause, pause_of
+from cacheupdater.core.policy import Fixed
 
 A, B, OTHER = b"p:1", b"p:2", b"q:1"
 
@@ -40,6 +42,33 @@ def test_reads_of_a_paused_namespace_are_dropped_with_a_count_and_its_neighbour_
     assert story.refresh(0.2) == [OTHER]
     assert story.count("dropped", "paused") == 3
     assert story.done == 2
+
+
+class Listening(Fixed):
+    """A policy that notes which keys it hears of."""
+
+    learns = True
+
+    def __init__(self):
+        self.heard = []
+
+    def on_hints(self, keys, counts, now):
+        self.heard += keys
+        return keys
+
+    def on_misses(self, keys, counts, now):
+        self.heard += keys
+
+
+def test_each_repeated_read_counts_and_the_policy_hears_of_none():
+    policy = Listening()
+    story = Story(namespace("p"), namespace("q"), policy=policy)
+    pause(story, 0.0)
+    for offset, kind in enumerate((Kind.TOUCH, Kind.MISS)):
+        story.engine.on_hints([Hints(offset, kind, [A, OTHER, B], (5, 1, 2))], 0.0)
+
+    assert story.count("dropped", "paused") == 14
+    assert policy.heard == [OTHER, OTHER]
 
 
 def test_what_waits_when_the_pause_begins_is_dropped_and_its_packs_end(story):
