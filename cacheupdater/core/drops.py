@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.prolonging import Prolonging
     from cacheupdater.core.removals import Removals
-    from cacheupdater.core.schedule import Dropped
+    from cacheupdater.core.shedding import Dropped
     from cacheupdater.core.strangers import Strangers
 
 
