@@ -181,6 +181,22 @@ class Writer(Protocol):
     async def close(self) -> None: ...
 
 
+class Pauses(Protocol):
+    """Which namespaces an operator has paused, kept beside the cache for all updaters. Raises Unavailable or Faulty."""
+
+    async def entries(self) -> Mapping[bytes, bytes]:
+        """The entry of each paused namespace, by its name."""
+        ...
+
+    async def pause(self, namespace: bytes, entry: bytes) -> None:
+        """Pause this namespace, or replace its entry."""
+        ...
+
+    async def resume(self, namespace: bytes) -> None:
+        """Pause it no more."""
+        ...
+
+
 class Offer(NamedTuple):
     """What an owner says about one source, at an exchange with its fleet. Rates are rows (or milliseconds) per second."""
 

@@ -1,5 +1,7 @@
 """Which ready keys have waited too long: they are dropped, so that no key holds up the cursor for longer.
 
+Whatever waits in a paused namespace has waited too long.
+
 `schedule` makes one, reports each unit that becomes ready, and drops what is found. A backlog is looked at when its oldest key
 may have waited too long, and not before. So thousands of namespaces that wait for their quotas cost nothing meanwhile. A step
 makes some looks and leaves the rest to the next one. `now` is an argument.
@@ -14,8 +16,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from cacheupdater.core.backlog import Backlog
     from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.unit import Unit
 
 LOOKS = 100
@@ -27,6 +32,7 @@ class Aged:
 
     def __init__(self, limits: Limits) -> None:
         self.units: deque[Unit] = deque()  # found, and to be dropped
+        self.paused: Collection[Namespace] = frozenset()
         self._limits = limits
         self._looks: list[
             tuple[float, int, Backlog]
@@ -41,7 +47,17 @@ class Aged:
 
     def at(self, unit: Unit) -> float:
         """When these keys have waited too long."""
+        if unit.namespace in self.paused:
+            return -inf
         return unit.demand.since + min(unit.namespace.backlog_age, self._limits.backlog_age)
+
+    def why(self, unit: Unit) -> str:
+        """Why these keys are dropped."""
+        return "paused" if unit.namespace in self.paused else "aged"
+
+    def look_at(self, backlog: Backlog) -> None:
+        """The next `find` looks at this backlog, whatever its age."""
+        self._look(backlog, -inf)
 
     def watch(self, backlog: Backlog, unit: Unit) -> None:
         """The unit is ready, and lies in this backlog."""

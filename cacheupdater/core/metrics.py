@@ -51,6 +51,7 @@ Metric = Literal[
     "scan_offset",  # gauge by partition
     "done_offset",  # gauge by partition
     "quarantined",  # gauge by partition
+    "paused",  # gauge by namespace: 1 while an operator has paused it
     "troubles",  # gauge by event: how many troubles of this kind stand
     "partitions",  # gauge: partitions of the topic
     "lag",  # gauge by partition: packs on the queue that are not finished

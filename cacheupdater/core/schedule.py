@@ -24,6 +24,8 @@ from cacheupdater.core.shedding import Shedding, room
 from cacheupdater.core.unit import PATIENT, Demand, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
     from cacheupdater.core.limits import Limits
@@ -70,7 +72,7 @@ class Schedule:
             backlog = self._backlogs[unit.namespace] = Backlog(unit.namespace)
         self._count(backlog, unit.demand, len(unit.keys))
         if self.aged.at(unit) <= now:  # due again, but it has waited too long
-            self.shedding.drop(backlog, unit, unit.keys, "aged")
+            self.shedding.drop(backlog, unit, unit.keys, self.aged.why(unit))
         elif unit.demand.not_before > now:
             due = min(unit.demand.not_before, self.aged.at(unit))
             heappush(self._delayed, (due, next(self._order), unit))
@@ -118,6 +120,13 @@ class Schedule:
         if self._resting:
             self.wake = min(self.wake, max(now + _MOMENT, self._resting[0][0]))
         return started
+
+    def pause(self, namespaces: Collection[Namespace]) -> None:
+        """Whatever is due in these namespaces is dropped from now on, and in no others."""
+        self.aged.paused = namespaces
+        for namespace in namespaces:
+            if namespace in self._backlogs:
+                self.aged.look_at(self._backlogs[namespace])
 
     def drop_aged(self) -> None:
         """Drops what `aged` has found, for one turn."""

@@ -82,7 +82,7 @@ class Shedding:
             unit = aged.units.popleft()
             keys = self._seats.live(unit)
             dropped += len(keys) + 1
-            self.drop(backlogs[unit.namespace], unit, keys, "aged")
+            self.drop(backlogs[unit.namespace], unit, keys, aged.why(unit))
 
     def make_room(self, backlogs: Iterable[Backlog], excess: int) -> None:
         """So many keys too many wait in these backlogs. The largest gives them up, and some more."""

@@ -14,6 +14,7 @@ from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.redis_clock import RedisClock
 from cacheupdater.pipeline.foreign import Foreign
 from cacheupdater.pipeline.judging import Judging
+from cacheupdater.pipeline.paused import Paused
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.sieve import Sieve
 from cacheupdater.pipeline.unremoved import Unremoved
@@ -72,6 +73,11 @@ class Surroundings:
     def keyspace(self) -> Keyspace[Namespace]:
         """Finds the namespace of a key, for figures that are counted by namespace."""
         return Keyspace([(each.pattern, each) for each in self.recipes])
+
+    @cached_property
+    def paused(self) -> Paused:
+        """The namespaces that an operator has paused."""
+        return Paused(self.recipes, observer=self.observer, notices=self.notices)
 
     @cached_property
     def unremoved(self) -> Unremoved:

@@ -16,7 +16,7 @@ from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql.encryption import Tls
 from cacheupdater.adapters.state_file import StateFile
-from cacheupdater.adapters.writer_redis import writer_for
+from cacheupdater.adapters.writer_redis import RedisPauses, writer_for
 from cacheupdater.config.queues import MemoryQueueConfig
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AsyncExitStack
 
+    from cacheupdater.adapters.writer_redis import ClusterWriter, RedisWriter
     from cacheupdater.config.models import NamespaceSection, SourceSection
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Loader, Observer, Writer
+    from cacheupdater.ports import Loader, Observer, Pauses, Writer
     from cacheupdater_client.protocol.encoding import Encoder
     from cacheupdater_client.protocol.fence import Form
 
@@ -85,7 +86,7 @@ class Components:
         self._config = config
         self._stack = stack
         self._databases: dict[str, SqlSource] = {}
-        self._writer: Writer | None = None
+        self._writer: ClusterWriter | RedisWriter | None = None
 
     def namespaces(self, now: float) -> list[Namespace]:
         """The namespaces of the configuration, as the core sees them. Their buckets start empty at `now`."""
@@ -147,6 +148,13 @@ class Components:
 
     def writer(self) -> Writer:
         """The writer to Redis behind the fence: to one server, to a cluster, or to the primary that the sentinels name."""
+        return self._redis()
+
+    def pauses(self) -> Pauses:
+        """Which namespaces are paused, over the writer's connections."""
+        return RedisPauses(self._redis())
+
+    def _redis(self) -> ClusterWriter | RedisWriter:
         if self._writer is None:
             self._writer = writer_for(self._config.cache.reveal())
             self._stack.push_async_callback(self._writer.close)

@@ -33,6 +33,7 @@ from cacheupdater.service.allowance import allowed
 from cacheupdater.service.components import Components, rate_of
 from cacheupdater.service.doors import door_for
 from cacheupdater.service.explain import Explainer
+from cacheupdater.service.quarantine import FORGET, LIST, RETRY, QuarantinePages
 from cacheupdater.service.waiting import waiting
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.redis_clock import RedisClock
     from cacheupdater.pipeline.vitals import Vitals
-    from cacheupdater.ports import Gained, Writer
+    from cacheupdater.ports import Gained, Pauses, Writer
     from cacheupdater.price.shell.pricing import Pricing
     from cacheupdater.service.doors import Door
 
@@ -115,11 +116,18 @@ class Service:
             )
             self._vitals = around.vitals
             explainer = Explainer(door, around, pricing, partitions=supervisor.partitions)
-            await self._answer(stack, lambda: self._conditions(door, stop), explainer)
+            quarantine = QuarantinePages(around, partitions=supervisor.partitions)
+            keyed = Keyed(
+                {"/explain": explainer.page},
+                self._config.admin_token,
+                queried={LIST: quarantine.listed},
+                changes={RETRY: quarantine.retry, FORGET: quarantine.forget},
+            )
+            await self._answer(stack, lambda: self._conditions(door, stop), keyed)
             if await _unless(stop, door.find()):
                 pricing.limits = self._fitting(pricing.limits, door.partitions)
                 await components.beyond(pricing, supervisor.wake_all, partitions=door.partitions)
-                await self._work(door, supervisor, around, ready=ready, stop=stop)
+                await self._work(door, supervisor, around, pauses=components.pauses(), ready=ready, stop=stop)
         return 0
 
     def _fitting(self, usual: Limits, partitions: int) -> Limits:
@@ -161,7 +169,7 @@ class Service:
             log.warning("%s %s changed too: %s for the next start", ", ".join(others), *verbs)
 
     async def _answer(
-        self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], explainer: Explainer
+        self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], keyed: Keyed
     ) -> None:
         """Serve /metrics and the other admin pages, from before the queue is found until everything is drained."""
         if self._config.admin is None:
@@ -172,7 +180,7 @@ class Service:
             ready=conditions,
             warnings=self._notices.plain,
             pages={"/freshness": self._freshness},
-            keyed=Keyed({"/explain": explainer.page}, self._config.admin_token),
+            keyed=keyed,
         )
         await server.start()
         stack.push_async_callback(server.close)
@@ -183,12 +191,14 @@ class Service:
         supervisor: Supervisor,
         around: Surroundings,
         *,
+        pauses: Pauses,
         ready: Callable[[str], None],
         stop: asyncio.Event,
     ) -> None:
         """Accept hints until the stop, then finish the accepted ones."""
         pricing = self._pricing
         assert pricing is not None
+        await around.paused.look(pauses, supervisor.partitions)  # a pause holds from the first hint on
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervisor.run())
@@ -196,6 +206,7 @@ class Service:
                     self._probe(around.writer, around.redis_clock),
                     self._watch(door, around.vitals),
                     around.vitals.run(around.writer),
+                    around.paused.follow(pauses, supervisor.partitions),
                     pricing.run(),
                 )
                 beside = [group.create_task(each) for each in works]

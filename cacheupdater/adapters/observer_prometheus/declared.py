@@ -65,6 +65,7 @@ _DROPS = {
     "late": "a read that was reported more than a minute late; if the key is still read, a later read has repeated it",
     "aged": "the key waited for 30 s, and the budget could not pay for it",
     "quarantined": "the key failed by itself too often, and is left alone for a minute",
+    "paused": "an operator has paused the namespace; of a change only the value was removed",
     "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",
 }
 _PROLONGED = {
@@ -232,6 +233,7 @@ DECLARED: dict[Metric, Declared] = {
         "gauge", "Time since the oldest unfinished hint was read; 0 if all are finished.", "partition"
     ),
     "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
+    "paused": Declared("gauge", "1 while an operator has paused the namespace, 0 after that.", "namespace"),
     "troubles": Declared("gauge", "Troubles of this kind at present.", "event"),
     "partitions": Declared("gauge", "Partitions of the topic; grows when partitions are added."),
     "lag": Declared(
