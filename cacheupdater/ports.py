@@ -46,6 +46,7 @@ class Assignment:
     gained: tuple[Gained, ...]
     lost: tuple[int, ...]
     settled: Callable[[], None]
+    back: bool = False  # the lost partitions come back to us at once, so nobody else waits for their work
 
 
 class Queue(Protocol):
@@ -67,6 +68,13 @@ class Queue(Protocol):
 
         The packs at the offsets `finished`, none before `done`, are finished too. Each offset is reported once. The queue
         need not deliver such a pack again, but may.
+        """
+        ...
+
+    def reassign(self, partitions: Collection[int]) -> None:
+        """Takes those of these partitions that are ours, and gives them back to us under a new epoch: a hand-over to ourselves.
+
+        Packs that are not finished come again, as after a restart.
         """
         ...
 

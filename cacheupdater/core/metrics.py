@@ -59,6 +59,8 @@ Metric = Literal[
     "lost_packs",  # counter by reason: packs that left the queue before they were read
     "skipped_batches",  # counter by reason: batches of the queue that were skipped unread
     "commit_failures",  # counter by reason
+    "config_last_reload_successful",  # gauge: 1, or 0 after a refused reload
+    "config_last_reload_success_timestamp_seconds",  # gauge: when the configuration was last taken over
 ]
 
 

@@ -43,6 +43,12 @@ class Paused:
         self._observer = observer
         self._notices = notices
 
+    def under(self, namespaces: Iterable[Namespace]) -> None:
+        """The namespaces are others from now on. Those that keep their names stay paused."""
+        self._by_name = {each.name.encode(): each for each in namespaces}
+        found = {self._by_name.get(each.name.encode()): pause for each, pause in self.pauses.items()}
+        self.pauses = {each: pause for each, pause in found.items() if each is not None}
+
     async def follow(self, port: Pauses, partitions: Mapping[int, Hearing]) -> None:
         """Looks again and again, until cancelled."""
         while True:

@@ -6,7 +6,7 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.pipeline.vitals import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.naming import LogKeys
@@ -47,6 +47,21 @@ class Surroundings:
     judged: bool = False  # whether the first values of a namespace decide if it may be written
     wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
     listens: Sequence[str] = ()  # the addresses for clients, named in the log when no client connects
+
+    def under(self, recipes: Mapping[Namespace, Recipe], unchanged: Collection[str]) -> Surroundings:
+        """The surroundings of the next partitions, under other namespaces. What was learned of senders and of Redis stays.
+
+        The namespaces with these names are `unchanged`, so their verdicts stay too.
+        """
+        later = replace(self, recipes=recipes)
+        later.judging.follow(self.judging, [each for each in recipes if each.name in unchanged])
+        self.vitals.follow(later.keyspace)
+        if self.sieve:
+            self.sieve.follow(later.keyspace)
+        self.paused.under(recipes)
+        # as if `later` had made them itself
+        vars(later).update(vitals=self.vitals, sieve=self.sieve, paused=self.paused)
+        return later
 
     @cached_property
     def vitals(self) -> Vitals:

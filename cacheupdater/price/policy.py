@@ -96,7 +96,7 @@ class Price:
         self.met = 0
         self._priced = now
         self._sounding = Sounding(self)
-        self._paused = Paused(self.table, self.spaces)
+        self.paused = Paused(self.table, self.spaces)
         self._cursor = 0
 
     def hold(self, namespace: Namespace) -> float:
@@ -183,7 +183,7 @@ class Price:
         return self._next if len(self.table) else inf
 
     def pause(self, namespaces: Collection[Namespace], now: float) -> None:
-        self._paused.follow(namespaces, now)
+        self.paused.follow(namespaces, now)
 
     def leave(self) -> None:
         for market, keys in self.spaces.tracked(self.table):
@@ -375,7 +375,7 @@ class Price:
             self._cursor = start + int(found[-1]) + 1
         else:
             self._cursor = start + SCAN if start + SCAN < high else 0
-        return self._paused.awake((found + start).astype(np.int32), now)
+        return self.paused.awake((found + start).astype(np.int32), now)
 
     def _make_room(self, now: float) -> None:
         """In a nearly full table the least read keys of a part make way for newcomers."""

@@ -89,7 +89,7 @@ class Workers:
         return first if first >= 0 else SIGNALLED - first
 
     def reload(self) -> None:
-        """Each worker reads its budgets again."""
+        """Each worker reads its configuration again."""
         self._tell_all(signal.SIGHUP)
 
     def warnings(self) -> list[dict[str, object]]:

@@ -260,4 +260,10 @@ DECLARED: dict[Metric, Declared] = {
         reason="reason",
         reasons=_COMMIT_FAILURES,
     ),
+    "config_last_reload_successful": Declared(
+        "gauge", "1 if the configuration that runs is the one that was read last, 0 if that one was refused."
+    ),
+    "config_last_reload_success_timestamp_seconds": Declared(
+        "gauge", "When the configuration was last taken over, at a start or by a reload: seconds since 1970."
+    ),
 }
