@@ -85,7 +85,7 @@ class Components:
 
     def __init__(self, config: Config, stack: AsyncExitStack, before: Components | None = None) -> None:
         """`before` are the components of the configuration that is used until now. What has not changed is used again, and
-        what is saved up in a bucket stays there."""
+        buckets go over with their debts."""
         self.config = config
         self._stack = stack
         self._before = before

@@ -1,7 +1,7 @@
 """The configuration changes while the updater runs: when it is read again, what is refused, and what is said of it.
 
-The service makes one `Reloading` and runs it beside the partitions. A SIGHUP, a change of the file and the command
-`cacheupdater reload` ask for a reload. The file is validated whole, and a reload happens whole or not at all. What it changes is
+The service makes one `Reloading` and runs it beside the partitions. A SIGHUP and a change of the
+file ask for a reload. The file is validated whole, and a reload happens whole or not at all. What it changes is
 the service's business (`turnover`).
 
 The file is looked at once a second, and not watched by inotify: a ConfigMap changes by a symlink in another directory, an
