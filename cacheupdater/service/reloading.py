@@ -1,8 +1,7 @@
 """The configuration changes while the updater runs: when it is read again, what is refused, and what is said of it.
 
-The service makes one `Reloading` and runs it beside the partitions. A SIGHUP and a change of the
-file ask for a reload. The file is validated whole, and a reload happens whole or not at all. What it changes is
-the service's business (`turnover`).
+The service makes one `Reloading` and runs it beside the partitions. A SIGHUP and a change of the file ask for a reload. The
+file is validated whole, and a reload happens whole or not at all. What it changes is the service's business (`turnover`).
 
 The file is looked at once a second, and not watched by inotify: a ConfigMap changes by a symlink in another directory, an
 editor replaces the file, and both look the same from here. A change counts when two looks have found it alike, so that a
