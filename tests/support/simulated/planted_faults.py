@@ -501,6 +501,7 @@ PLANTED_FAULTS = {
         Naive,
         LateToken,
         Content,
+        ForgetsPausedChanges,
         CommitScan,
         DeafMarks,
         NoHoldOff,
