@@ -100,11 +100,11 @@ async def test_a_load_from_before_the_change_does_not_bring_the_old_row_back(cac
 
 
 async def test_an_old_value_ends_by_itself_if_nobody_can_load_the_new_one(caches, shop, plain):
-    product = caches.value(shop.product, timeout="100ms")
+    product = caches.value(shop.product, timeout="1s")
     await product(7)
     shop.error = OSError("no database")
     await product.invalidate(7, serve_old=True)
-    assert 0 < plain.pttl(KEY) <= 200  # two timeouts
+    assert 0 < plain.pttl(KEY) <= 2000  # two timeouts
     await until_failed(product)
     async with asyncio.timeout(PATIENCE_S):
         while plain.exists(KEY):  # noqa: ASYNC110  no event tells of it

@@ -138,6 +138,7 @@ def test_what_needs_a_restart_is_refused_by_name_and_the_rest_is_not_taken_over(
     assert "added: namespaces.named" not in updater.log
 
 
+@pytest.mark.prove
 def test_the_budget_holds_over_reloads(updater, hand, application, shop):
     rate = 40
     hand.said["sources"]["main"]["budget"] = f"{rate}/s"
