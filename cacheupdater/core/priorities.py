@@ -107,9 +107,9 @@ class Lines(Generic[B]):
     def __bool__(self) -> bool:
         return any(self._lines.values())
 
-    def put(self, backlog: B, priority: Priority) -> None:
-        """The backlog comes to the line of its priority."""
-        self._lines[priority].put(backlog)
+    def put(self, backlog: B, priority: Priority, kept: float) -> None:
+        """The backlog comes to the line of its priority, to the place that it has kept; inf: it has none."""
+        self._lines[priority].put(backlog, kept)
 
     def first(self) -> B | None:
         """The backlog whose turn it is."""

@@ -58,9 +58,8 @@ class Schedule:
         self._resting: list[tuple[float, int, Backlog]] = []
         self._lines: dict[Source, Lines[Backlog]] = {}
         self._busy: dict[Source, Lines[Backlog]] = {}  # those of them in which a backlog stands
-        self._parked: dict[
-            Source, dict[Backlog, None]
-        ] = {}  # those whose namespaces hold all slots that they may
+        # backlogs whose namespaces hold all slots that they may, and the places that they keep in line
+        self._parked: dict[Source, dict[Backlog, float]] = {}
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
         self._over = False
@@ -185,8 +184,7 @@ class Schedule:
             backlog.clear()
             return
         source = backlog.namespace.source
-        if source in self._parked:
-            self._parked[source].pop(backlog, None)
+        kept = self._parked[source].pop(backlog, inf) if source in self._parked else inf
         until = self._rests(backlog, now)
         if until > now:
             if until < backlog.rests - _MOMENT:  # else it is looked at before, and rests again
@@ -202,7 +200,7 @@ class Schedule:
         if line is None:
             line = self._lines[source] = Lines(source.priorities, source.bucket, self._limits)
         self._busy[source] = line
-        line.put(backlog, backlog.namespace.priority)
+        line.put(backlog, backlog.namespace.priority, kept)
 
     def _closed_bucket(self, namespace: Namespace, now: float) -> Bucket:
         """Which bucket pays nothing until a fleet grants more; all engines are asked for a step then."""
@@ -263,9 +261,9 @@ class Schedule:
         return started
 
     def _park(self, backlog: Backlog, line: Lines[Backlog]) -> None:
-        """Others go first until one of the namespace's units has ended. It keeps its account, so it will not be behind them."""
-        line.pop()
-        self._parked.setdefault(backlog.namespace.source, {})[backlog] = None
+        """Others go first until one of the namespace's units has ended. It keeps its place."""
+        start = line.pop()
+        self._parked.setdefault(backlog.namespace.source, {})[backlog] = start
 
     def _undisputed(self, backlog: Backlog, source: Source, now: float) -> int:
         """The size of a whole unit, if no other backlog stands at the source and the unit can be paid now; else 0."""

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 SLOW_S = 0.05
-"""Seconds: a namespace whose load took longer is slow. A batch by primary key takes a tenth of it."""
+"""Seconds: a load that took no longer was quick. A batch by primary key takes a tenth of it."""
+
+SLOWER_THAN_OTHERS = 4.0
+"""A namespace is slow if its last load took so many times as long as quick loads of the source do now: on a busy machine all
+loads take long, and nobody need leave anything to the others."""
 
 KEPT_FREE = 1
 """Slots that slow namespaces leave to the others, of two slots or more."""
@@ -33,6 +37,9 @@ one key and a unit of two hundred."""
 SHRINK = 0.8
 """The window after such a load. All loads that were under way together count once."""
 
+RISING = 0.02
+"""Weight of one longer load in what quick loads take: among ten quick loads, four that time out do not make themselves usual."""
+
 QUICKER, SLOWER = 0.2, 0.005
 """Weights of one load in the usual time, where it was quicker or slower. After a lasting slowdown by ten, some seventy loads
 make it the usual."""
@@ -41,7 +48,7 @@ make it the usual."""
 class Slots:
     """The slots of one source."""
 
-    __slots__ = ("_held", "_last", "_shrunk", "_usual", "most", "taken", "window")
+    __slots__ = ("_held", "_last", "_quick", "_shrunk", "_usual", "most", "taken", "window")
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -50,6 +57,7 @@ class Slots:
         self._held: dict[Hashable, int] = {}  # by namespace
         self._last: dict[Hashable, float] = {}  # seconds of the last load
         self._usual: dict[Hashable, float] = {}
+        self._quick = 0.0  # seconds that quick loads of the source take now
         self._shrunk = 0.0  # when the window shrank last
 
     @property
@@ -68,7 +76,7 @@ class Slots:
 
     def is_quick(self, namespace: Hashable) -> bool:
         """Whether the last load of this namespace was quick. The first one is taken to be."""
-        return self._last.get(namespace, 0.0) <= SLOW_S
+        return self._last.get(namespace, 0.0) <= max(SLOW_S, SLOWER_THAN_OTHERS * self._quick)
 
     def usual(self, namespace: Hashable) -> float | None:
         """Seconds of this namespace's usual load; None before the first."""
@@ -93,4 +101,5 @@ class Slots:
         elif self.taken >= int(self.window):
             self.window = min(float(self.most), self.window + 1.0 / self.window)
         self._last[namespace] = seconds
+        self._quick += (QUICKER if seconds < self._quick else RISING) * (seconds - self._quick)
         self._usual[namespace] = usual + (QUICKER if seconds < usual else SLOWER) * (seconds - usual)

@@ -115,6 +115,10 @@ class Turns:
         """What all backlogs of the namespace together get, divided by its weight; a part of the rate."""
         return self._standing.get(namespace, 0) / max(namespace.weight, self.weight)
 
+    def earliest(self, namespace: Account, rate: float) -> float:
+        """The earliest place that the namespace may have kept: it saves up no more than it may be behind."""
+        return self._clock - BEHIND * rate * self.fair(namespace)
+
     def start(self, namespace: Account, behind: float = inf) -> float:
         """The place of a namespace that comes to the line now. One that was away has saved up nothing. One that would stand
         further behind than `behind` is moved up to that."""
@@ -152,10 +156,12 @@ class Line(Generic[B]):
         self._usual = 1  # backlogs at the source when the ends were worked out
         turns.lines[self] = None
 
-    def put(self, backlog: B) -> None:
-        """The backlog comes to the line."""
+    def put(self, backlog: B, kept: float = inf) -> None:
+        """The backlog comes to the line. `kept`: the place that it had, if it left the line without a turn."""
         self._turns.count(backlog.namespace, 1)
-        backlog.start = self._start(backlog)
+        backlog.start = min(
+            self._start(backlog), max(kept, self._turns.earliest(backlog.namespace, self._bucket.rate))
+        )
         self._enter(backlog, backlog.start)
 
     def move_up(self, namespace: Account) -> None:
