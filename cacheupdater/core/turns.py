@@ -2,8 +2,8 @@
 
 A source has one `Turns` for each priority (`priorities` chooses among these), shared by all engines of the process like its
 bucket. Each engine has a `Line` of its backlogs there. A namespace's start is the service that it has had so far, divided by
-its weight, on the clock of the namespaces that are being served. The backlog that would get all that it needs first is first
-in line. So one key of a quiet namespace does not wait for another's long unit, and a long unit is put off only by as much as
+its weight. A namespace that comes to the line starts by the clock, which goes on by the service that each of those in line
+would have had of a fair source. The backlog that would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's long unit, and a long unit is put off only by as much as
 the others get meanwhile. The first backlog keeps its turn until it can be paid, and no other backlog spends what it saves up.
 Service that has cost nothing after all is given back, and the namespace's backlogs in line move up by it. This is deficit
 round robin with a heap for the ring: a unit costs the logarithm of the backlogs in line, and a backlog that has nothing to do
@@ -95,7 +95,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.backlogs = 0  # in line, of all engines
-        self.weight = 0.0  # of these backlogs together
+        self.weight = 0.0  # of the namespaces of these backlogs together
         self.lines: dict[Moving, None] = {}  # of all engines
         self._standing: dict[Account, int] = {}  # backlogs in line, by namespace
         self._clock = 0.0
@@ -103,21 +103,31 @@ class Turns:
 
     def count(self, namespace: Account, more: int) -> None:
         """So many more backlogs of the namespace stand in line (fewer, if negative)."""
+        before = self._standing.pop(namespace, 0)
         self.backlogs += more
-        self.weight = self.weight + more * namespace.weight if self.backlogs else 0.0  # 0: without rounding
-        self._standing[namespace] = self._standing.get(namespace, 0) + more
+        if before + more:
+            self._standing[namespace] = before + more
+        if not before:
+            self.weight += namespace.weight
+        elif not before + more:
+            self.weight = self.weight - namespace.weight if self.backlogs else 0.0  # 0: without rounding
 
     def part(self, namespace: Account) -> float:
         """The part of one backlog of the namespace in what all in line get."""
-        return namespace.weight / max(namespace.weight, self.weight)
+        return namespace.weight * self._fair(namespace) / max(1, self._standing.get(namespace, 0))
 
-    def fair(self, namespace: Account) -> float:
-        """What all backlogs of the namespace together get, divided by its weight; a part of the rate."""
-        return self._standing.get(namespace, 0) / max(namespace.weight, self.weight)
+    def behind(self, namespace: Account, rate: float) -> float:
+        """How far the namespace may stand behind: its backlogs in the engines stand one turn behind each other."""
+        turns = len(self.lines) * namespace.cost.per_row / namespace.weight
+        return BEHIND * rate * self._fair(namespace) + turns
+
+    def _fair(self, namespace: Account) -> float:
+        """What the namespace gets in line, divided by its weight; a part of the rate."""
+        return 1.0 / (self.weight if namespace in self._standing else self.weight + namespace.weight)
 
     def earliest(self, namespace: Account, rate: float) -> float:
         """The earliest place that the namespace may have kept: it saves up no more than it may be behind."""
-        return self._clock - BEHIND * rate * self.fair(namespace)
+        return self._clock - BEHIND * rate * self._fair(namespace)
 
     def start(self, namespace: Account, behind: float = inf) -> float:
         """The place of a namespace that comes to the line now. One that was away has saved up nothing. One that would stand
@@ -130,7 +140,7 @@ class Turns:
     def serve(self, namespace: Account, start: float, amount: float) -> None:
         """The namespace had its turn. Its backlogs in all engines share one account."""
         start = min(start, self.start(namespace))  # something was given back
-        self._clock = max(self._clock, start)
+        self._clock = max(self._clock + amount * self._fair(namespace), start)
         self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount / namespace.weight
 
     def give_back(self, namespace: Account, amount: float) -> None:
@@ -245,8 +255,8 @@ class Line(Generic[B]):
         heapify(self._ends)
 
     def _start(self, backlog: B) -> float:
-        fair = self._bucket.rate * self._turns.fair(backlog.namespace)
-        return self._turns.start(backlog.namespace, BEHIND * fair)
+        turns, namespace = self._turns, backlog.namespace
+        return turns.start(namespace, turns.behind(namespace, self._bucket.rate))
 
     def _enter(self, backlog: B, start: float) -> None:
         order = next(self._order)

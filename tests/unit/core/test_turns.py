@@ -66,17 +66,25 @@ def test_busy_namespace_gets_its_fair_share_beside_twenty_neighbours(gather):
     assert sum(market.rows.values()) >= 0.98 * 500.0 * 19.9
 
 
-def test_busy_namespace_gets_its_fair_share_beside_a_thousand_small_neighbours():
+@pytest.mark.parametrize("engines", [1, 4])
+def test_busy_namespace_gets_its_fair_share_and_no_more_beside_a_thousand_small_neighbours(engines):
     shared = source(500.0)
     small = [f"n{number}" for number in range(1_000)]
-    story = Story(*(namespace(name, source=shared) for name in ["busy", *small]))
-    market = Market(story)
-    market.offer("busy", 200.0, 10.0, kind=Kind.MISS)
-    for name in small:
-        market.offer(name, 0.6, 10.0, kind=Kind.TOUCH)
-    market.run(10.0)
+    spaces = [namespace(name, source=shared) for name in ["busy", *small]]
+    market = Market(*(Story(*spaces) for _ in range(engines)))
+    for engine in range(engines):
+        market.offer("busy", 200.0 / engines, 30.0, kind=Kind.MISS, engine=engine)
+        for name in small:
+            market.offer(name, 1.2 / engines, 30.0, kind=Kind.TOUCH, engine=engine)
+    market.run(5.0)
+    before = market.rows.copy()
+    market.run(30.0)
 
-    assert market.rows["busy"] >= 0.95 * 500.0 * 10.0 / 1_001
+    rows = market.rows - before
+    fair = sum(rows.values()) / 1_001
+    assert fair == pytest.approx(25.0 / 2, rel=0.02)
+    assert 0.9 * fair - 1 <= rows["busy"] <= 1.1 * fair + 1
+    assert min(rows[name] for name in small) >= 0.8 * fair - 1
 
 
 def test_namespace_that_was_served_while_nobody_else_wanted_anything_owes_nobody_anything():
