@@ -46,6 +46,7 @@ class Assignment:
     gained: tuple[Gained, ...]
     lost: tuple[int, ...]
     settled: Callable[[], None]
+    back: bool = False  # the lost partitions come back to us at once, so nobody else waits for their work
 
 
 class Queue(Protocol):
@@ -67,6 +68,13 @@ class Queue(Protocol):
 
         The packs at the offsets `finished`, none before `done`, are finished too. Each offset is reported once. The queue
         need not deliver such a pack again, but may.
+        """
+        ...
+
+    def reassign(self, partitions: Collection[int]) -> None:
+        """Takes those of these partitions that are ours, and gives them back to us under a new epoch: a hand-over to ourselves.
+
+        Packs that are not finished come again, as after a restart.
         """
         ...
 
@@ -179,6 +187,22 @@ class Writer(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Pauses(Protocol):
+    """Which namespaces an operator has paused, kept beside the cache for all updaters. Raises Unavailable or Faulty."""
+
+    async def entries(self) -> Mapping[bytes, bytes]:
+        """The entry of each paused namespace, by its name."""
+        ...
+
+    async def pause(self, namespace: bytes, entry: bytes) -> None:
+        """Pause this namespace, or replace its entry."""
+        ...
+
+    async def resume(self, namespace: bytes) -> None:
+        """Pause it no more."""
+        ...
 
 
 class Offer(NamedTuple):

@@ -55,6 +55,12 @@ class MemoryListener:
         self._box = box
         self._taking = asyncio.get_running_loop().create_task(self._take_all())
 
+    def greet(self, hello: wire.Hello) -> None:
+        """From now on this is the hello. Senders look at it before each frame."""
+        self._hello = hello
+        if self._box is not None and self._box.hello is not None:
+            self._box.hello = hello
+
     async def close(self) -> None:
         """Accept no more frames, and put the accepted ones on the queue, within `GRACE_S`."""
         if self._box is None or self._taking is None:

@@ -1,6 +1,6 @@
-"""How a command asks the running updater: a GET at the admin address of the configuration.
+"""How a command asks the running updater: a request at the admin address of the configuration.
 
-`freshness` and `explain` use it. Each error names the next step.
+`freshness`, `explain` and `quarantine` use it. Each error names the next step.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def address_of(file: str, config: Config) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def asked(address: str, page: str, *, token: str | None = None) -> Mapping[str, object]:
-    """The updater's page. Raises Unavailable, or Misconfigured for a wrong token."""
+def asked(address: str, page: str, *, token: str | None = None, method: str = "GET") -> Mapping[str, object]:
+    """The updater's page; a POST changes something. Raises Unavailable, or Misconfigured for a wrong token."""
     import http.client
 
     from cacheupdater.errors import Misconfigured, Unavailable
@@ -44,7 +44,7 @@ def asked(address: str, page: str, *, token: str | None = None) -> Mapping[str, 
     connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        connection.request("GET", page, headers=headers)
+        connection.request(method, page, headers=headers)
         answer = connection.getresponse()
         body = answer.read()
         if answer.status == http.HTTPStatus.UNAUTHORIZED:

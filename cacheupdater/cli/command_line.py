@@ -22,7 +22,9 @@ from cacheupdater.cli import (
     freshness,
     invalidate,
     last_words,
+    pause,
     plan,
+    quarantine,
     record,
     run,
     schema,
@@ -92,6 +94,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     check.add_to(commands, file)
     explain.add_to(commands, file)
     invalidate.add_to(commands, file)
+    pause.add_to(commands, file)
+    quarantine.add_to(commands, file)
     freshness.add_to(commands, file)
     record.add_to(commands, file)
     plan.add_to(commands)

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import configured, file_of
     from cacheupdater.cli.serve import serve
     from cacheupdater.cli.workplace import look_last
     from cacheupdater.service.sidecar import unfit_beside_an_application
@@ -68,6 +68,9 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         config = configured(args, environ, further=further)
         return _as_worker(args.worker, config) if args.worker else config
 
+    from cacheupdater.service.reloading import Reread
+
+    reread = Reread(read, file_of(args))
     config = read()
     logs.configure(args.log_level, sys.stderr)
     if args.workers and not args.worker:
@@ -79,7 +82,7 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         from cacheupdater.service.workers import lifeline
 
         threading.Thread(target=lifeline, name="lifeline", daemon=True).start()
-    return serve(Service(config, reread=read, processes=_processes(args)))
+    return serve(Service(config, reread, processes=_processes(args)))
 
 
 def _processes(args: argparse.Namespace) -> int:

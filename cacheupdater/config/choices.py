@@ -10,5 +10,6 @@ Framework: TypeAlias = Literal["django", "django-redis", "flask-caching", "dogpi
 Serializer: TypeAlias = Literal["pickle", "json", "string", "msgpack"]
 Rows: TypeAlias = Literal["one", "many"]
 Policy: TypeAlias = Literal["price", "fixed"]
+PriorityName: TypeAlias = Literal["high", "normal", "low"]
 LogKeys: TypeAlias = Literal["full", "hash", "off"]
 Encrypted: TypeAlias = Literal["off", "on", "verify"]

@@ -18,13 +18,16 @@ from cacheupdater.config.queues import queue_url
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url as redis_url
 from cacheupdater.core import database_url
+from cacheupdater.core.limits import Limits
 from cacheupdater.errors import Misconfigured
 from cacheupdater_client.protocol.lease import FAIL_SAFE_S_MAX, FAIL_SAFE_S_MIN
 from cacheupdater_client.protocol.patterns import Pattern
 
+_BACKLOG_AGE = Limits().backlog_age
 _YEAR = 366 * 86_400.0  # seconds: longer than any cache entry should live, and no integer overflows
 _JITTER_MAX = 0.5  # more than half would make the ttl a lottery
 _DB_TIME_MAX = 1000.0  # seconds per second: every connection of the largest pool, always busy
+_WEIGHT_MIN, _WEIGHT_MAX = 0.01, 100.0  # a namespace of a smaller part is meant to wait: see priority
 _WORTH_MAX = 1e6  # beyond it nothing else would ever be refreshed
 _LEAST_GAIN_MAX = 1e3  # stale reads per row: beyond it hardly anything would be refreshed
 _MAX_AGE_MIN = 1.0  # seconds: within one, a load would be due again before readers had its value
@@ -113,6 +116,11 @@ def short_fail_safe(value: object) -> object:
     return {"extend_to": value} if isinstance(value, str) else value
 
 
+def short_backlog(value: object) -> object:
+    """`max_backlog: 5000` is short for `max_backlog: {keys: 5000}`."""
+    return {"keys": value} if isinstance(value, str) else value
+
+
 def jitter(value: object) -> float:
     share = units.percent(value)
     if share > _JITTER_MAX:
@@ -143,6 +151,8 @@ Listen: TypeAlias = Annotated[Address, BeforeValidator(listen_address)]
 Target: TypeAlias = Annotated[float, BeforeValidator(target)]
 MaxAge: TypeAlias = Annotated[float, BeforeValidator(max_age), Field(le=_YEAR)]
 Worth: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(gt=0, le=_WORTH_MAX)]
+Weight: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(ge=_WEIGHT_MIN, le=_WEIGHT_MAX)]
+BacklogAge: TypeAlias = Annotated[float, BeforeValidator(units.duration), Field(ge=1.0, le=_BACKLOG_AGE)]
 LeastGain: TypeAlias = Annotated[float, BeforeValidator(units.factor), Field(ge=0, le=_LEAST_GAIN_MAX)]
 KeyPattern: TypeAlias = Annotated[InstanceOf[Pattern], BeforeValidator(key_pattern)]
 HostPort: TypeAlias = Annotated[TcpAddress, BeforeValidator(host_port)]

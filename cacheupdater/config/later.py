@@ -14,27 +14,11 @@ if TYPE_CHECKING:
     from cacheupdater.config.problems import Path
 
 _TOP = {"include": "is not part of this version; write everything into one file"}
-_NAMESPACE = {
-    "priority": "is not part of this version; remove it (misses already go before changes, changes before reads)",
-    "weight": "is not part of this version; remove it, and limit a costly namespace with quota",
-}
 
 
 def refuse_later(document: Document) -> None:
     """Notes and removes every setting that this version does not know yet."""
-    tree = document.tree
-    _take(document, tree, (), _TOP)
-    namespaces = _section(tree, "namespaces")
-    homes: list[tuple[Path, dict[str, Tree]]] = [
-        (("namespaces", name), _section(namespaces, name)) for name in namespaces
-    ]
-    for path, home in [(("defaults",), _section(tree, "defaults")), *homes]:
-        _take(document, home, path, _NAMESPACE)
-
-
-def _section(tree: Mapping[str, Tree], name: str) -> dict[str, Tree]:
-    found = tree.get(name)
-    return found if isinstance(found, dict) else {}
+    _take(document, document.tree, (), _TOP)
 
 
 def _take(document: Document, home: dict[str, Tree], path: Path, features: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cacheupdater.config.document import Tree
 
-_BY_FIELD = ("ttl", "value", "refresh", "missing")
+_BY_FIELD = ("ttl", "value", "refresh", "missing", "max_backlog")
 _SPELLINGS = {"encoding", "numbers", "times"}
 
 
@@ -31,7 +31,14 @@ def plain(section: Tree | None) -> dict[str, Tree]:
         value["foreign"] = "replace" if value.pop("wrong_type") == "replace" else "keep"
     if "every" in refresh:
         refresh.setdefault("policy", "fixed")  # an interval alone means a fixed one
-    return {**said, "value": value, "refresh": refresh, "ttl": {"base": ttl} if isinstance(ttl, str) else ttl}
+    backlog = said.get("max_backlog", {})
+    return {
+        **said,
+        "value": value,
+        "refresh": refresh,
+        "ttl": {"base": ttl} if isinstance(ttl, str) else ttl,
+        "max_backlog": {"keys": backlog} if isinstance(backlog, str) else backlog,
+    }
 
 
 def _of(section: dict[str, Tree], name: str) -> dict[str, Tree]:

@@ -27,11 +27,13 @@ from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Framework,
     LogKeys,
     Policy,
+    PriorityName,
     Rows,
     Serializer,
     WrongType,
 )
 from cacheupdater.config.fields import (
+    BacklogAge,
     CacheUrl,
     Count,
     DatabaseTime,
@@ -51,7 +53,9 @@ from cacheupdater.config.fields import (
     StateFile,
     Target,
     Text,
+    Weight,
     Worth,
+    short_backlog,
     short_fail_safe,
     short_ttl,
     switch,
@@ -245,6 +249,14 @@ class QuotaSection(Section):
         return self.burst or max(1, math.ceil(self.rate))
 
 
+class BacklogSection(Section):
+    # at 500 rows a second 20 s of work, less than the 30 s after which hints are dropped anyway
+    keys: Annotated[Count, Field(le=1_000_000)] = 10_000
+    age: BacklogAge = (
+        30.0  # what has waited longer is dropped: the cursor of its partition must not wait longer
+    )
+
+
 class DefaultsSection(Section):
     """The settings that `defaults:` and every namespace may have."""
 
@@ -255,8 +267,11 @@ class DefaultsSection(Section):
     # None: a value expires with its ttl, whatever its source does. A team decides how old its values may get
     fail_safe: Annotated[FailSafeSection, BeforeValidator(short_fail_safe)] | None = None
     quota: QuotaSection | None = None
-    # keys; at 500 rows a second 20 s of work, less than the 30 s after which hints are dropped anyway
-    max_backlog: Annotated[Count, Field(le=1_000_000)] = 10_000
+    priority: PriorityName = (
+        "normal"  # high before normal before low; the lower ones keep a least share of the source
+    )
+    weight: Weight = 1.0  # a namespace's part of its source, beside the weights of the others of its priority
+    max_backlog: Annotated[BacklogSection, BeforeValidator(short_backlog)] = BacklogSection()
 
 
 class FrameworkSection(Section):

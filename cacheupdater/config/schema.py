@@ -97,6 +97,8 @@ class _OfTheFile(GenerateJsonSchema):
         inner = schema["schema"]
         if function in {fields.short_ttl, fields.short_fail_safe}:
             return {"anyOf": [_FORMS[units.duration], self.generate_inner(inner)]}
+        if function is fields.short_backlog:
+            return {"anyOf": [*_whole({"type": "int"})["anyOf"], self.generate_inner(inner)]}
         if function is units.whole:
             return _whole(inner)
         return dict(_FORMS[function])  # a KeyError: a type without a form; say above how it is written

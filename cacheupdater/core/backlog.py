@@ -38,6 +38,7 @@ class Backlog:
         "by_peer",
         "counted",
         "last_partial",
+        "looked_at",
         "namespace",
         "need",
         "owed",
@@ -60,6 +61,7 @@ class Backlog:
         self.waiting = 0  # all of `ready`, and the delayed ones
         self.counted = 0  # keys of `waiting` that the source counts as due: all but the patient ones
         self.last_partial = -inf  # when its last unit was started
+        self.looked_at = inf  # when its oldest keys may have waited too long
         self.rests = inf  # until when none of its keys may start, whatever the budget
         self.start: float | None = None  # its place in the line of its source, once it stands there
         self.need = 0  # keys that must be payable before its turn
@@ -92,6 +94,12 @@ class Backlog:
         else:
             queue.append(unit)
         self.count_ready(unit.demand, len(unit.keys) - unit.gone)
+
+    @property
+    def oldest(self) -> Unit | None:
+        """The ready unit that came first."""
+        firsts = (queue[0] for fair in self.queues for queue in fair)
+        return min(firsts, key=lambda unit: unit.demand.since, default=None)
 
     def clear(self) -> None:
         """What is left in the queues has no live keys."""

@@ -15,6 +15,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cacheupdater.core.beats import Beats
 
 _ROUNDING = 1e-6  # of a row: sums of what comes and goes
@@ -23,7 +25,7 @@ _ROUNDING = 1e-6  # of a row: sums of what comes and goes
 class Bucket:
     """What may be spent: in any window of t seconds at most rate * t + burst."""
 
-    __slots__ = ("_apart", "_at", "_beat", "_beats", "_level", "burst", "rate", "spent", "until")
+    __slots__ = ("_apart", "_at", "_beat", "_beats", "_level", "burst", "rate", "shut_out", "spent", "until")
 
     def __init__(self, rate: float, burst: float, *, now: float) -> None:
         self.rate = rate
@@ -33,11 +35,20 @@ class Bucket:
         self.until = inf
         """When the bucket closes: from then on it is empty, until it gets more time. A fleet's buckets have such an end. An
         owner that slept past it finds nothing, for the bucket itself looks at the clock."""
+        self.shut_out: dict[object, Callable[[], object]] = {}
+        """Who waits until the bucket gets more time, and how each is told."""
         self._level = 0.0
         self._apart = 0.0  # payments whose statements have not left: they fill the bucket until then
         self._at = now
         self._beats: Beats | None = None  # if its owner's part of the burst is below one row
         self._beat: int | None = None  # the last one that was seen
+
+    def open(self, until: float) -> None:
+        """The bucket gets more time. Whoever waits for that is told."""
+        self.until = until
+        for tell in self.shut_out.values():
+            tell()
+        self.shut_out.clear()
 
     def level(self, now: float) -> float:
         """What can be spent now."""

@@ -1,19 +1,24 @@
 """What a database can afford: rows (or milliseconds of its time) per second, and units at a time.
 
 One `Source` per configured source and one `Cost` per namespace, shared by all engines of this process. A source's bucket says
-how much may be spent at any time, and its `turns` say which namespace is next.
+how much may be spent at any time, and its `priorities` say which namespace is next.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.breaker import Breaker
 from cacheupdater.core.outage import Outage
-from cacheupdater.core.turns import Turns
+from cacheupdater.core.priorities import Priorities
+from cacheupdater.core.slots import SLOW_S, TIMES_AS_LONG, Slots
 from cacheupdater.core.witnesses import Witnesses
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from cacheupdater.core.bucket import Bucket
+    from cacheupdater.core.witnesses import Witness
 
 _LEARNED = 0.1  # weight of one load in the mean cost of a row: some ten units
 _DEAREST = (
@@ -24,21 +29,45 @@ _DEAREST = (
 class Source:
     """A database: its budget and how many units it serves at a time."""
 
-    __slots__ = ("bucket", "due", "free", "name", "outage", "timed", "turns", "witnesses")
+    __slots__ = ("breaker", "bucket", "due", "name", "outage", "priorities", "slots", "timed", "witnesses")
 
     def __init__(self, name: str, bucket: Bucket, *, concurrency: int, timed: bool = False) -> None:
         self.name = name
         self.bucket = bucket
         self.timed = timed
         """Whether the bucket holds milliseconds of database time; else rows."""
-        self.free = concurrency
-        """Slots: units that may start. A unit takes one at its start and gives it back when its load and write have ended,
-        so a Redis that hangs stops the loads too."""
+        self.slots = Slots(concurrency)
+        self.breaker = Breaker()
         self.due = 0.0
         """What the keys that are due in all engines will take from the bucket, once it is their turn."""
-        self.turns = Turns()
+        self.priorities = Priorities(bucket)
         self.witnesses = Witnesses()
         self.outage = Outage()
+
+    def began(self, unit: Witness, now: float) -> None:
+        """The unit runs."""
+        self.witnesses.began(unit, now)
+        self.breaker.began(unit)
+
+    def answered(self, unit: Witness, now: float) -> None:
+        """The source has answered the unit, be it with an error."""
+        self.witnesses.answered(unit, now)
+        self.breaker.answered(unit, now, self.bucket.spent)
+
+    def troubled(self, unit: Witness, namespace: Hashable, now: float, *, seconds: float) -> None:
+        """The source has not answered the unit: it refused or cut the connection, or the time was over after so many seconds.
+
+        A namespace whose loads always take that long says nothing about its source.
+        """
+        usual = self.slots.usual(namespace)
+        if seconds < SLOW_S or usual is None or seconds >= TIMES_AS_LONG * usual:
+            self.breaker.troubled(unit, now)
+        self.gone(unit)
+
+    def gone(self, unit: Witness) -> None:
+        """The unit has ended in a way that says nothing about the source."""
+        self.witnesses.gone(unit)
+        self.breaker.gone(unit)
 
 
 class Cost:

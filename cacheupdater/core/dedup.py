@@ -37,10 +37,10 @@ _ROOM = 1024  # timers of units that are over, before they are tidied up
 class Dedup:
     """The seats of one partition."""
 
-    def __init__(self, limits: Limits, marks: AbsentMarks) -> None:
+    def __init__(self, limits: Limits, marks: AbsentMarks, *, namespaces: int) -> None:
         self.seats = Seats()
         self.tails: dict[bytes, Demand] = {}
-        self.schedule = Schedule(self.seats, limits)
+        self.schedule = Schedule(self.seats, limits, namespaces=namespaces)
         self.running_keys = 0
         self._limits = limits
         self._marks = marks

@@ -6,7 +6,7 @@ atomic. It lives from the gain of a partition to its hand-over, and is then forg
 
 Its parts decide what to do and when: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may be
 committed), `outcomes` (what becomes of a unit that has run), `removals` (changes that could not be served), `absent` (rows
-that are not there), `prolonging` (old values that live on while their source fails).
+that are not there), `prolonging` (old values that live on while their source fails), `pausing` (what an operator paused).
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from cacheupdater.core.absent import AbsentMarks
 from cacheupdater.core.automaton import Action
 from cacheupdater.core.cursors import Cursor, OpenPack
 from cacheupdater.core.dedup import Dedup
+from cacheupdater.core.drops import Drops
 from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.fills import Fills
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.outcomes import Failure, Load, Outcomes
+from cacheupdater.core.pausing import Pausing
 from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.prolonging import Prolonging
 from cacheupdater.core.removals import Removals
@@ -79,7 +81,7 @@ class Engine:
         self._limits = limits
         self._marks = AbsentMarks(limits.absent, turn=limits.turn_keys)
         self._peers = Peers(limits)
-        self._dedup = Dedup(limits, self._marks)
+        self._dedup = Dedup(limits, self._marks, namespaces=len(keyspace.values))
         self._strangers = Strangers(limits.strangers)
         self._fills = Fills(
             clock, limits, keyspace=keyspace, dedup=self._dedup, policy=policy, tally=self.tally
@@ -90,6 +92,10 @@ class Engine:
         )
         self._prolonging = Prolonging(
             keyspace, self._dedup, removals=self._removals, limits=limits, tally=self.tally
+        )
+        self._pausing = Pausing(keyspace, self._dedup, policy=policy, tally=self.tally)
+        self._drops = Drops(
+            keyspace, self._strangers, removals=self._removals, prolonging=self._prolonging, tally=self.tally
         )
         self._troubles = Troubles(limits, random)
         self.quarantine = self._troubles.quarantine
@@ -157,6 +163,7 @@ class Engine:
                 self.awaited.update(self._keyspace.resolve_many(hints.keys)[0])
             if hints.tokens or hints.kind is not Kind.MISS:  # who waits has looked: Redis has lost the mark
                 self._marks.end(hints.keys)
+            hints = self._pausing.without_paused(hints)
             if hints.kind is Kind.TOUCH:
                 self._prolonging.touched(hints.keys, now)
                 if hints.tokens:
@@ -185,12 +192,12 @@ class Engine:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="evicted")
             self._prolonging.failed(unit.namespace, unit.keys, now)
             self._outcomes.failed(unit, Failure("evicted", own=False, slow=True), now)
-        if self._pruned + self._limits.prune <= now and self._dedup.schedule.find_aged(now):
+        if self._pruned + self._limits.prune <= now and self._dedup.schedule.aged.find(now):
             self._pruned = now
         units = self._starting.start(now)
         self._dedup.schedule.drop_aged()
         self._account_for_drops()
-        cut_short = self._starting.cut_short or self._dedup.schedule.aged
+        cut_short = self._starting.cut_short or self._dedup.schedule.aged.unfinished
         prolongation = self._prolonging.take(now) if self._prolonging.needed else None
         return Work(units, self._removals.take(now), prolongation, now if cut_short else self._wake())
 
@@ -221,7 +228,7 @@ class Engine:
     ) -> None:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
         self._advance(now)
-        unit.namespace.source.witnesses.answered(unit, now)
+        unit.namespace.source.answered(unit, now)
         unit.namespace.source.outage.loaded(unit.namespace)
         unit.receipt.end(now, seconds=load.seconds, rows=len(answers))
         if unit.phase is not Phase.RUNNING:
@@ -241,15 +248,17 @@ class Engine:
     def on_cut_off(self, unit: Unit, now: float) -> None:
         """The unit's load was cut off, and nobody will report how it ended: its budget and its slot are free for others."""
         unit.receipt.cancel(now)
-        unit.namespace.source.witnesses.gone(unit)
+        unit.namespace.source.gone(unit)
 
     def on_failure(self, unit: Unit, failure: Failure, now: float, *, load: Load = UNSEEN) -> None:
         """The unit failed: it could not be loaded, or Redis could not be reached."""
         self._advance(now)
         source = unit.namespace.source
-        if failure.own:
-            source.witnesses.answered(unit, now)
-        source.witnesses.gone(unit)
+        if failure.own or load.stage == "write":
+            source.answered(unit, now)
+        elif failure.at_source:
+            source.troubled(unit, unit.namespace, now, seconds=load.seconds)
+        source.gone(unit)
         if failure.at_source:
             source.outage.failed(unit.namespace, own=failure.own)
             self._prolonging.failed(unit.namespace, unit.keys, now)
@@ -277,6 +286,20 @@ class Engine:
     def on_prolonged(self, prolongation: Prolongation, answers: Sequence[bool | None], now: float) -> None:
         """Redis' answers to a request for more time, in the order of its keys."""
         self._prolonging.answered(prolongation, answers, now)
+
+    def pause(self, namespaces: Collection[Namespace], now: float) -> None:
+        """These namespaces are paused from now on, and no others. The next steps drop what waits in them."""
+        self._pausing.follow(namespaces, now)
+        self._pruned = -inf
+
+    def retry(self, keys: Iterable[bytes], now: float) -> int:
+        """These keys leave quarantine and are due now, each alone. Returns how many were there."""
+        open_pack = self.cursor.here(now, self._peers.of(NOBODY))
+        demand = Demand(Kind.MISS, URGENCY[Kind.MISS], open_pack, now, alone=True)
+        for key in (freed := list(filter(self.quarantine.forget, keys))):
+            if self._decide(key, Kind.MISS, open_pack, now, urgency=demand.urgency):
+                self._seat([key], demand, now)
+        return len(freed)
 
     def hasten(self) -> None:
         """The partition is about to go, so removals do not wait for their rate any more."""
@@ -335,9 +358,8 @@ class Engine:
             self.tally.add("dropped", nobodys, reason="unknown")
         if not keys:
             return
-        freed: list[bytes] = []
-        if self.quarantine.keys:
-            keys, freed = self._outside_quarantine(keys, kind, open_pack, now)
+        listed = self.quarantine.keys
+        keys, freed = self._outside_quarantine(keys, kind, open_pack, now) if listed else (keys, [])
         demand = Demand(kind, urgency, open_pack, now)
         self._seat(keys, demand, now)
         for key in freed:  # alone: if such a key still fails, no other refresh fails with it
@@ -359,33 +381,16 @@ class Engine:
         if not listed:
             return keys, []
         freed = [key for key in listed if not self.quarantine.bars(key, now)]
-        barred = [key for key in keys if key in self.quarantine.keys]
-        self.tally.add("dropped", len(barred), reason="quarantined")
-        if kind is Kind.CHANGE:
-            open_pack.hold(len(barred))
-            for namespace, known in self._keyspace.resolve_many(barred)[0].items():
-                self._removals.ask(namespace, known, [open_pack] * len(known))
-        elif kind is Kind.TOUCH:
-            for namespace, known in self._keyspace.resolve_many(barred)[0].items():
-                self._prolonging.failed(namespace, known, now)
+        self._drops.bar([key for key in keys if key in self.quarantine.keys], kind, open_pack, now)
         return [key for key in keys if key not in listed], freed
 
     # --- ends of hints ---------------------------------------------------------------------------------
 
     def _account_for_drops(self) -> None:
-        """A dropped change must not leave its old value behind; any other drop is only counted."""
-        for namespace, keys, demand, reason in self._dedup.schedule.dropped:
-            self._troubles.over(keys)
-            if demand.kind is not Kind.CHANGE:
-                self.tally.add("dropped", len(keys), namespace.name, reason=reason)
-                demand.open_pack.release(len(keys))
-                continue
-            ours = self._strangers.ours(namespace.pattern, keys)
-            self.tally.add("dropped", len(ours), namespace.name, reason=reason)
-            self.tally.add("dropped", len(keys) - len(ours), reason="unknown")
-            self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
-            demand.open_pack.release(len(keys) - len(ours))
-        self._dedup.schedule.dropped.clear()
+        for dropped in self._dedup.schedule.shedding.dropped:
+            self._troubles.over(dropped.keys)
+            self._drops.account_for(dropped)
+        self._dedup.schedule.shedding.dropped.clear()
 
     def _wake(self) -> float:
         waits = self._dedup.schedule.waiting > 0

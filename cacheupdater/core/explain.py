@@ -12,6 +12,7 @@ from cacheupdater.core.unit import PATIENT, Phase
 
 if TYPE_CHECKING:
     from cacheupdater.core.dedup import Dedup
+    from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.retry import Quarantined
     from cacheupdater.core.unit import Unit
 
@@ -63,8 +64,8 @@ def hindrance(unit: Unit, now: float) -> str:
     source, quota = namespace.source, namespace.quota
     if demand.not_before > now:
         return f"its next try, in {demand.not_before - now:.1f} s"
-    if source.free <= 0:
-        return f"a connection of source {source.name}: all are busy"
+    if busy := _busy(namespace, now):
+        return busy
     if source.bucket.level(now) < namespace.cost.per_row:
         what = "ms of database time" if source.timed else "rows"
         return (
@@ -76,3 +77,15 @@ def hindrance(unit: Unit, now: float) -> str:
     if demand.urgency == PATIENT:
         return "a quiet moment of its source: few readers would notice the change"
     return "its turn among namespaces and peers"
+
+
+def _busy(namespace: Namespace, now: float) -> str:
+    """Why no unit of this namespace may start at its source, whatever can be paid."""
+    source = namespace.source
+    if source.breaker.opens_at(now) > now:
+        return f"source {source.name}: nothing but trouble came from it, so it is only probed now"
+    if source.slots.free <= 0:
+        return f"a connection of source {source.name}: all are busy"
+    if source.slots.room(namespace) <= 0:
+        return f"a connection of source {source.name}: loads of namespace {namespace.name} are slow, so others keep one"
+    return ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core.peers import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 
 class Kind(IntEnum):
@@ -46,3 +46,12 @@ class Hints(NamedTuple):
     tokens: Sequence[
         int
     ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; or empty
+
+    def without(self, keys: Container[bytes]) -> tuple[Hints, int]:
+        """The pack without these keys, and how many hints have left it, repeated ones counted."""
+        often = self.counts or [1] * len(self.keys)
+        kept = [(key, count) for key, count in zip(self.keys, often, strict=True) if key not in keys]
+        counts = tuple(count for _, count in kept)
+        tokens = [token for key, token in zip(self.keys, self.tokens, strict=False) if key not in keys]
+        left = self._replace(keys=[key for key, _ in kept], counts=counts, tokens=tokens)
+        return left, sum(often) - sum(counts)

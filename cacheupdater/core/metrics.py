@@ -31,6 +31,8 @@ Metric = Literal[
     "read_age_seconds",  # histogram by namespace: the age of a value when it is read, for a sample of reads
     "source_up",  # gauge by source: 1, or 0 while its loads fail
     "source_silence_seconds",  # gauge by source: since its last success
+    "source_slots",  # gauge by source: units that it may serve at a time
+    "source_probed",  # gauge by source: 1 while its breaker is open, so that it gets nothing but probes
     "nobodys_share",  # gauge: share of a minute's hints that are of no namespace
     "elsewhere",  # gauge: 1 where applications read another Redis than ours
     "price",  # gauge by source: stale reads that a row must prevent
@@ -49,6 +51,7 @@ Metric = Literal[
     "scan_offset",  # gauge by partition
     "done_offset",  # gauge by partition
     "quarantined",  # gauge by partition
+    "paused",  # gauge by namespace: 1 while an operator has paused it
     "troubles",  # gauge by event: how many troubles of this kind stand
     "partitions",  # gauge: partitions of the topic
     "lag",  # gauge by partition: packs on the queue that are not finished
@@ -56,6 +59,8 @@ Metric = Literal[
     "lost_packs",  # counter by reason: packs that left the queue before they were read
     "skipped_batches",  # counter by reason: batches of the queue that were skipped unread
     "commit_failures",  # counter by reason
+    "config_last_reload_successful",  # gauge: 1, or 0 after a refused reload
+    "config_last_reload_success_timestamp_seconds",  # gauge: when the configuration was last taken over
 ]
 
 

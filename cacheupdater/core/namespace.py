@@ -7,14 +7,17 @@ encoded and written is the pipeline's business.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.core.budget import Cost
+from cacheupdater.core.priorities import Priority
 from cacheupdater.core.removing import Removing
 
 if TYPE_CHECKING:
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
+    from cacheupdater.core.turns import Turns
     from cacheupdater_client.protocol.patterns import Pattern
 
 
@@ -38,8 +41,11 @@ class Namespace:
     fail_safe: float = 0.0  # seconds beyond the ttl that a read value lives while its source fails; 0: none
     missing_ttl: float = 30.0  # seconds that a row known to be absent declines misses
     max_backlog: int = 10_000  # due keys; beyond it the oldest touch is dropped first
+    backlog_age: float = inf  # seconds that a due key may wait, where that is less than `Limits.backlog_age`
     quota: Bucket | None = None  # rows of this namespace; None: only the source's budget binds
     terms: Terms | None = None  # of the policy `price`; None: `fixed`
+    priority: Priority = Priority.NORMAL
+    weight: float = 1.0  # its part of the source, beside the weights of the others of its priority
     cost: Cost = field(init=False)
     removing: Removing = field(init=False)
 
@@ -47,6 +53,7 @@ class Namespace:
         object.__setattr__(self, "cost", Cost(self.source))
         object.__setattr__(self, "removing", Removing(self.source, self.quota, self.cost))
 
-    def quota_open(self, now: float) -> bool:
-        """Whether its quota is open; always, if it has none."""
-        return self.quota is None or now < self.quota.until
+    @property
+    def turns(self) -> Turns:
+        """The turns that it shares with the others of its priority."""
+        return self.source.priorities.turns[self.priority]

@@ -30,7 +30,7 @@ class Receipt:
         self._left = False
         self.paid = rows * namespace.cost.per_row
         """What the source's bucket has given."""
-        namespace.source.free -= 1
+        namespace.source.slots.take(namespace)
         for bucket, amount in self._bills():
             bucket.set_apart(amount)
 
@@ -55,7 +55,7 @@ class Receipt:
                 bucket.give_back(amount * part, self._began, now)
             else:
                 bucket.put_back(amount * part, self._began, now)
-        self._namespace.source.turns.give_back(self._namespace, self.paid * part)
+        self._namespace.turns.give_back(self._namespace, self.paid * part)
         self._rows -= rows
         self.paid -= self.paid * part
 
@@ -66,6 +66,8 @@ class Receipt:
         elif not self._left:  # nobody has reported that it left
             self._spend(now)
         self._namespace.cost.settle(rows if asked else 0, self.paid, seconds * 1000.0)
+        if asked and seconds:
+            self._namespace.source.slots.measured(self._namespace, seconds, now)
         self._free_the_slot()
 
     def cancel(self, now: float) -> None:
@@ -75,7 +77,7 @@ class Receipt:
         self._free_the_slot()
 
     def _free_the_slot(self) -> None:
-        self._namespace.source.free += 1
+        self._namespace.source.slots.give_back(self._namespace)
         self._rows, self.paid = 0, 0.0
 
     def _spend(self, now: float) -> None:

@@ -69,6 +69,10 @@ class Policy(Protocol):
         """When `tick` must be called again."""
         ...
 
+    def pause(self, namespaces: Collection[Namespace], now: float) -> None:
+        """These namespaces are paused from now on, and no others: `tick` returns none of their keys, and no read is heard."""
+        ...
+
     def leave(self) -> None:
         """The partition goes to another owner."""
         ...
@@ -103,6 +107,9 @@ class Fixed:
 
     def wake(self) -> float:
         return inf
+
+    def pause(self, namespaces: Collection[Namespace], now: float) -> None:
+        """Nothing asks by itself."""
 
     def leave(self) -> None:
         """Nothing was kept."""

@@ -43,6 +43,10 @@ class Quarantine:
         while len(self.keys) > self._limits.quarantined:
             self.keys.popitem(last=False)
 
+    def forget(self, key: bytes) -> bool:
+        """The next hint of this key tries again. False: the key is not in quarantine."""
+        return self.keys.pop(key, None) is not None
+
     def bars(self, key: bytes, now: float) -> bool:
         """Whether a hint of this key is declined. The first hint after `until` ends the quarantine."""
         record = self.keys.get(key)

@@ -2,26 +2,31 @@
 
 Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full.
 Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits
-for company. Then it stands in line at its source, where `turns` says which backlog is first. Nothing here looks at all
+for company. Then it stands in line at its source, where `priorities` and `turns` say which backlog is first. Nothing here looks at all
 backlogs: a unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the
 process share the buckets and turns behind it. `now` is an argument; `wake` says when a blocked backlog may start.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count, islice
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from cacheupdater.core.aged import Aged
 from cacheupdater.core.backlog import Backlog
 from cacheupdater.core.payment import Receipt
+from cacheupdater.core.priorities import Lines
 from cacheupdater.core.seats import moved, narrow
-from cacheupdater.core.turns import Line
+from cacheupdater.core.shedding import Shedding, room
 from cacheupdater.core.unit import PATIENT, Demand, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
@@ -29,39 +34,32 @@ if TYPE_CHECKING:
 
 _MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
 _YIELD = 0.002  # seconds until we look again whether another engine has taken its turn
-_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # what a full backlog gives up: patient keys, touches, misses, changes
+_EASE = 0.02  # seconds until we look again how much the breaker of a source lets us spend
 _FULL = 0.9  # of a burst: the bucket is about to run over
 _QUIET = 0.5  # share of a full bucket above which patient keys are served: `price` aims at just that level
-
-
-class Dropped(NamedTuple):
-    """Keys that waited too long, or that a full backlog gave up."""
-
-    namespace: Namespace
-    keys: list[bytes]
-    demand: Demand
-    reason: str
 
 
 class Schedule:
     """The due keys of one partition."""
 
-    def __init__(self, seats: Seats, limits: Limits) -> None:
+    def __init__(self, seats: Seats, limits: Limits, *, namespaces: int) -> None:
         self.wake = inf
         self.waiting = 0
         self.patient = 0  # patient keys of `waiting`: the source does not count them as due
-        self.dropped: list[Dropped] = []  # for the engine to account for
         self._seats = seats
         self._limits = limits
+        self._room = room(limits, namespaces)
         self._backlogs: dict[Namespace, Backlog] = {}
         self._active: dict[Backlog, None] = {}  # backlogs with something ready
         self._news: dict[Backlog, None] = {}  # those of them to which something has come: to be looked at
-        self.aged: deque[Unit] = deque()  # what has waited too long, and is dropped next
+        self.aged = Aged(limits)  # what has waited too long, and is dropped next
+        self.shedding = Shedding(seats, limits, self._count)
         # (until when, order, backlog); some entries are not valid any more
         self._resting: list[tuple[float, int, Backlog]] = []
-        self._lines: dict[Source, Line[Backlog]] = {}
-        self._busy: dict[Source, Line[Backlog]] = {}  # those of them in which a backlog stands
-        self._shut: dict[Backlog, None] = {}  # backlogs whose quotas pay nothing until a fleet grants more
+        self._lines: dict[Source, Lines[Backlog]] = {}
+        self._busy: dict[Source, Lines[Backlog]] = {}  # those of them in which a backlog stands
+        # backlogs whose namespaces hold all slots that they may, and the places that they keep in line
+        self._parked: dict[Source, dict[Backlog, float]] = {}
         self._delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
         self._over = False
@@ -72,21 +70,23 @@ class Schedule:
         if backlog is None:
             backlog = self._backlogs[unit.namespace] = Backlog(unit.namespace)
         self._count(backlog, unit.demand, len(unit.keys))
-        if unit.demand.since <= now - self._limits.backlog_age:  # due again, but it has waited too long
-            self._drop(backlog, unit, unit.keys, "aged")
+        if self.aged.at(unit) <= now:  # due again, but it has waited too long
+            self.shedding.drop(backlog, unit, unit.keys, self.aged.why(unit))
         elif unit.demand.not_before > now:
-            due = min(unit.demand.not_before, unit.demand.since + self._limits.backlog_age)
+            due = min(unit.demand.not_before, self.aged.at(unit))
             heappush(self._delayed, (due, next(self._order), unit))
         else:
             self._enqueue(backlog, unit)
         if backlog.waiting > unit.namespace.max_backlog:
-            self._drop_excess(backlog)
+            self.shedding.keep(backlog, unit.namespace.max_backlog)
         excess = backlog.waiting - unit.namespace.max_backlog
         if excess > 0:
             # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
             keys = unit.keys
             narrow(unit, keys[excess:])
-            self._drop(backlog, unit, keys[:excess], "backlog")
+            self.shedding.drop(backlog, unit, keys[:excess], "backlog")
+        if self.waiting > self._room:
+            self.shedding.make_room(self._active, int(self.waiting - self._room))
 
     def leave(self, unit: Unit) -> None:
         """One key has left a due unit for a stronger demand."""
@@ -120,45 +120,33 @@ class Schedule:
             self.wake = min(self.wake, max(now + _MOMENT, self._resting[0][0]))
         return started
 
-    def find_aged(self, now: float) -> bool:
-        """Collects ready units that have waited for longer than `backlog_age`: they are given up, so that no key pins the
-        cursor. Returns whether these were all; if not, there are enough for a turn."""
-        oldest = now - self._limits.backlog_age
-        for backlog in self._active:
-            for queue in [each for fair in backlog.queues for each in fair]:
-                while queue and queue[0].demand.since <= oldest:
-                    if len(self.aged) >= self._limits.turn_keys:
-                        return False
-                    unit = queue.popleft()
-                    unit.ready = False
-                    backlog.count_ready(unit.demand, unit.gone - len(unit.keys))
-                    self.aged.append(unit)
-        return True
+    def pause(self, namespaces: Collection[Namespace]) -> None:
+        """Whatever is due in these namespaces is dropped from now on, and in no others."""
+        self.aged.paused = namespaces
+        for namespace in namespaces:
+            if namespace in self._backlogs:
+                self.aged.look_at(self._backlogs[namespace])
 
     def drop_aged(self) -> None:
-        """Drops as many of the collected units as fit into a turn."""
-        dropped = 0
-        while self.aged and dropped < self._limits.turn_keys:
-            unit = self.aged.popleft()
-            keys = self._seats.live(unit)
-            dropped += len(keys) + 1
-            self._drop(self._backlogs[unit.namespace], unit, keys, "aged")
+        """Drops what `aged` has found, for one turn."""
+        self.shedding.drop_aged(self.aged, self._backlogs)
 
     def _release(self, now: float) -> None:
         """Delayed units whose time has come are ready now, or have waited for too long; some thousand units in one call."""
-        delayed, oldest = self._delayed, now - self._limits.backlog_age
+        delayed = self._delayed
         for _ in range(self._limits.turn_keys):
             if not delayed or delayed[0][0] > now:
                 return
             _, _, unit = heappop(delayed)
-            if unit.demand.since <= oldest or unit.demand.not_before > now:
-                self.aged.append(unit)
+            if self.aged.at(unit) <= now or unit.demand.not_before > now:
+                self.aged.units.append(unit)
             elif len(unit.keys) > unit.gone:
                 self._enqueue(self._backlogs[unit.namespace], unit)
 
     def _enqueue(self, backlog: Backlog, unit: Unit) -> None:
         backlog.put(unit)
         self._active[backlog] = self._news[backlog] = None
+        self.aged.watch(backlog, unit)
 
     def _count(self, backlog: Backlog, demand: Demand, keys: int) -> None:
         """So many more keys wait (fewer, if negative). The source does not count patient keys as due."""
@@ -174,9 +162,8 @@ class Schedule:
 
     def _rouse(self, now: float) -> None:
         """Look at the backlogs to which something has come, and at those that have rested."""
-        if self._shut:  # when a quota opens, all engines are asked for a step
-            for backlog in [each for each in self._shut if each.namespace.quota_open(now)]:
-                del self._shut[backlog]
+        for source, parked in self._parked.items():
+            for backlog in islice(parked, max(0, source.slots.free)):
                 self._news[backlog] = None
         resting = self._resting
         while resting and (resting[0][0] <= now or resting[0][0] != resting[0][2].rests):
@@ -197,20 +184,28 @@ class Schedule:
             backlog.clear()
             return
         source = backlog.namespace.source
+        kept = self._parked[source].pop(backlog, inf) if source in self._parked else inf
         until = self._rests(backlog, now)
         if until > now:
             if until < backlog.rests - _MOMENT:  # else it is looked at before, and rests again
                 backlog.rests = until
                 heappush(self._resting, (until, next(self._order), backlog))
             elif until == inf:
-                self._shut[backlog] = None
+                self._closed_bucket(backlog.namespace, now).shut_out[backlog] = partial(
+                    self._news.setdefault, backlog, None
+                )
             return
         backlog.rests = inf
         line = self._lines.get(source)
         if line is None:
-            line = self._lines[source] = Line(source.turns, source.bucket, self._limits)
+            line = self._lines[source] = Lines(source.priorities, source.bucket, self._limits)
         self._busy[source] = line
-        line.put(backlog)
+        line.put(backlog, backlog.namespace.priority, kept)
+
+    def _closed_bucket(self, namespace: Namespace, now: float) -> Bucket:
+        """Which bucket pays nothing until a fleet grants more; all engines are asked for a step then."""
+        quota = namespace.quota
+        return namespace.source.bucket if quota is None or now < quota.until else quota
 
     def _rests(self, backlog: Backlog, now: float) -> float:
         """Until when nothing of this backlog may start, whatever its source can pay."""
@@ -235,44 +230,67 @@ class Schedule:
         quiet = source.bucket.burst * _QUIET
         return now if source.bucket.level(now) >= quiet else max(now + _MOMENT, source.bucket.when(quiet))
 
-    def _serve(self, source: Source, line: Line[Backlog], now: float) -> list[Unit]:
+    def _serve(self, source: Source, line: Lines[Backlog], now: float) -> list[Unit]:
         """One backlog after the other, until the first in line cannot be paid: no other backlog overtakes it."""
         started: list[Unit] = []
-        while backlog := line.first():
+        opens_at = source.breaker.opens_at(now)
+        while (backlog := line.first()) and opens_at <= now:
+            if source.slots.room(backlog.namespace) <= 0 < source.slots.free:
+                self._park(backlog, line)
+                continue
             rows = 0
             if backlog.ready and self._rests(backlog, now) <= now:
                 rows = self._payable(backlog, line, now)
                 if not rows:
                     break
-            start = line.pop()
+            start, turns = line.pop(), backlog.namespace.turns
             while rows:
                 unit = self._take(backlog, rows, now)
-                source.turns.serve(backlog.namespace, start, unit.receipt.paid)
+                turns.serve(backlog.namespace, start, unit.receipt.paid)
+                source.priorities.served(backlog.namespace.priority, unit.receipt.paid)
                 started.append(unit)
-                start, rows = source.turns.start(backlog.namespace), self._undisputed(backlog, source, now)
+                start, rows = turns.start(backlog.namespace), self._undisputed(backlog, source, now)
             self._place(backlog, now)
-        else:
+            if started and source.breaker.is_open:
+                opens_at = inf  # one unit is the probe
+        if not line:
             del self._busy[source]
+        if opens_at > now:
+            self.wake = min(self.wake, opens_at)
         line.wait(now)
         return started
+
+    def _park(self, backlog: Backlog, line: Lines[Backlog]) -> None:
+        """Others go first until one of the namespace's units has ended. It keeps its place."""
+        start = line.pop()
+        self._parked.setdefault(backlog.namespace.source, {})[backlog] = start
 
     def _undisputed(self, backlog: Backlog, source: Source, now: float) -> int:
         """The size of a whole unit, if no other backlog stands at the source and the unit can be paid now; else 0."""
         rows = self._limits.unit_keys
-        if source.turns.backlogs or source.free <= 0 or backlog.namespace.quota is not None:
+        if (
+            source.priorities.backlogs
+            or source.slots.room(backlog.namespace) <= 0
+            or backlog.namespace.quota is not None
+        ):
             return 0
         if backlog.ready < rows or backlog.ready == backlog.patient:
             return 0
-        return rows if source.bucket.rows(now, backlog.namespace.cost.per_row) >= rows else 0
+        cost = backlog.namespace.cost.per_row
+        is_eased_in = (
+            source.breaker.is_open
+            or source.breaker.may_spend(now, source.bucket.rate, source.bucket.spent) < rows * cost
+        )
+        return rows if source.bucket.rows(now, cost) >= rows and not is_eased_in else 0
 
-    def _payable(self, backlog: Backlog, line: Line[Backlog], now: float) -> int:
+    def _payable(self, backlog: Backlog, line: Lines[Backlog], now: float) -> int:
         """How many keys the unit of the first in line may have. If none for now, `wake` is set, or a unit must end first."""
         source, quota, cost = (
             backlog.namespace.source,
             backlog.namespace.quota,
             backlog.namespace.cost.per_row,
         )
-        if source.free <= 0:
+        if source.slots.free <= 0:
             return 0
         want = min(self._limits.unit_keys, backlog.ready)
         need = min(want, backlog.need)
@@ -282,12 +300,19 @@ class Schedule:
             paid = source.bucket.when(amount + need * cost)
             self.wake = min(self.wake, max(now + (_YIELD if units else _MOMENT), paid))
             return 0
-        if units >= source.free:
+        if units >= source.slots.free:
             self.wake = min(self.wake, now + _YIELD)
             return 0
+        allowed = source.breaker.may_spend(now, source.bucket.rate, source.bucket.spent)
+        if allowed < inf:
+            rows = min(rows, int(allowed / cost))
+            if rows <= 0:
+                self.wake = min(self.wake, now + _EASE)
+                return 0
+            need = min(need, rows)
         if rows * cost < source.bucket.burst * _FULL:
             # all in line share what has been saved up; a full bucket is not shared: it would run over while slots are short
-            rows = max(need, rows // source.turns.backlogs)
+            rows = max(need, int(rows * backlog.namespace.turns.part(backlog.namespace)))
         rows = min(rows, want)
         return rows if quota is None else min(rows, quota.rows(now))
 
@@ -312,38 +337,3 @@ class Schedule:
         backlog.last_partial = now
         unit.receipt = Receipt(backlog.namespace, len(unit.keys), now)
         return unit
-
-    def _drop_excess(self, backlog: Backlog) -> None:
-        """Drop from the peer with most keys waiting (of equals, the one that came last), the least urgent and oldest keys
-        first. A thousand peers are put in order once, and not for each key."""
-        most = [(-keys, -peer) for peer, keys in backlog.by_peer.items() if keys]
-        heapify(most)
-        while most and backlog.waiting > backlog.namespace.max_backlog:
-            peer = -most[0][1]
-            queues = (backlog.queues[urgency].waiting(peer) for urgency in _LEAST_URGENT_FIRST)
-            if any(self._drop_some(backlog, queue) for queue in queues):
-                heapreplace(most, (-backlog.by_peer.get(peer, 0), -peer))
-            else:
-                heappop(most)  # all that it has is delayed
-
-    def _drop_some(self, backlog: Backlog, queue: deque[Unit]) -> bool:
-        excess = backlog.waiting - backlog.namespace.max_backlog
-        while queue:
-            unit = queue[0]
-            keys = self._seats.live(unit)
-            if len(keys) > excess:
-                narrow(unit, keys[excess:])
-                self._drop(backlog, unit, keys[:excess], "backlog")
-                return True
-            self._drop(backlog, queue.popleft(), keys, "backlog")
-            if keys:
-                return True
-        return False
-
-    def _drop(self, backlog: Backlog, unit: Unit, keys: list[bytes], reason: str) -> None:
-        self._seats.forget(keys)
-        if unit.ready:
-            backlog.count_ready(unit.demand, -len(keys))
-        self._count(backlog, unit.demand, -len(keys))
-        if keys:
-            self.dropped.append(Dropped(backlog.namespace, keys, unit.demand, reason))

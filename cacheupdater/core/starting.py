@@ -54,7 +54,7 @@ class Starting:
             unit.receipt.cancel(now)
             return False
         self._dedup.run(unit, self._policy.hold(unit.namespace), now)
-        unit.namespace.source.witnesses.began(unit, now)
+        unit.namespace.source.began(unit, now)
         return True
 
     def _remove(self, unit: Unit, bad: set[bytes], now: float) -> None:

@@ -62,11 +62,4 @@ class Strangers:
     def without(self, hints: Hints) -> tuple[Hints, int]:
         """What is left of a pack, and how many of its hints are nobody's, repeated ones counted."""
         strangers = self.among(hints.keys)
-        if not strangers:
-            return hints, 0
-        often = hints.counts or [1] * len(hints.keys)
-        ours = [(key, count) for key, count in zip(hints.keys, often, strict=True) if key not in strangers]
-        counts = tuple(count for _, count in ours)
-        tokens = [token for key, token in zip(hints.keys, hints.tokens, strict=False) if key not in strangers]
-        left = hints._replace(keys=[key for key, _ in ours], counts=counts, tokens=tokens)
-        return left, sum(often) - sum(counts)
+        return hints.without(strangers) if strangers else (hints, 0)

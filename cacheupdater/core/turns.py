@@ -1,12 +1,13 @@
-"""Whose turn it is at a source: its namespaces share what it can pay, however large the units are that they need.
+"""Whose turn it is at a source among the namespaces of one priority: they share by weight, however large their units are.
 
-A source has one `Turns`, shared by all engines of the process like its bucket. Each engine has a `Line` of its backlogs
-there. A namespace's start is the service that it has had so far, on the clock of the namespaces that are being served. The
-backlog that would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's
-long unit, and a long unit is put off only by as much as the others get meanwhile. The first backlog keeps its turn until it
-can be paid, and no other backlog spends what it saves up. Service that has cost nothing after all is given back, and the
-namespace's backlogs in line move up by it. This is deficit round robin with a heap for the ring: a unit costs the logarithm
-of the backlogs in line, and a backlog that has nothing to do costs nothing.
+A source has one `Turns` for each priority (`priorities` chooses among these), shared by all engines of the process like its
+bucket. Each engine has a `Line` of its backlogs there. A namespace's start is the service that it has had so far, divided by
+its weight. A namespace that comes to the line starts by the clock, which goes on by the service that each of those in line
+would have had of a fair source. The backlog that would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's long unit, and a long unit is put off only by as much as
+the others get meanwhile. The first backlog keeps its turn until it can be paid, and no other backlog spends what it saves up.
+Service that has cost nothing after all is given back, and the namespace's backlogs in line move up by it. This is deficit
+round robin with a heap for the ring: a unit costs the logarithm of the backlogs in line, and a backlog that has nothing to do
+costs nothing.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class Account(Protocol):
     def cost(self) -> RowCost:
         """What its rows cost at the source."""
 
+    @property
+    def weight(self) -> float:
+        """Its part of the source, beside the weights of the others."""
+
 
 class Standing(Protocol):
     """What a line reads of a backlog, and the place that it writes there."""
@@ -84,16 +89,45 @@ class Head(NamedTuple):
 
 
 class Turns:
-    """The turns of one source."""
+    """The turns of one priority at one source."""
 
-    __slots__ = ("_clock", "_heads", "_served", "backlogs", "lines")
+    __slots__ = ("_clock", "_served", "_standing", "backlogs", "lines", "weight")
 
     def __init__(self) -> None:
         self.backlogs = 0  # in line, of all engines
+        self.weight = 0.0  # of the namespaces of these backlogs together
         self.lines: dict[Moving, None] = {}  # of all engines
+        self._standing: dict[Account, int] = {}  # backlogs in line, by namespace
         self._clock = 0.0
-        self._served: dict[Account, float] = {}
-        self._heads: dict[Moving, Head] = {}
+        self._served: dict[Account, float] = {}  # amounts, each divided by the weight
+
+    def count(self, namespace: Account, more: int) -> None:
+        """So many more backlogs of the namespace stand in line (fewer, if negative)."""
+        before = self._standing.pop(namespace, 0)
+        self.backlogs += more
+        if before + more:
+            self._standing[namespace] = before + more
+        if not before:
+            self.weight += namespace.weight
+        elif not before + more:
+            self.weight = self.weight - namespace.weight if self.backlogs else 0.0  # 0: without rounding
+
+    def part(self, namespace: Account) -> float:
+        """The part of one backlog of the namespace in what all in line get."""
+        return namespace.weight * self._fair(namespace) / max(1, self._standing.get(namespace, 0))
+
+    def behind(self, namespace: Account, rate: float) -> float:
+        """How far the namespace may stand behind: its backlogs in the engines stand one turn behind each other."""
+        turns = len(self.lines) * namespace.cost.per_row / namespace.weight
+        return BEHIND * rate * self._fair(namespace) + turns
+
+    def _fair(self, namespace: Account) -> float:
+        """What the namespace gets in line, divided by its weight; a part of the rate."""
+        return 1.0 / (self.weight if namespace in self._standing else self.weight + namespace.weight)
+
+    def earliest(self, namespace: Account, rate: float) -> float:
+        """The earliest place that the namespace may have kept: it saves up no more than it may be behind."""
+        return self._clock - BEHIND * rate * self._fair(namespace)
 
     def start(self, namespace: Account, behind: float = inf) -> float:
         """The place of a namespace that comes to the line now. One that was away has saved up nothing. One that would stand
@@ -106,31 +140,15 @@ class Turns:
     def serve(self, namespace: Account, start: float, amount: float) -> None:
         """The namespace had its turn. Its backlogs in all engines share one account."""
         start = min(start, self.start(namespace))  # something was given back
-        self._clock = max(self._clock, start)
-        self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount
+        self._clock = max(self._clock + amount * self._fair(namespace), start)
+        self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount / namespace.weight
 
     def give_back(self, namespace: Account, amount: float) -> None:
         """So much of its turn was not needed."""
         if namespace in self._served:
-            self._served[namespace] -= amount
+            self._served[namespace] -= amount / namespace.weight
             for line in self.lines:
                 line.move_up(namespace)
-
-    def wait(self, line: Moving, head: Head | None) -> None:
-        """This backlog is the first in that line from now on. None: the line is empty."""
-        if head is None:
-            self._heads.pop(line, None)
-        else:
-            self._heads[line] = head
-
-    def before(self, line: Moving, end: float, now: float) -> tuple[int, float]:
-        """How many other lines have a first backlog whose end comes before this one, and what these backlogs save up for."""
-        units, amount = 0, 0.0
-        for other, head in self._heads.items():
-            if head.end < end and other is not line and head.until > now:
-                units += 1
-                amount += head.amount
-        return units, amount
 
 
 class Line(Generic[B]):
@@ -148,10 +166,12 @@ class Line(Generic[B]):
         self._usual = 1  # backlogs at the source when the ends were worked out
         turns.lines[self] = None
 
-    def put(self, backlog: B) -> None:
-        """The backlog comes to the line."""
-        self._turns.backlogs += 1
-        backlog.start = self._start(backlog)
+    def put(self, backlog: B, kept: float = inf) -> None:
+        """The backlog comes to the line. `kept`: the place that it had, if it left the line without a turn."""
+        self._turns.count(backlog.namespace, 1)
+        backlog.start = min(
+            self._start(backlog), max(kept, self._turns.earliest(backlog.namespace, self._bucket.rate))
+        )
         self._enter(backlog, backlog.start)
 
     def move_up(self, namespace: Account) -> None:
@@ -183,43 +203,47 @@ class Line(Generic[B]):
         _, _, backlog = heappop(self._ends)
         del self._backlogs[backlog.namespace]
         self._skip()
-        self._turns.backlogs -= 1
+        self._turns.count(backlog.namespace, -1)
         start, backlog.start = backlog.start or 0.0, None
         return start
 
-    def before(self, now: float) -> tuple[int, float]:
-        """How many other lines have a first backlog that comes before ours, and what these backlogs save up for."""
-        return self._turns.before(self, self._ends[0][0], now)
+    def __bool__(self) -> bool:
+        return bool(self._ends)
 
-    def wait(self, now: float) -> None:
-        """Our first backlog cannot start yet, or there is none."""
-        turns = self._turns
-        if not self._ends:
-            turns.wait(self, None)
-            return
-        end, _, backlog = self._ends[0]
-        amount = backlog.need * backlog.namespace.cost.per_row
-        paid = max(now, self._bucket.when(amount))
-        turns.wait(self, Head(end, amount, paid + STALE))
+    @property
+    def end(self) -> float:
+        """When the first backlog would have all that it needs."""
+        return self._ends[0][0]
+
+    @property
+    def amount(self) -> float:
+        """What the first backlog saves up for."""
+        backlog = self._ends[0][2]
+        return backlog.need * backlog.namespace.cost.per_row
+
+    def head(self, now: float) -> Head:
+        """Our first backlog, for the engines that share the source with us."""
+        amount = self.amount
+        return Head(self.end, amount, max(now, self._bucket.when(amount)) + STALE)
 
     def leave(self) -> None:
         """The engine is done."""
-        self._turns.backlogs -= len(self._backlogs)
+        for _, backlog in self._backlogs.values():
+            self._turns.count(backlog.namespace, -1)
         self._turns.lines.pop(self, None)
         self._backlogs.clear()
         self._ends.clear()
-        self._turns.wait(self, None)
 
     def _end(self, backlog: B, start: float) -> float:
         """When the backlog would have all that it needs: the keys that are worth waiting for, so that a short bucket makes few
         statements."""
         limits, quota = self._limits, backlog.namespace.quota
         cost = backlog.namespace.cost.per_row
-        share = self._bucket.share(min(limits.pace, ROUND / max(1, self._turns.backlogs)), cost)
+        share = self._bucket.share(min(limits.pace, ROUND * self._turns.part(backlog.namespace)), cost)
         backlog.need = min(share, limits.unit_keys, backlog.ready)
         if quota is not None:
             backlog.need = min(backlog.need, quota.share(limits.pace))
-        return start + backlog.need * cost
+        return start + backlog.need * cost / backlog.namespace.weight
 
     def _work_out(self) -> None:
         """Works out all ends anew. Many more backlogs have come, or the bucket holds less, so no backlog shall wait for so much."""
@@ -231,8 +255,8 @@ class Line(Generic[B]):
         heapify(self._ends)
 
     def _start(self, backlog: B) -> float:
-        fair = self._bucket.rate / self._turns.backlogs
-        return self._turns.start(backlog.namespace, BEHIND * fair)
+        turns, namespace = self._turns, backlog.namespace
+        return turns.start(namespace, turns.behind(namespace, self._bucket.rate))
 
     def _enter(self, backlog: B, start: float) -> None:
         order = next(self._order)

@@ -35,6 +35,15 @@ class Judging:
         self._open = {each: Verdict() for each in namespaces}
         self._notices = notices
 
+    def follow(self, before: Judging, unchanged: Iterable[Namespace]) -> None:
+        """Takes over the verdicts on namespaces whose settings have not changed. The others are judged anew."""
+        known = {each.name: verdict for each, verdict in before._open.items()}
+        for namespace in unchanged:
+            if namespace.name in known:
+                self._open[namespace] = known[namespace.name]
+            else:
+                self._open.pop(namespace, None)
+
     def is_open(self, namespace: Namespace) -> bool:
         """Whether the namespace has no verdict yet, or was found to be the application's."""
         return namespace in self._open

@@ -72,6 +72,10 @@ class Looking:
         self._woken = asyncio.Event()
         self._looks: deque[Look] = deque(maxlen=WINDOW)
 
+    def follow(self, keyspace: Keyspace[Namespace]) -> None:
+        """The namespaces are others from now on."""
+        self._keyspace = keyspace
+
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
         """Called for every pack of hints, so it does little."""
         reads = sum(counts) if counts else len(keys)

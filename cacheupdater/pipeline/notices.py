@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from cacheupdater.core.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from cacheupdater.core.events import Event
 
@@ -92,6 +92,12 @@ class Notices:
             notice.unsaid = True
         else:
             self._say_end(notice, cost)
+
+    def all_over(self, subjects: Collection[str]) -> None:
+        """All troubles with these subjects have ended: the configuration does not name the subjects any more."""
+        for notice in list(self._known.values()):
+            if notice.subject in subjects:
+                self.over(notice.event, notice.subject)
 
     def tick(self) -> None:
         """Called about once a second: ends the troubles that have not come back for long enough."""

@@ -25,9 +25,10 @@ from cacheupdater.pipeline.telling import Telling, Turn
 from cacheupdater.pipeline.write import matched, prepare, without_value, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from cacheupdater.core.engine import Engine
+    from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.prolonging import Prolongation
     from cacheupdater.core.removals import Invalidation
     from cacheupdater.pipeline.surroundings import Surroundings
@@ -77,8 +78,20 @@ class Partition:
         """Something has happened, so the engine may have work to start."""
         self._woken.set()
 
+    def pause(self, namespaces: Collection[Namespace]) -> None:
+        """These namespaces are paused from now on, and no others."""
+        self.engine.pause(namespaces, asyncio.get_running_loop().time())
+        self.wake_up()
+
+    def retry(self, keys: Sequence[bytes]) -> int:
+        """These keys leave quarantine and are due now. Returns how many were there."""
+        freed = self.engine.retry(keys, asyncio.get_running_loop().time())
+        self.wake_up()
+        return freed
+
     async def execute(self) -> None:
         """Runs until it is cancelled, or until `hand_over` has ended its tasks."""
+        self.pause(self._around.paused.pauses.keys())
         async with asyncio.TaskGroup() as group:
             self._reading = group.create_task(self._read())
             tasks = [group.create_task(each) for each in (self._work(group), self._commit(), self._report())]

@@ -45,6 +45,10 @@ class Sieve:
         self._lateness = Lateness()
         self._reported = ""
 
+    def follow(self, keyspace: Keyspace[Namespace]) -> None:
+        """The namespaces are others from now on; the senders and their clocks are the same."""
+        self._keyspace = keyspace
+
     def late(self, kind: Kind, pack: wire.Pack, *, caught_up: bool) -> bool:
         """Whether the pack is too late to be taken in. A pack that does not say when it was made is never late.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HAND_OVER = 5.0  # seconds for a partition that goes to another owner: well within a Kafka rebalance
+BACK = 1.0  # seconds for a partition that comes back at once: nothing is read meanwhile, and a usual statement has ended by then
 ENDING = 1.0  # seconds for cancelled tasks to end; a loader that ignores its cancellation must not hold up the others
 
 
@@ -50,7 +51,7 @@ class Supervisor:
         self._owns(())
         async with asyncio.TaskGroup() as group:
             async for change in self._queue.assignments():
-                await self._hand_over(change.lost, HAND_OVER)
+                await self._hand_over(change.lost, BACK if change.back else HAND_OVER)
                 self._owns(self.partitions)
                 change.settled()
                 if (

@@ -6,7 +6,7 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.redis_clock import RedisClock
 from cacheupdater.pipeline.foreign import Foreign
 from cacheupdater.pipeline.judging import Judging
+from cacheupdater.pipeline.paused import Paused
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.sieve import Sieve
 from cacheupdater.pipeline.unremoved import Unremoved
@@ -21,7 +22,7 @@ from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.pipeline.vitals import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.naming import LogKeys
@@ -46,6 +47,21 @@ class Surroundings:
     judged: bool = False  # whether the first values of a namespace decide if it may be written
     wall: Callable[[], float] | None = None  # seconds since 1970; without it no hint is too old
     listens: Sequence[str] = ()  # the addresses for clients, named in the log when no client connects
+
+    def under(self, recipes: Mapping[Namespace, Recipe], unchanged: Collection[str]) -> Surroundings:
+        """The surroundings of the next partitions, under other namespaces. What was learned of senders and of Redis stays.
+
+        The namespaces with these names are `unchanged`, so their verdicts stay too.
+        """
+        later = replace(self, recipes=recipes)
+        later.judging.follow(self.judging, [each for each in recipes if each.name in unchanged])
+        self.vitals.follow(later.keyspace)
+        if self.sieve:
+            self.sieve.follow(later.keyspace)
+        self.paused.under(recipes)
+        # as if `later` had made them itself
+        vars(later).update(vitals=self.vitals, sieve=self.sieve, paused=self.paused)
+        return later
 
     @cached_property
     def vitals(self) -> Vitals:
@@ -72,6 +88,11 @@ class Surroundings:
     def keyspace(self) -> Keyspace[Namespace]:
         """Finds the namespace of a key, for figures that are counted by namespace."""
         return Keyspace([(each.pattern, each) for each in self.recipes])
+
+    @cached_property
+    def paused(self) -> Paused:
+        """The namespaces that an operator has paused."""
+        return Paused(self.recipes, observer=self.observer, notices=self.notices)
 
     @cached_property
     def unremoved(self) -> Unremoved:

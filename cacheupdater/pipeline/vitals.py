@@ -50,17 +50,24 @@ class Vitals:
         """`listens` are the addresses that clients may use, for the line that says that no client is connected."""
         self.looking = Looking(keyspace, observer=observer, random=random, log_keys=log_keys)
         self.whereabouts = Whereabouts(keyspace)
+        self._sources = list(dict.fromkeys(each.source for each in keyspace.values))
         self._observer = observer
         self._notices = notices
         self._log_keys = log_keys
         self._listens = " ".join(listens) or "here"
-        self._begin = _some([each.decode(errors="backslashreplace") for each in keyspace.prefixes])
+        self._begin = _beginnings(keyspace)
         self._heard = self._nobodys = 0  # since the last tick
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
         self._succeeded: dict[str, float] = {}  # sources, and when
         self._alone_since: float | None = None
         self._no_hint_since: float | None = None
         self._hinted = False  # ever
+
+    def follow(self, keyspace: Keyspace[Namespace]) -> None:
+        """The namespaces are others from now on; the clients and their hints are the same."""
+        self.looking.follow(keyspace)
+        self.whereabouts.follow(keyspace)
+        self._begin = _beginnings(keyspace)
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
         """Called for every pack of hints."""
@@ -124,6 +131,9 @@ class Vitals:
             self._observer.level("source_up", float(name not in down), label=name)
             last = self._succeeded.get(name, since)
             self._observer.level("source_silence_seconds", now - last, label=name)
+        for source in self._sources:
+            self._observer.level("source_slots", float(int(source.slots.window)), label=source.name)
+            self._observer.level("source_probed", float(source.breaker.is_open), label=source.name)
 
     def _tick_clients(self, now: float, clients: int | None) -> None:
         if clients is None or clients > 0:
@@ -189,6 +199,10 @@ class Vitals:
 def _at(ages: Sequence[float], share: float) -> float:
     """The age in seconds that this share of the sorted ages does not exceed."""
     return round(ages[min(len(ages) - 1, int(share * len(ages)))], 3)
+
+
+def _beginnings(keyspace: Keyspace[Namespace]) -> str:
+    return _some([each.decode(errors="backslashreplace") for each in keyspace.prefixes])
 
 
 def _some(names: Sequence[str]) -> str:

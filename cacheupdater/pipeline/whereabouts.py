@@ -44,6 +44,10 @@ class Whereabouts:
         self._due: list[bytes] = []
         self._woken = asyncio.Event()
 
+    def follow(self, keyspace: Keyspace[Namespace]) -> None:
+        """The namespaces are others from now on."""
+        self._keyspace = keyspace
+
     def hear(self, kind: Kind, keys: Sequence[bytes]) -> None:
         """Called for every pack of hints."""
         room = min(AT_ONCE, ROUND - len(self._known))

@@ -22,6 +22,7 @@ from cacheupdater.price.index import worth, worth_of_known
 from cacheupdater.price.learning import SLOW_MEMORY
 from cacheupdater.price.measured_reads import drawn, tell
 from cacheupdater.price.meter import AGED, HINTED, READS, STALE
+from cacheupdater.price.paused import Paused
 from cacheupdater.price.posterior import SHAPE
 from cacheupdater.price.sounding import Sounding
 from cacheupdater.price.spaces import Spaces
@@ -95,6 +96,7 @@ class Price:
         self.met = 0
         self._priced = now
         self._sounding = Sounding(self)
+        self.paused = Paused(self.table, self.spaces)
         self._cursor = 0
 
     def hold(self, namespace: Namespace) -> float:
@@ -180,14 +182,17 @@ class Price:
     def wake(self) -> float:
         return self._next if len(self.table) else inf
 
+    def pause(self, namespaces: Collection[Namespace], now: float) -> None:
+        self.paused.follow(namespaces, now)
+
     def leave(self) -> None:
-        for market, keys in self._tracked():
+        for market, keys in self.spaces.tracked(self.table):
             market.tracked -= keys
             market.depths.pop(self, None)
 
     def join(self, now: float) -> None:
         """The partition has come back, to another engine: loads that were asked for before will not end any more."""
-        for market, keys in self._tracked():
+        for market, keys in self.spaces.tracked(self.table):
             market.tracked += keys
         state = self.table.state[: self.table.high]
         lost = np.flatnonzero((state[:, STATUS] == ASKED) & np.isfinite(self.table.due[: self.table.high]))
@@ -370,7 +375,7 @@ class Price:
             self._cursor = start + int(found[-1]) + 1
         else:
             self._cursor = start + SCAN if start + SCAN < high else 0
-        return (found + start).astype(np.int32)
+        return self.paused.awake((found + start).astype(np.int32), now)
 
     def _make_room(self, now: float) -> None:
         """In a nearly full table the least read keys of a part make way for newcomers."""
@@ -390,11 +395,3 @@ class Price:
             if count:
                 self.spaces.markets[self.spaces.market[number]].tracked -= int(count)
         self.table.forget(rows)
-
-    def _tracked(self) -> list[tuple[Market, int]]:
-        used = np.isfinite(self.table.due[: self.table.high])
-        counts = np.bincount(
-            self.table.state[: self.table.high, SPACE][used].astype(np.intp),
-            minlength=len(self.spaces.number),
-        )
-        return [(self.spaces.markets[self.spaces.market[n]], int(count)) for n, count in enumerate(counts)]

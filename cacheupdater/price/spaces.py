@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cacheupdater.price.posterior import SHAPE
+from cacheupdater.price.table import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.price.index import Doubles
     from cacheupdater.price.market import Market
+    from cacheupdater.price.table import Table
 
 _NEARLY = 0.9  # of `max_age`: a newcomer is loaded in time, and not counted as too old before anybody knows
 LIFE_MIN = 30.0  # seconds: the first keys of an empty table say nothing about how many there will be
@@ -66,6 +68,14 @@ class Spaces:
     def of(self, column: Doubles, space: NDArray[np.intp]) -> Doubles:
         """The column's value for each of these keys; of a single namespace one value does for all."""
         return column if len(column) == 1 else column[space]
+
+    def tracked(self, table: Table) -> list[tuple[Market, int]]:
+        """How many keys of each namespace the table knows, with the namespace's market."""
+        used = np.isfinite(table.due[: table.high])
+        counts = np.bincount(
+            table.state[: table.high, SPACE][used].astype(np.intp), minlength=len(self.number)
+        )
+        return [(self.markets[self.market[n]], int(count)) for n, count in enumerate(counts)]
 
     def refresh(self) -> None:
         """Take over what may have changed since the last call."""

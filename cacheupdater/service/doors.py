@@ -65,6 +65,10 @@ class Door(Protocol):
         """The other updater that owns this partition. None: no updater owns it. Raises CacheUpdaterError."""
         ...
 
+    def declare(self, prefixes: list[bytes]) -> None:
+        """Tell the clients which keys are refreshed from now on: those that begin so. Called before `open` too."""
+        ...
+
     async def close(self) -> None: ...
 
     async def finish(self, deadline: float) -> None:
@@ -72,23 +76,21 @@ class Door(Protocol):
         ...
 
 
-def door_for(config: Config, prefixes: list[bytes], *, observer: Observer, notices: Notices) -> Door:
+def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
     """The door for the configured queue."""
     if isinstance(config.queue, KafkaQueueConfig):
         return KafkaDoor(config.queue, observer, notices)
-    return MemoryDoor(config.queue.partitions, config.listen, prefixes=prefixes, observer=observer)
+    return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
 
 
 class MemoryDoor:
     """The queue lives and dies with this process, and so do its listeners."""
 
-    def __init__(
-        self, partitions: int, listen: Sequence[Address], *, prefixes: list[bytes], observer: Observer
-    ) -> None:
+    def __init__(self, partitions: int, listen: Sequence[Address], *, observer: Observer) -> None:
         self.queue = MemoryQueue(partitions)
         self.partitions = partitions
         self.open_now = False
-        hello = wire.Hello(partitions, prefixes)
+        self._hello = hello = wire.Hello(partitions, [])  # until `declare`, which comes before `open`
         self._sockets = [str(each) for each in listen if not isinstance(each, MemoryAddress)]
         self._mailboxes = [str(each) for each in listen if isinstance(each, MemoryAddress)]
         self._streams = StreamListener(self.queue, hello, observer=observer)
@@ -114,6 +116,14 @@ class MemoryDoor:
 
     async def owner(self, partition: int) -> str | None:  # noqa: ARG002  no other updater can have any
         return None
+
+    def declare(self, prefixes: list[bytes]) -> None:
+        if prefixes == self._hello.prefixes:
+            return
+        self._hello = wire.Hello(self.partitions, prefixes)
+        self._streams.greet(self._hello)
+        for box in self._boxes:
+            box.greet(self._hello)
 
     async def close(self) -> None:
         self.open_now = False
@@ -177,6 +187,9 @@ class KafkaDoor:
         from cacheupdater.adapters.topic_kafka.owners import owner_of  # noqa: PLC0415  aiokafka is an extra
 
         return await owner_of(self._config.address, self._config.group, partition)
+
+    def declare(self, prefixes: list[bytes]) -> None:
+        """Nothing to tell: clients send all keys to the topic."""
 
     async def close(self) -> None:
         """Nothing to close: the hand-over of the partitions ends the work here."""

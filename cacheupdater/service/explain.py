@@ -70,6 +70,7 @@ class Explainer:
             "ours": ours is not None,
             "troubles": self._troubles(namespace),
             "lives_on": _lives_on(namespace),
+            "paused": self._paused(namespace),
             "left_alone": namespace is not None and self._around.judging.is_foreign(namespace),
             **(self._held(ours, key, now) if ours else {}),
             "last": self._last(key, now),
@@ -98,6 +99,12 @@ class Explainer:
             "open": ours.engine.pending,
             "full": ours.engine.full,
         }
+
+    def _paused(self, namespace: Namespace | None) -> dict[str, object] | None:
+        pause = self._around.paused.pauses.get(namespace) if namespace else None
+        wall = self._around.wall
+        lasted = max(0.0, wall() - pause.since) if pause and pause.since is not None and wall else None
+        return {"by": pause.by, "since": lasted} if pause else None
 
     def _last(self, key: bytes, now: float) -> dict[str, object] | None:
         last = self._around.recent.last(key)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 OK = 200
+BAD = 400  # a query that misses something
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 FETCH_S = 2.0  # a worker on this machine that takes longer has a worse problem
 _RESTARTS = "cacheupdater_worker_restarts_total"
@@ -33,11 +34,11 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def fetch(path: str, page: str) -> tuple[int, bytes]:
+def fetch(path: str, page: str, *, method: str = "GET") -> tuple[int, bytes]:
     """Status and body of the worker's answer; (0, b"") if the worker does not answer."""
     connection = _UnixConnection(path)
     try:
-        connection.request("GET", page)
+        connection.request(method, page)
         answer = connection.getresponse()
         return answer.status, answer.read()
     except (OSError, http.client.HTTPException):
@@ -103,6 +104,23 @@ def of_the_owner(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
     if not found:
         raise Unavailable("no worker answers")
     return next((each for each in found if each["ours"]), found[0])
+
+
+def merged_quarantine(answers: Mapping[int, tuple[int, bytes]], most: int) -> dict[str, object]:
+    """The quarantined keys of all answering workers, the oldest first, at most so many."""
+    said = [json.loads(body) for _, body in _sound(answers)]
+    keys = sorted((each for page in said for each in page["keys"]), key=lambda each: -each["since"])
+    return {"keys": keys[:most], "total": sum(page["total"] for page in said)}
+
+
+def summed(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object] | None:
+    """What the workers did, together; None if a worker found the query bad."""
+    if any(status == BAD for status, _ in answers.values()):
+        return None
+    said = [json.loads(body) for _, body in _sound(answers)]
+    if not said:
+        raise Unavailable("no worker answers")
+    return {name: sum(page[name] for page in said) for name in said[0]}
 
 
 def merged_warnings(bodies: Mapping[int, bytes]) -> list[dict[str, object]]:

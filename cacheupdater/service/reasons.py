@@ -71,7 +71,12 @@ def _row(redis: Facts, row: Facts | None, *, comparable: bool) -> Iterator[str]:
 def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]:
     if not updater["accepting"]:
         yield "The updater accepts no hints now: it is starting, stopping, or waits for its queue."
+    paused = _some(updater.get("paused"))
+    if paused is not None:
+        yield _paused(str(declared["namespace"]), paused)
     for trouble in _each(updater["troubles"]):
+        if trouble["event"] == "paused":
+            continue
         text = str(trouble["text"]).rstrip(".")
         stop = "" if text.endswith("?") else "."
         yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {text}{stop}"
@@ -89,6 +94,14 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
         yield from _seated(seat)
     elif not (left_alone or _some(updater["quarantined"]) or _was_left_alone(updater)):
         yield from _unasked(declared, updater)
+
+
+def _paused(name: str, paused: Facts) -> str:
+    lasted = "" if paused["since"] is None else f" for {_lasted(paused['since'])}"
+    return (
+        f"Namespace {name} is paused{lasted}, by {paused['by']}: nothing of it is loaded, and changes only remove;"
+        f" `cacheupdater resume {name}` ends that."
+    )
 
 
 def _was_left_alone(updater: Facts) -> bool:

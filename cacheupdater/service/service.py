@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -17,35 +16,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater import __version__
-from cacheupdater.adapters.admin_http import AdminServer, Keyed
+from cacheupdater.adapters.admin_http import AdminServer
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
 from cacheupdater.config.queues import MemoryQueueConfig
-from cacheupdater.core.engine import Engine
 from cacheupdater.core.events import EVENTS
-from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.pipeline.partition import Partition
-from cacheupdater.pipeline.supervisor import Supervisor
-from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
-from cacheupdater.service.components import Components, rate_of
 from cacheupdater.service.doors import door_for
-from cacheupdater.service.explain import Explainer
-from cacheupdater.service.waiting import waiting
+from cacheupdater.service.generation import Generation
+from cacheupdater.service.reloading import Reloading
+from cacheupdater.service.turnover import Turnover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from cacheupdater.config.settings import Config
     from cacheupdater.core.limits import Limits
-    from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.redis_clock import RedisClock
-    from cacheupdater.pipeline.vitals import Vitals
-    from cacheupdater.ports import Gained, Writer
-    from cacheupdater.price.shell.pricing import Pricing
+    from cacheupdater.ports import Writer
     from cacheupdater.service.doors import Door
+    from cacheupdater.service.reloading import Reread
 
 T = TypeVar("T")
 
@@ -59,13 +51,10 @@ WATCH_EVERY = 1.0  # seconds between two looks at the troubles that stand
 class Service:
     """The updater of one process."""
 
-    def __init__(
-        self, config: Config, reread: Callable[[], Config] | None = None, *, processes: int = 1
-    ) -> None:
-        """`reread` reads the configuration again, for `reload`. `processes` is how many processes share the memory."""
+    def __init__(self, config: Config, reread: Reread | None = None, *, processes: int = 1) -> None:
+        """`reread` reads the configuration again, for reloads. `processes` is how many processes share the memory."""
         self._config = config
         self._processes = processes
-        self._reread = reread
         queue = config.queue
         self._observer = PrometheusObserver(
             version=__version__,
@@ -74,52 +63,32 @@ class Service:
             partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
             sources=config.sources,
         )
-        self._pricing: Pricing | None = None
-        self._reload_due = False  # `reload` was called before the prices existed
+        self._reloading = Reloading(reread, self._observer)
         self._cache_answers = False
-        self._vitals: Vitals | None = None
+        self._turnover: Turnover | None = None
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
         async with AsyncExitStack() as stack:
-            components = Components(self._config, stack)
-            namespaces = components.namespaces(asyncio.get_running_loop().time())
-            keyspace = Keyspace([(each.pattern, each) for each in namespaces])
-            recipes = {each: components.recipe(each.name) for each in namespaces}
-            notices = self._notices
-            door = door_for(self._config, keyspace.prefixes, observer=self._observer, notices=notices)
-            stack.push_async_callback(door.queue.close)
-            around = Surroundings(
-                door.queue,
-                recipes,
-                components.writer(),
-                self._observer,
-                random=random.random,
-                notices=notices,
-                log_keys=self._config.log_keys,
-                judged=True,
-                listens=[str(each) for each in self._config.listen],
-                wall=time.time,  # noqa: TID251  the clock by which senders date hints
+            door = door_for(self._config, observer=self._observer, notices=self._notices)
+            first = Generation.first(
+                self._config, stack, door.queue, observer=self._observer, notices=self._notices
             )
-            pricing = self._pricing = components.pricing(namespaces, self._observer, notices)
-            if self._reload_due:
-                self.reload()
+            door.declare(first.prefixes)
+            stack.push_async_callback(door.queue.close)
+            pricing = first.pricing
             if not isinstance(self._config.queue, MemoryQueueConfig):
                 pricing.divide(time.time)  # noqa: TID251  the one clock that all owners have
                 pricing.limits = replace(pricing.limits, senders_wait=False)
-            supervisor = Supervisor(
-                door.queue,
-                _maker(keyspace, around, pricing),
-                owns=lambda partitions: pricing.own(partitions, of=door.partitions),
-            )
-            self._vitals = around.vitals
-            explainer = Explainer(door, around, pricing, partitions=supervisor.partitions)
-            await self._answer(stack, lambda: self._conditions(door, stop), explainer)
+            turnover = self._turnover = Turnover(first, door, stack=stack, observer=self._observer)
+            await self._answer(stack, lambda: self._conditions(door, stop), turnover)
             if await _unless(stop, door.find()):
                 pricing.limits = self._fitting(pricing.limits, door.partitions)
-                await components.beyond(pricing, supervisor.wake_all, partitions=door.partitions)
-                await self._work(door, supervisor, around, ready=ready, stop=stop)
+                await first.components.beyond(
+                    pricing, turnover.supervisor.wake_all, partitions=door.partitions
+                )
+                await self._work(door, turnover, ready=ready, stop=stop)
         return 0
 
     def _fitting(self, usual: Limits, partitions: int) -> Limits:
@@ -137,31 +106,11 @@ class Service:
         return limits
 
     def reload(self) -> None:
-        """Take over the budgets from the current configuration. All other changes wait for the next start."""
-        self._reload_due = self._pricing is None
-        if self._reread is None or self._pricing is None:
-            return
-        try:
-            config = self._reread()
-        except CacheUpdaterError as e:
-            log.error("the configuration could not be read again, so the budgets stay as they are:\n%s", e)  # noqa: TRY400  the message is the news
-            return
-        for name, source in config.sources.items():
-            known = self._config.sources.get(name)
-            if known is not None and (known.budget is None) == (source.budget is None):
-                self._pricing.change(name, *rate_of(source), now=asyncio.get_running_loop().time())
-                self._pricing.require(name, source.least_gain)
-                log.info("source %s may spend %g a second from now on", name, rate_of(source)[0])
-            else:
-                log.warning(
-                    "source %s is new, or its budget has another unit: it waits for the next start", name
-                )
-        if others := list(waiting(self._config, config)):
-            verbs = ("has", "that waits") if len(others) == 1 else ("have", "they wait")
-            log.warning("%s %s changed too: %s for the next start", ", ".join(others), *verbs)
+        """Take over the current configuration, as soon as hints are accepted."""
+        self._reloading.ask()
 
     async def _answer(
-        self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], explainer: Explainer
+        self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]], turnover: Turnover
     ) -> None:
         """Serve /metrics and the other admin pages, from before the queue is found until everything is drained."""
         if self._config.admin is None:
@@ -172,31 +121,28 @@ class Service:
             ready=conditions,
             warnings=self._notices.plain,
             pages={"/freshness": self._freshness},
-            keyed=Keyed({"/explain": explainer.page}, self._config.admin_token),
+            keyed=turnover.pages(self._config.admin_token),
         )
         await server.start()
         stack.push_async_callback(server.close)
 
     async def _work(
-        self,
-        door: Door,
-        supervisor: Supervisor,
-        around: Surroundings,
-        *,
-        ready: Callable[[str], None],
-        stop: asyncio.Event,
+        self, door: Door, turnover: Turnover, *, ready: Callable[[str], None], stop: asyncio.Event
     ) -> None:
         """Accept hints until the stop, then finish the accepted ones."""
-        pricing = self._pricing
-        assert pricing is not None
+        around, supervisor = turnover.now.around, turnover.supervisor
+        pauses = turnover.now.components.pauses()
+        await around.paused.look(pauses, supervisor.partitions)  # a pause holds from the first hint on
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervisor.run())
                 works = (
                     self._probe(around.writer, around.redis_clock),
-                    self._watch(door, around.vitals),
+                    self._watch(door, turnover),
                     around.vitals.run(around.writer),
-                    pricing.run(),
+                    around.paused.follow(pauses, supervisor.partitions),
+                    turnover.price(),
+                    self._reloading.run(turnover),
                 )
                 beside = [group.create_task(each) for each in works]
                 try:
@@ -211,7 +157,7 @@ class Service:
                 await supervisor.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
                 for task in beside:
                     task.cancel()
-                await pricing.end()
+                await turnover.now.pricing.end()
                 await door.queue.close()
         except BaseExceptionGroup as group:
             raise _first(group) from group
@@ -230,12 +176,14 @@ class Service:
                 self._notices.trouble("redis_down", "", f"Redis does not answer: {e}")
             await asyncio.sleep(PROBE_EVERY)
 
-    async def _watch(self, door: Door, vitals: Vitals) -> None:
+    async def _watch(self, door: Door, turnover: Turnover) -> None:
         """Ends the troubles that have not come back, and shows the standing ones as a metric."""
         clock = asyncio.get_running_loop().time
-        sources = dict.fromkeys(self._config.sources, clock())
+        sources: dict[str, float] = {}
         while True:
+            sources = {name: sources.get(name, clock()) for name in turnover.config.sources}
             await asyncio.sleep(WATCH_EVERY)
+            vitals = turnover.now.around.vitals
             vitals.tick(clock(), sources=sources, clients=door.clients if door.open_now else None)
             self._notices.tick()
             standing = Counter[str](each.event for each in self._notices.standing())
@@ -243,8 +191,9 @@ class Service:
                 self._observer.level("troubles", standing[event], label=event)
 
     async def _freshness(self) -> dict[str, object]:
-        report = plain(await self._pricing.freshness.report() if self._pricing else ())
-        now, vitals = asyncio.get_running_loop().time(), self._vitals
+        report = plain(await self._turnover.now.pricing.freshness.report() if self._turnover else ())
+        now = asyncio.get_running_loop().time()
+        vitals = self._turnover.now.around.vitals if self._turnover else None
         return {
             **report,
             "warnings": self._notices.plain(),
@@ -277,23 +226,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _maker(
-    keyspace: Keyspace[Namespace], around: Surroundings, pricing: Pricing
-) -> Callable[[Gained, Callable[[], None]], Partition]:
-    """The function that builds a gained partition. Its new engine knows what was learned before, and nothing else."""
-
-    def make(gained: Gained, wake_all: Callable[[], None]) -> Partition:
-        policy = pricing.policy(keyspace, gained.partition, asyncio.get_running_loop().time())
-        engine = Engine(
-            keyspace,
-            policy,
-            limits=pricing.limits,
-            random=around.random,
-            offset=gained.offset,
-            clock=around.redis_clock,
-        )
-        return Partition(gained, engine, around=around, wake_all=wake_all)
-
-    return make

@@ -14,6 +14,7 @@ import signal
 import tempfile
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote_from_bytes
@@ -23,10 +24,10 @@ from cacheupdater.config.addresses import UnixAddress
 from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.service import pages
+from cacheupdater.service import pages, quarantine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.config.settings import Config
 
@@ -88,7 +89,7 @@ class Workers:
         return first if first >= 0 else SIGNALLED - first
 
     def reload(self) -> None:
-        """Each worker reads its budgets again."""
+        """Each worker reads its configuration again."""
         self._tell_all(signal.SIGHUP)
 
     def warnings(self) -> list[dict[str, object]]:
@@ -145,7 +146,12 @@ class Workers:
             ready=lambda: {f"worker {each.number}": each.serves for each in self._workers},
             warnings=self.warnings,
             pages={"/freshness": self._freshness},
-            keyed=Keyed({"/explain": self._explain}, self._config.admin_token),
+            keyed=Keyed(
+                {"/explain": self._explain},
+                self._config.admin_token,
+                queried={quarantine.LIST: self._quarantine},
+                changes={each: partial(self._change, each) for each in (quarantine.RETRY, quarantine.FORGET)},
+            ),
         )
         await server.start()
         stack.push_async_callback(server.close)
@@ -162,9 +168,16 @@ class Workers:
     async def _explain(self, key: bytes) -> dict[str, object]:
         return pages.of_the_owner(await self._asked(f"/explain?key={quote_from_bytes(key, safe='')}"))
 
-    async def _asked(self, page: str) -> dict[int, tuple[int, bytes]]:
+    async def _quarantine(self, query: Mapping[str, bytes]) -> dict[str, object]:
+        answers = await self._asked(quarantine.LIST + _quoted(query))
+        return pages.merged_quarantine(answers, quarantine.LISTED_MAX)
+
+    async def _change(self, page: str, query: Mapping[str, bytes]) -> dict[str, object] | None:
+        return pages.summed(await self._asked(page + _quoted(query), method="POST"))
+
+    async def _asked(self, page: str, *, method: str = "GET") -> dict[int, tuple[int, bytes]]:
         """Each worker's answer, by its number."""
-        asked = (asyncio.to_thread(pages.fetch, each.socket, page) for each in self._workers)
+        asked = (asyncio.to_thread(pages.fetch, each.socket, page, method=method) for each in self._workers)
         return dict(enumerate(await asyncio.gather(*asked)))
 
     async def _probe(self) -> None:
@@ -176,6 +189,10 @@ class Workers:
                     self._notices.over("worker_down", str(each.number))
             self._notices.tick()
             await asyncio.sleep(PROBE_EVERY)
+
+
+def _quoted(query: Mapping[str, bytes]) -> str:
+    return "?" + "&".join(f"{name}={quote_from_bytes(value, safe='')}" for name, value in query.items())
 
 
 def _folder(count: int) -> tempfile.TemporaryDirectory[str]:

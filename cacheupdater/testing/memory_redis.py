@@ -47,6 +47,7 @@ class MemoryRedis:
         self._clock = clock
         self._cells: dict[bytes, _Cell] = {}
         self._floors: dict[bytes, _Floor] = {}
+        self.paused: dict[bytes, bytes] = {}  # the entries of paused namespaces
 
     def now_us(self) -> int:
         return int(self._clock() * _SECOND_US)
@@ -92,6 +93,7 @@ class MemoryRedis:
         """Loses everything, as a restart without persistence does."""
         self._cells.clear()
         self._floors.clear()
+        self.paused.clear()
 
     # --- the scripts ------------------------------------------------------------------------------------
 
@@ -216,6 +218,22 @@ _ANSWERS: dict[Outcome, Answer] = {
     fence.TOO_OLD: answers.TOO_OLD,
     fence.FOREIGN: answers.FOREIGN,
 }
+
+
+class MemoryPauses:
+    """The port of pauses over a MemoryRedis."""
+
+    def __init__(self, server: MemoryRedis) -> None:
+        self._server = server
+
+    async def entries(self) -> Mapping[bytes, bytes]:
+        return dict(self._server.paused)
+
+    async def pause(self, namespace: bytes, entry: bytes) -> None:
+        self._server.paused[namespace] = entry
+
+    async def resume(self, namespace: bytes) -> None:
+        self._server.paused.pop(namespace, None)
 
 
 class MemoryWriter:

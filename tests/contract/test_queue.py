@@ -248,6 +248,26 @@ async def test_other_partitions_keep_their_place_when_one_moves(world):
     assert (await move(world, assignments, [1]))[1].offset == second.offset + 1
 
 
+async def test_a_hand_over_to_ourselves_brings_back_what_is_not_done_and_nothing_else(world):
+    assignments = world.queue.assignments()
+    first = (await gain(assignments))[0]
+    await send(world, 0, b"1", b"2", b"3")
+    assert payloads(await take(world, 0, 3)) == [b"1", b"2", b"3"]
+    await send(world, 0, b"4")
+
+    world.queue.reassign([0])
+    lost = await soon(anext(assignments))
+    assert (lost.lost, lost.back) == ((0,), True)
+    await soon(world.queue.commit(0, epoch=first.epoch, done=first.offset + 1))
+    lost.settled()
+    again = (await gain(assignments))[0]
+
+    assert (again.epoch > first.epoch, again.offset) == (True, first.offset + 1)
+    assert payloads(await take(world, 0, 3)) == [b"2", b"3", b"4"]
+    await soon(world.queue.commit(0, epoch=first.epoch, done=first.offset + 3))  # too late
+    await soon(world.queue.commit(0, epoch=again.epoch, done=first.offset + 4))
+
+
 async def test_close_ends_every_wait(world):
     assignments = world.queue.assignments()
     await gain(assignments)

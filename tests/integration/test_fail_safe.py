@@ -46,6 +46,7 @@ def read(client, keys, until):
     return until
 
 
+@pytest.mark.prove
 def test_values_that_are_read_live_on_over_a_kill_of_the_updater_and_expire_in_time(
     redis_url, postgres_server, updater, plain
 ):

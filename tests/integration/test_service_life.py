@@ -149,25 +149,3 @@ async def test_an_updater_in_the_applications_own_process(settings, redis_url, t
     finally:
         stop.set()
         assert await asyncio.wait_for(service, 60) == 0
-
-
-async def test_a_sighup_names_the_changes_that_wait_for_the_next_start(settings, tmp_path, caplog):
-    from cacheupdater.config import load_config
-    from cacheupdater.service import Service
-
-    file = tmp_path / "cacheupdater.yaml"
-    file.write_text(json.dumps({**settings, "listen": ["memory://shop"]}))
-    stop, ready = asyncio.Event(), asyncio.Queue()
-    service = Service(load_config(file, {}), reread=lambda: load_config(file, {}))
-    running = asyncio.ensure_future(service.run(ready.put_nowait, stop))
-    try:
-        await asyncio.wait_for(ready.get(), 60)
-        with caplog.at_level("INFO"):
-            service.reload()
-            assert "next start" not in caplog.text
-            file.write_text(json.dumps({**settings, "listen": ["memory://shop"], "log_keys": "full"}))
-            service.reload()
-        assert "log_keys has changed too: that waits for the next start" in caplog.text
-    finally:
-        stop.set()
-        assert await asyncio.wait_for(running, 60) == 0

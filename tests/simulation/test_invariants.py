@@ -33,6 +33,7 @@ from simulated.plan import draw
 from simulated.served import Served
 
 from cacheupdater.core.answers import Result
+from cacheupdater.core.slots import Slots
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
 KEY = b"a:1"
@@ -568,7 +569,7 @@ class FakeEngine:
 
 
 def world_of(engine):
-    source = SimpleNamespace(free=PLAN.concurrency)
+    source = SimpleNamespace(slots=Slots(PLAN.concurrency))
     process = SimpleNamespace(name="updater1")
     updater = SimpleNamespace(engines=[engine], source=source, process=process)
     outbox = SimpleNamespace(_keys=0, _bytes=0)

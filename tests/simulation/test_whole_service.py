@@ -52,6 +52,7 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
         ("absent marks outlive changes", "K1"),
         ("no hold-off", "S1"),
         ("dropped changes leave the value", "L1"),
+        ("forgets paused changes", "L1"),
         ("permits are not given back", "I1"),
         ("reads on while full", "M1"),
         ("rows are matched by their place", "V1"),

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "cacheupdater"
 RULES = sorted([*(ROOT / "core").rglob("*.py"), *(ROOT / "pipeline").rglob("*.py")])
-OWNERS = {"open": "cursors.py", "free": "payment.py", "gone": "seats.py", "leans": "cursors.py"}
+OWNERS = {"open": "cursors.py", "taken": "slots.py", "gone": "seats.py", "leans": "cursors.py"}
 SEATS = {"seats", "_seats"}
 CHANGES = {"update", "pop", "popitem", "clear", "setdefault", "__setitem__", "__delitem__"}
 
@@ -62,7 +62,7 @@ def test_only_its_owner_changes_a_count_a_slot_or_a_seat(path):
     "line",
     [
         "origin.open += 1",
-        "unit.namespace.source.free -= 1",
+        "unit.namespace.source.slots.taken -= 1",
         "unit.keys, unit.gone = keys, 0",
         "origin.leans |= True",
         "self._dedup.seats[key] = unit",

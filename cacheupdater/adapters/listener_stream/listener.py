@@ -122,6 +122,13 @@ class StreamListener:
                     path.unlink()
         self._servers, self._files = [], []
 
+    def greet(self, hello: wire.Hello) -> None:
+        """From now on this is the hello. Peers that have another one are left, and get it when they come back at once: a client
+        takes a hello only at the beginning of a connection. What was not acknowledged is sent again."""
+        self.hello = wire.encode_hello(hello)
+        for peer in list(self._peers):
+            peer.leave()
+
     def reject(self, reason: str) -> None:
         """Count a rejected frame or connection."""
         self._observer.count("intake_rejected", 1, reason=reason)

@@ -61,10 +61,11 @@ _RESULTS = {
 }
 _DROPS = {
     "unknown": "the key matches no pattern",
-    "backlog": "more keys waited than `max_backlog`",
+    "backlog": "more keys of the namespace waited than `max_backlog`, or than its share of what may wait in a partition",
     "late": "a read that was reported more than a minute late; if the key is still read, a later read has repeated it",
     "aged": "the key waited for 30 s, and the budget could not pay for it",
     "quarantined": "the key failed by itself too often, and is left alone for a minute",
+    "paused": "an operator has paused the namespace; of a change only the value was removed",
     "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",
 }
 _PROLONGED = {
@@ -194,6 +195,16 @@ DECLARED: dict[Metric, Declared] = {
         "Time since the last successful load, or since the start; it also grows while no loads are needed.",
         "source",
     ),
+    "source_slots": Declared(
+        "gauge",
+        "Units that the source may serve at a time: fewer than `pool_size` while it is slow.",
+        "source",
+    ),
+    "source_probed": Declared(
+        "gauge",
+        "1 while the breaker is open, so that the source gets nothing but a probe a second; else 0.",
+        "source",
+    ),
     "nobodys_share": Declared("gauge", "Share of the last minute's hints that are of no namespace."),
     "elsewhere": Declared("gauge", "1 if most keys that readers found were not in our Redis, else 0."),
     "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
@@ -222,6 +233,7 @@ DECLARED: dict[Metric, Declared] = {
         "gauge", "Time since the oldest unfinished hint was read; 0 if all are finished.", "partition"
     ),
     "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
+    "paused": Declared("gauge", "1 while an operator has paused the namespace, 0 after that.", "namespace"),
     "troubles": Declared("gauge", "Troubles of this kind at present.", "event"),
     "partitions": Declared("gauge", "Partitions of the topic; grows when partitions are added."),
     "lag": Declared(
@@ -247,5 +259,11 @@ DECLARED: dict[Metric, Declared] = {
         "Commits that failed; after a rebalance this is harmless.",
         reason="reason",
         reasons=_COMMIT_FAILURES,
+    ),
+    "config_last_reload_successful": Declared(
+        "gauge", "1 if the configuration that runs is the one that was read last, 0 if that one was refused."
+    ),
+    "config_last_reload_success_timestamp_seconds": Declared(
+        "gauge", "When the configuration was last taken over, at a start or by a reload: seconds since 1970."
     ),
 }

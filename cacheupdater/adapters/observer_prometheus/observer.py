@@ -39,9 +39,10 @@ class PrometheusObserver:
     def __init__(
         self, *, version: str, namespaces: Iterable[str], partitions: int, sources: Iterable[str] = ()
     ) -> None:
-        """The namespaces, partitions and sources are the only labels that will ever be shown, besides `other`.
+        """The namespaces, partitions and sources are the only labels that are shown, besides `other`.
 
-        The set of partitions grows with the gauge `partitions`, for a topic may get more of them.
+        The set of partitions grows with the gauge `partitions`, for a topic may get more of them. A reload brings other
+        namespaces and sources: see `show`.
         """
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # half of all series, and unused
         self.registry = prometheus.CollectorRegistry()
@@ -50,9 +51,8 @@ class PrometheusObserver:
             "": ("",),
             "event": EVENTS,
             "kind": KINDS,
-            "namespace": frozenset({"", *namespaces}),  # empty for decisions before the namespace is known
             "partition": _numbers(partitions),
-            "source": frozenset(sources),
+            **_names(namespaces, sources),
         }
         self._families = {metric: self._declare(metric, row) for metric, row in DECLARED.items()}
         # The port's arguments -> the child. Only arguments from the closed sets are kept, so the dicts stay small.
@@ -87,6 +87,18 @@ class PrometheusObserver:
         child.set(value)
         if metric == "partitions":
             self._grow(int(value))
+
+    def show(self, namespaces: Iterable[str], sources: Iterable[str]) -> None:
+        """These are the labels from now on. The series of the others end, or each reload would leave some behind."""
+        self._known |= _names(namespaces, sources)
+        for metric, label, reason in [*self._counters, *self._gauges, *self._histograms]:
+            row = DECLARED[metric]
+            if label in self._known[row.label]:
+                continue
+            for children in (self._counters, self._gauges, self._histograms):
+                children.pop((metric, label, reason), None)
+            self._families[metric].remove(label, *((reason,) if row.reason else ()))
+        self._start_at_zero()
 
     def expose(self, accept: str) -> tuple[bytes, str]:
         """The page for a scrape and its content type: OpenMetrics if the client accepts it, else plain text."""
@@ -136,6 +148,11 @@ class PrometheusObserver:
         if known_label and known_reason:
             children[at] = child
         return child
+
+
+def _names(namespaces: Iterable[str], sources: Iterable[str]) -> dict[str, Collection[str]]:
+    # empty for decisions before the namespace is known
+    return {"namespace": frozenset({"", *namespaces}), "source": frozenset(sources)}
 
 
 def _numbers(partitions: int) -> frozenset[str]:

@@ -23,7 +23,7 @@ from cacheupdater.errors import Misconfigured
 from cacheupdater.ports import Assignment, Gained
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cacheupdater.adapters.queue_kafka.commits import Commits
     from cacheupdater.adapters.queue_kafka.member import Member
@@ -50,6 +50,7 @@ class Ownership:
         self._observer = observer
         self._unplaced: tuple[int, ...] = ()
         self._begun_anew: set[int] = set()
+        self._reassigned: set[int] = set()  # partitions that go to ourselves between two polls
         self._settling: set[asyncio.Event] = set()
         self._closed = False
 
@@ -75,6 +76,10 @@ class Ownership:
         """Raise this error from `assignments`: no other caller would notice it."""
         self.joined = False
         self.changes.put_nowait(error)
+
+    def reassign(self, partitions: Collection[int]) -> None:
+        """Hand these partitions over to ourselves: the poller does it, for a poll under way may hold packs of this epoch."""
+        self._reassigned.update(partitions)
 
     # --- called for the group ---------------------------------------------------------------------------
 
@@ -107,6 +112,8 @@ class Ownership:
         """
         if self._unplaced:
             await self._place()
+        if self._reassigned:
+            await self._give_ourselves()
         if self._begun_anew:
             await self.find(self._member.led(self._begun_anew))
 
@@ -210,6 +217,16 @@ class Ownership:
         if here == self.round:
             self._gain({partition: offset})
 
+    async def _give_ourselves(self) -> None:
+        """The new epoch begins where we have committed. If a rebalance has come meanwhile, the group decides."""
+        lost, here = [each for each in self.open if each in self._reassigned], self.round
+        self._reassigned.clear()
+        if not lost:
+            return
+        await self._hand_over(lost, back=True)
+        if here == self.round:
+            self._gain({each: self.inboxes[each].committed or None for each in lost})
+
     def _go_to(self, partition: int, found: Start) -> None:
         self._say_gone(partition, found.gone, found.reason)
         inbox = self.inboxes[partition]
@@ -217,14 +234,14 @@ class Ownership:
             inbox.next = found.offset
             self._member.seek(partition, found.offset)
 
-    async def _hand_over(self, lost: Sequence[int]) -> None:
+    async def _hand_over(self, lost: Sequence[int], *, back: bool = False) -> None:
         for partition in lost:
             self.inboxes[partition].quiet()
             self._begun_anew.discard(partition)
         settled = asyncio.Event()
         self._settling.add(settled)
         self._commits.hurry(on=True)
-        self.changes.put_nowait(Assignment(gained=(), lost=tuple(lost), settled=settled.set))
+        self.changes.put_nowait(Assignment((), tuple(lost), settled.set, back))
         try:
             async with asyncio.timeout(0 if self._closed else settings.SETTLE):
                 await settled.wait()

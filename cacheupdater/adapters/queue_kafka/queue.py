@@ -167,6 +167,10 @@ class KafkaQueue:
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
         await self._commits.add(partition, Done(epoch, done))
 
+    def reassign(self, partitions: Collection[int]) -> None:
+        """Hand these partitions over to ourselves, as far as they are ours. The group does not notice."""
+        self._owned.reassign(partitions)
+
     async def close(self) -> None:
         """End every wait and leave the group, within `CLOSE_WITHIN` seconds."""
         if self._closed:

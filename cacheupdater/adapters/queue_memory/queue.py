@@ -122,13 +122,14 @@ class MemoryQueue:
                 return
             yield change
 
-    def reassign(self, partitions: Sequence[int]) -> None:
+    def reassign(self, partitions: Collection[int]) -> None:
         """Take these partitions from their owner and, once it has settled, give them back under a new epoch."""
+        again = tuple(partitions)
 
         def settled() -> None:
-            self._changes.put_nowait(self._gain(partitions))
+            self._changes.put_nowait(self._gain(again))
 
-        self._changes.put_nowait(Assignment(gained=(), lost=tuple(partitions), settled=settled))
+        self._changes.put_nowait(Assignment(gained=(), lost=again, settled=settled, back=True))
 
     async def fetch(self, partition: int, limit: int, held: Collection[int] = ()) -> Sequence[Message]:
         """The next 1 to `limit` packs of peers that are not `held`; waits for the first. Nothing once the queue is closed."""

@@ -1,7 +1,8 @@
 """The writer port over Redis: one server, a primary that the sentinels name, or a cluster. The URL says which.
 
 The composition root makes one writer per cache with `writer_for`. Modules: `sessions` (connections and their tokens),
-`replies` (the meaning of Redis' replies), `looks` (what readers find), `standalone` and `sentinel`, `cluster` and `slots`.
+`replies` (the meaning of Redis' replies), `looks` (what readers find), `standalone` and `sentinel`, `cluster` and `slots`,
+`pauses` (which namespaces an operator has paused).
 
 Not done here: retries of writes (a failed write is a new load), encoding, the length of pauses.
 
@@ -13,17 +14,12 @@ For a namespace with `fail_safe` also +pttl. In a cluster also +cluster|slots (i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cacheupdater.adapters.writer_redis.cluster import ClusterWriter
 from cacheupdater.adapters.writer_redis.standalone import RedisWriter
 from cacheupdater.core import cache_url
 
-if TYPE_CHECKING:
-    from cacheupdater.ports import Writer
 
-
-def writer_for(url: str, *, hold_off_ms: int = 0) -> Writer:
+def writer_for(url: str, *, hold_off_ms: int = 0) -> RedisWriter | ClusterWriter:
     """The writer for this URL. Raises Misconfigured."""
     made = ClusterWriter if isinstance(cache_url.parse(url), cache_url.Cluster) else RedisWriter
     return made(url, hold_off_ms=hold_off_ms)

@@ -24,11 +24,11 @@ from cacheupdater.adapters.writer_redis.replies import (
     said_by,
     text_of,
 )
-from cacheupdater.adapters.writer_redis.sessions import TOKENS_MAX, one_call
+from cacheupdater.adapters.writer_redis.sessions import ASKING, TOKENS_MAX, one_call
 from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
 from cacheupdater.core.answers import Answer, Result
-from cacheupdater.errors import Forbidden, Misconfigured, Unavailable
+from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
@@ -206,6 +206,25 @@ class ClusterWriter:
             if home := view.home(key):
                 places.setdefault(_Way(home, key in view.aside), []).append(at)
         return places
+
+    async def command(self, key: bytes, *command: bytes) -> Any:
+        """The reply to one command about this key, which may run twice."""
+        for _ in range(REDIRECTIONS):
+            self._check_open()
+            view = await self._slots.view([key])
+            if (home := view.home(key)) is None:
+                raise Unavailable(_NOBODY.why)
+            async with self._reaching(home):
+                _, replies = await home.ask([ASKING, command] if key in view.aside else [command])
+            if not self._is_redirection(home, key, replies[-1]):
+                return self._plain(home, replies[-1])
+        raise Unavailable(_MOVING.why)
+
+    def _plain(self, home: Member, reply: Any) -> Any:
+        if not isinstance(reply, redis_errors.ResponseError):
+            return reply
+        why = self._refusal(home, reply)
+        raise Unavailable(why) if is_trouble(why) else Faulty(f"Redis does not accept this call: {why}")
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later calls raise Unavailable."""

@@ -125,6 +125,15 @@ class RedisWriter:
             replies = await self._node.evaluate(looks.LOOK, looks.calls(keys, values=values))
         return looks.read(replies)
 
+    async def command(self, key: bytes, *command: bytes) -> Any:  # noqa: ARG002  one server has them all
+        """The reply to one command about this key, which may run twice."""
+        async with one_call():
+            await self._leave_a_former_primary()
+            _, [reply] = await self._node.ask([command])
+        if isinstance(reply, redis_errors.ResponseError):
+            raise await self._trouble(text_of(reply)) from reply
+        return reply
+
     async def close(self) -> None:
         """Ends the connections; calls under way and later calls raise Unavailable."""
         await self._node.close()

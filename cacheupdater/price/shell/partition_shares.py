@@ -21,14 +21,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core.beats import Beats, Grid, Wall, grid, within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
     from cacheupdater.core.namespace import Namespace
 
 
-class _Whole(NamedTuple):
+class Whole(NamedTuple):
+    """What all updaters together may spend: a second, and at once."""
+
     rate: float
     burst: float
 
@@ -49,6 +51,17 @@ class PartitionShares:
         self._wall: Wall | None = None
         self._with_sources = True
 
+    def follow(self, wholes: Mapping[Bucket, Whole]) -> None:
+        """Buckets of the configuration before hold our part of its rates. These are the whole ones from now on."""
+        self._sources = {bucket: _at_least_one(wholes[bucket]) for bucket in self._sources}
+        self._quotas = {
+            bucket: (_at_least_one(wholes[bucket]), source) for bucket, (_, source) in self._quotas.items()
+        }
+
+    def whole(self, bucket: Bucket) -> Whole:
+        """The whole rate of a source's bucket or a quota's."""
+        return self._sources[bucket] if bucket in self._sources else self._quotas[bucket][0]
+
     def divide(self, ahead: float) -> None:
         """Other updaters own the other partitions. They follow the same wall clock, which is so far ahead of our clock."""
         if self._wall is None:
@@ -64,7 +77,7 @@ class PartitionShares:
 
     def change(self, source: Source, rate: float, burst: float, *, now: float) -> None:
         """Another whole budget for this source."""
-        self._sources[source.bucket] = _Whole(rate, max(burst, 1.0))
+        self._sources[source.bucket] = _at_least_one(Whole(rate, burst))
         self._since = dict.fromkeys(self._since, now)  # the beats may have moved
         self._apply(now)
 
@@ -75,9 +88,9 @@ class PartitionShares:
                 continue
             turns = within(base, *whole) if base else grid(*whole)
             self._share(bucket, whole, turns, now)
-            bucket.until = inf
+            bucket.open(inf)
 
-    def _share(self, bucket: Bucket, whole: _Whole, turns: Grid, now: float) -> None:
+    def _share(self, bucket: Bucket, whole: Whole, turns: Grid, now: float) -> None:
         part, alone = len(self._since) / self._of, len(self._since) >= self._of
         burst = whole.burst * part
         if self._wall is not None and whole.burst < self._of:
@@ -88,7 +101,7 @@ class PartitionShares:
             burst = whole.burst - turns.amount
         bucket.change(whole.rate * part, burst, now=now)
 
-    def _all(self) -> Iterator[tuple[Bucket, _Whole, Grid | None]]:
+    def _all(self) -> Iterator[tuple[Bucket, Whole, Grid | None]]:
         """Each bucket with its whole budget or quota. The beats of a quota lie within those of its source."""
         for bucket, whole in self._sources.items() if self._with_sources else ():
             yield bucket, whole, None
@@ -98,5 +111,10 @@ class PartitionShares:
             yield quota, whole, grid(*base) if beating else None
 
 
-def _whole(bucket: Bucket) -> _Whole:
-    return _Whole(bucket.rate, bucket.burst)
+def _at_least_one(whole: Whole) -> Whole:
+    """A whole burst is at least a row, as a bucket's is."""
+    return whole._replace(burst=max(whole.burst, 1.0))
+
+
+def _whole(bucket: Bucket) -> Whole:
+    return Whole(bucket.rate, bucket.burst)

@@ -19,10 +19,12 @@ from cacheupdater.price.shell.freshness import Freshness
 from cacheupdater.price.shell.partition_shares import PartitionShares
 from cacheupdater.price.shell.remembering import Remembering
 from cacheupdater.price.shell.sharing import Purse, Sharing
+from cacheupdater.price.succession import take_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.limits import Limits
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.policy import Policy
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Fleet, Observer, State
+    from cacheupdater.price.shell.partition_shares import Whole
 
 
 KEPT_S = 60.0  # seconds: what was learned of a partition is true enough for a rebalance, and no longer
@@ -97,20 +100,43 @@ class Pricing:
 
         unsound = Unsound(self._observer)
 
-        def sharing(purse: Purse, market: Market | None) -> Sharing:
+        def sharing(what: str, name: str, bucket: Bucket, market: Market | None = None) -> Sharing:
+            purse = Purse(what, name, bucket, self._partition_shares.whole(bucket))
             return Sharing(purse, market, fleet, wake_up=wake_up, notices=self._notices, unsound=unsound)
 
         self._sharings = {
-            name: sharing(Purse(f"source {name}", name, source.bucket), self.markets.get(source))
+            name: sharing(f"source {name}", name, source.bucket, self.markets.get(source))
             for name, source in self._sources.items()
         }
         if quotas:
             self._quotas = [
                 # no source is called so: names hold no colon
-                sharing(Purse(f"quota of namespace {each.name}", f"quota:{each.name}", each.quota), None)
+                sharing(f"quota of namespace {each.name}", f"quota:{each.name}", each.quota)
                 for each in self.namespaces
                 if each.quota is not None
             ]
+
+    def follow(self, before: Pricing, wholes: Mapping[Bucket, Whole], keyspace: Keyspace[Namespace]) -> None:
+        """Goes on where the pricing of another configuration has ended. Nothing is ours between the two.
+
+        `wholes` has the whole rates of all our buckets: those that stay hold our part of them.
+        """
+        now = asyncio.get_running_loop().time()
+        self.limits, self._wall, self._remembering = before.limits, before._wall, before._remembering
+        self._partition_shares.follow(wholes)
+        self._set_clock()
+        known = {market.source.name: market for market in before.markets.values()}
+        for source, market in self.markets.items():
+            last = known.get(source.name)
+            if last is not None and last.source.timed == source.timed:
+                market.price = last.price
+        if self._remembering is not None:
+            self._remembering.follow(self.markets)
+        for partition, policy in before.policies.items() if self.markets else ():
+            own = Price(keyspace, self.namespaces, self.markets, limits=self.limits, now=now)
+            take_over(own, policy, keyspace)
+            self.policies[partition] = own
+        self._without = now
 
     def divide(self, wall: Callable[[], float]) -> None:
         """Others may own partitions of our queue. Called before the first one is gained. `wall` is the time of day."""
@@ -178,6 +204,11 @@ class Pricing:
     def _set_clock(self) -> None:
         if self._wall is not None:
             self._partition_shares.divide(self._wall() - asyncio.get_running_loop().time())
+
+    async def leave(self, but: Pricing) -> None:
+        """`but` follows us: leaves the records of the fleet that it does not go on with."""
+        kept = {each.name for each in but._shared()}
+        await asyncio.gather(*(each.leave() for each in self._shared() if each.name not in kept))
 
     async def end(self) -> None:
         """Everything is drained, and `run` is over."""

@@ -65,6 +65,10 @@ class Remembering:
             memory.restore_prices(self._markets, told.prices)
             log.info("learned state of %d keys, %.0f s old", len(told.learned.keys), told.absent)
 
+    def follow(self, markets: Mapping[Source, Market]) -> None:
+        """These markets follow those of the configuration before; the policies go over by themselves."""
+        self._markets = markets
+
     def restore(self, policy: Price, keyspace: Keyspace[Namespace], partition: int, now: float) -> None:
         """For a partition that was just gained."""
         part = self._parts.pop(partition, None)

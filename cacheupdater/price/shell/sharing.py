@@ -41,6 +41,7 @@ from cacheupdater.core.shares import (
 )
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.ports import Offer
+from cacheupdater.price.shell.partition_shares import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,19 +59,13 @@ ENOUGH = 0.99  # of what was wanted; an owner that got less asks again soon
 ROUNDING = 1e-9  # of a share
 
 
-class Budget(NamedTuple):
-    """What the whole fleet may spend."""
-
-    rate: float
-    burst: float
-
-
 class Purse(NamedTuple):
     """What is shared: the bucket of a source or of a quota."""
 
     what: str  # in words
     name: str  # the fleet's record of it
     bucket: Bucket
+    whole: Whole  # what the fleet may spend
 
 
 class Sharing:
@@ -86,21 +81,25 @@ class Sharing:
         notices: Notices,
         unsound: Unsound,
     ) -> None:
-        """The purse's bucket holds the whole budget; until something is granted it is closed. `wake_up` says that there
-        may be more to spend."""
+        """Until something is granted, the purse's bucket is closed. `wake_up` says that there may be more to spend."""
         self._purse = purse
         self._market = market
         self._fleet = fleet
         self._wake_up = wake_up
         self._notices = notices
         self._unsound = unsound
-        self._budget = Budget(purse.bucket.rate, purse.bucket.burst)
+        self._budget = purse.whole
         self._changed = asyncio.Event()
         self._others: tuple[Owner, ...] | None = None  # None: we have just come
         self._aim = 0.0
         self._since = -inf  # when its present share was granted
         self._logged = 0.0  # the share that was logged last
         purse.bucket.until = asyncio.get_running_loop().time()
+
+    @property
+    def name(self) -> str:
+        """The fleet's record of the purse."""
+        return self._purse.name
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -113,7 +112,7 @@ class Sharing:
 
     def change(self, rate: float, burst: float, *, now: float) -> None:
         """Another budget for the fleet. A smaller one is obeyed at once, a larger one is asked for."""
-        old, self._budget = self._budget, Budget(rate, max(burst, 1.0))
+        old, self._budget = self._budget, Whole(rate, max(burst, 1.0))
         share = self._purse.bucket.rate * min(1.0, rate / old.rate)
         self._purse.bucket.change(share, self._burst(share), now=now)
         self._aim *= rate / old.rate
@@ -176,7 +175,7 @@ class Sharing:
         if now >= bucket.until:
             self._since = now
         bucket.change(share, self._burst(share), now=now)
-        bucket.until = until
+        bucket.open(until)
         self._wake_up()
         if not self._logged / NOTABLE < share < self._logged * NOTABLE:
             self._logged = share

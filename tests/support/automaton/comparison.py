@@ -80,7 +80,7 @@ def _engine_says(name: bytes, unit: Unit | None, tail: Demand | None, now: float
 
 
 def _compare_marks(engine: Engine, model: Model, faults: dict[bytes, int], absent: set[bytes]) -> None:
-    if not engine._dedup.schedule.dropped:  # else the next step will tidy up
+    if not engine._dedup.schedule.shedding.dropped:  # else the next step will tidy up
         theirs = {
             name: trouble.faults for name, trouble in engine._troubles._troubles.items() if trouble.faults
         }
@@ -94,7 +94,7 @@ def _compare_marks(engine: Engine, model: Model, faults: dict[bytes, int], absen
 
 def _compare_pending(engine: Engine, model: Model, live: int, removals: int) -> None:
     lost, expected = 0, model.done()
-    for _, names, demand, _ in engine._dedup.schedule.dropped:  # the next step will account for them
+    for _, names, demand, _ in engine._dedup.schedule.shedding.dropped:  # the next step will account for them
         lost += sum(model.keys[each].parses for each in names) if demand.kind is Kind.CHANGE else 0
         expected = min(expected, demand.open_pack.offset)
     require(engine._removals.open + lost == removals, "invalidations", engine._removals.open, removals)

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING
 from automaton.model import require
 from automaton.worlds import GAP, TICK
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.shedding import MORE, room
 
 if TYPE_CHECKING:
     from automaton.model import Key
     from automaton.schedules import Play
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.core.schedule import Dropped
+    from cacheupdater.core.shedding import Dropped
 
 
 def check_backlog(play: Play, dropped: Dropped) -> None:
-    """Only what exceeds the limit is dropped."""
+    """Only what exceeds a limit is dropped: of its namespace, or of all that may wait."""
     most = dropped.namespace.max_backlog
-    waiting = _waiting(play, dropped.namespace)
-    require(len(waiting) - len(dropped.keys) >= most, "dropped", dropped.keys, "of", len(waiting))
+    waiting = len(_waiting(play, dropped.namespace)) - len(dropped.keys)
+    total = sum(key.due for key in play.model.keys.values()) - len(dropped.keys)
+    left = room(play.limits, len(play.namespaces)) - int(play.limits.pending * MORE)
+    require(waiting >= most or total >= left, "dropped", dropped.keys, "of", waiting, "and", total)
 
 
 def _waiting(play: Play, namespace: Namespace) -> dict[bytes, Key]:
@@ -57,7 +60,7 @@ def _check_idle(play: Play) -> None:
         dedup._running,
         dedup._recent_ends,
         schedule._delayed,
-        schedule.dropped,
+        schedule.shedding.dropped,
     )
     require(not any(left), "left behind:", left)
     require(engine.pending == engine.tracked == dedup._late == dedup.running_keys == 0, "counters are off")

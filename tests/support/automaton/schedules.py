@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from automaton.rows import Row
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.removals import Invalidation
-    from cacheupdater.core.schedule import Dropped
+    from cacheupdater.core.shedding import Dropped
 
 REPLAY = "CACHEUPDATER_SEED={} pytest tests/unit/core/test_automaton_against_model.py -k replay -s"
 GARBAGE = 100_000  # objects: some ten megabytes, of a hundred stories; a tenth of the time is saved
@@ -138,7 +138,7 @@ class Play:
             clock=self.clock,
         )
         engine.cursor = LoggedCursor(offset, self.log)
-        engine._dedup.schedule.dropped = DropLog(self.log, engine._dedup.schedule)
+        engine._dedup.schedule.shedding.dropped = DropLog(self.log, engine._dedup.schedule)
         return engine
 
     # --- events -----------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from cacheupdater.core.cursors import Cursor, OpenPack
 
 if TYPE_CHECKING:
     from cacheupdater.core.peers import Peer
-    from cacheupdater.core.schedule import Dropped, Schedule
+    from cacheupdater.core.schedule import Schedule
+    from cacheupdater.core.shedding import Dropped
     from cacheupdater.core.unit import Demand
 
 GIVE_UP_ORDER = (3, 2, 0, 1)  # urgencies: a full backlog drops what can wait, then touches, misses, changes

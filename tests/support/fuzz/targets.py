@@ -185,6 +185,8 @@ def record_samples():
 def requests(stack):
     """The admin address, from the bytes of a request to those of its answer."""
     from cacheupdater.adapters import admin_http
+    from cacheupdater.adapters.admin_http import seats
+    from cacheupdater.adapters.admin_http import server as admin_server
 
     async def page(*_):
         return {"said": 1}
@@ -213,10 +215,10 @@ def requests(stack):
             pass
 
     async def one(data):
-        reader, writer = asyncio.StreamReader(limit=admin_http.HEAD_BYTES_MAX), Writer()
+        reader, writer = asyncio.StreamReader(limit=admin_server.HEAD_BYTES_MAX), Writer()
         reader.feed_data(data)
         reader.feed_eof()
-        seat = admin_http._Seat(None, "")
+        seat = seats.Seat(None, "")
         try:
             await server._serve(reader, writer, seat)
         except asyncio.IncompleteReadError:

@@ -78,6 +78,7 @@ SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _L
 _WARNINGS = re.compile(
     r"redis_down: (Redis does not answer|\d+ keys? of item must wait|the removal of \d+ changed keys? must wait): "
     r"|write_delayed item: \d+ of \d+ values cannot be written now: "
+    r"|pauses_unread: which namespaces are paused cannot be read"
 )
 
 

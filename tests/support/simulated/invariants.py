@@ -519,7 +519,9 @@ def i1_every_key_ends_idle(world, *, idle):
     if not idle:
         broker = world.broker
         engines = [
-            (u.process.name, u.source.free, e.pending, e.tracked) for u in world.updaters for e in u.engines
+            (u.process.name, u.source.slots.free, e.pending, e.tracked)
+            for u in world.updaters
+            for e in u.engines
         ]
         logs = list(zip(broker.done, map(len, broker.logs), strict=True))
         violations.append(f"I1: not idle: done of {logs}; (updater, permits, pending, tracked): {engines}")

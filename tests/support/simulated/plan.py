@@ -74,6 +74,7 @@ class Plan:
     window: int  # calls of one exchange
     foreign: float  # share of an application's actions that write a foreign value
     replace: bool  # whether refreshes replace such values
+    paused: float = 0.0  # how often an operator pauses a namespace for a while
     fail_safe: float = 0.0  # seconds beyond the ttl that values live while the database is away
     outages: tuple = OUTAGES_S  # seconds: how long the database is away
     away: bool = (
@@ -160,11 +161,20 @@ def draw(seed):
         foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
         replace=beyond.random() < 0.3,
     )
-    return _with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond), Random(f"fail_safe {seed}"))
+    return _with_operator(_with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond)))
 
 
-def _with_fail_safe(plan, random):
+def _with_operator(plan):
+    """In a seventh of the schedules an operator pauses namespaces."""
+    random = Random(f"operator {plan.seed}")
+    if plan.fleet or plan.away:
+        return plan
+    return replace(plan, paused=random.choice((1.0, 3.0))) if random.random() < 0.15 else plan
+
+
+def _with_fail_safe(plan):
     """Half of the values that expire soon live on while the database is away. A few schedules have one long outage."""
+    random = Random(f"fail_safe {plan.seed}")
     if plan.fleet:
         return plan
     if random.random() < 0.03:

@@ -12,6 +12,7 @@ from zlib import crc32
 from cacheupdater.adapters.queue_kafka.commits import Done
 from cacheupdater.adapters.queue_kafka.inboxes import Inbox
 from cacheupdater.core.answers import UNCHANGED, Result
+from cacheupdater.core.hints import Kind
 from cacheupdater.testing import memory_fleet
 from cacheupdater_client.protocol import fence, lease
 from simulated.cache import SimWriter
@@ -71,6 +72,23 @@ class Content(PlantedFault):
 
     def writer(self, cache, process, world):
         return ContentWriter(cache, process, world)
+
+
+class ForgetsPausedChanges(PlantedFault):
+    """A pause drops changes as it drops reads: their old values stay."""
+
+    name = "forgets paused changes"
+
+    def engine(self, engine):
+        without = engine._pausing.without_paused
+
+        def without_any(hints):
+            return without(hints._replace(kind=Kind.TOUCH))._replace(kind=hints.kind)
+
+        engine._pausing.without_paused = without_any
+
+    def concerns(self, plan):
+        return bool(plan.paused)
 
 
 class CommitScan(PlantedFault):
@@ -483,6 +501,7 @@ PLANTED_FAULTS = {
         Naive,
         LateToken,
         Content,
+        ForgetsPausedChanges,
         CommitScan,
         DeafMarks,
         NoHoldOff,

@@ -20,6 +20,7 @@ from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price import Price
 from cacheupdater.price.shell.pricing import Aim, Pricing
+from cacheupdater.testing.memory_redis import MemoryPauses
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol.patterns import Pattern
 from simulated.adapter import AdapterConsumer
@@ -49,9 +50,18 @@ class SimEngine(Engine):
             self._note_drops([key], "quarantined")
 
         self.quarantine.put = put_and_note
+        without = self._pausing.without_paused
+
+        def without_and_note(hints):
+            left = without(hints)
+            if left is not hints:
+                self._note_drops(sorted(set(hints.keys) - set(left.keys)), "paused")
+            return left
+
+        self._pausing.without_paused = without_and_note
 
     def _account_for_drops(self):
-        for dropped in self._dedup.schedule.dropped:
+        for dropped in self._dedup.schedule.shedding.dropped:
             self._note_drops(dropped.keys, dropped.reason)
         super()._account_for_drops()
 
@@ -215,9 +225,18 @@ class Updater:
             pricing.share(self.fleet, self.supervisor.wake_all, quotas=False)
         world.planted.pricing(pricing)
         works = [each.run() for each in pricing._sharings.values()]  # the tasks that only report take no part
+        if world.plan.paused:
+            works.append(self._look_for_pauses())
         if world.plan.state:
             works.append(pricing._remembering.run(pricing.policies))
         self._beside = [self.process.start(self._told(each)) for each in works]
+
+    async def _look_for_pauses(self):
+        """As `Paused.follow` does, more often."""
+        pauses = MemoryPauses(self._world.cache.server)
+        while True:
+            await self.around.paused.look(pauses, self.supervisor.partitions)
+            await asyncio.sleep(self._world.random.uniform(0.01, 0.05))
 
     def _compare(self, found):
         """Compares the saved state with the known one; keys are compared when their partitions come."""
@@ -253,9 +272,7 @@ class Updater:
     @property
     def idle(self):
         engines = self.engines
-        permits = (
-            self.source.free == self._world.plan.concurrency
-        )  # otherwise a late refresh is still under way
+        permits = self.source.slots.taken == 0  # otherwise a late refresh is still under way
         return permits and not any(engine.pending or engine.tracked for engine in engines)
 
 

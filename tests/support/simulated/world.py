@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
+from cacheupdater.testing.memory_redis import MemoryPauses
 from cacheupdater.testing.virtual_loop import VirtualLoop
 from simulated import adapter, cache, disk, fleet, invariants
 from simulated.application import Application
@@ -121,6 +122,8 @@ class World:
         self.updaters = [self._updater() for _ in range(plan.updaters)]
         self.applications = [self._application() for _ in range(plan.applications)]
         self._plan_chaos()
+        if plan.paused:
+            self._chaos.append(asyncio.get_running_loop().create_task(self._operate()))
         watching = asyncio.get_running_loop().create_task(self._watch())
         await asyncio.sleep(plan.busy)
         await self._heal()
@@ -157,6 +160,19 @@ class World:
             held = updater.supervisor.partitions.get(partition)
             if updater.consumer is consumer and held is not None:
                 self.seen.over_caps += invariants.reads_on(held.engine.pending, self.plan.limits.pending)
+
+    # --- the operator -----------------------------------------------------------------------------------
+
+    async def _operate(self):
+        """Pauses a namespace for a while, again and again. Each process learns of it at a time of its own."""
+        random = Random(f"operator of world {self.plan.seed}")
+        pauses = MemoryPauses(self.cache.server)
+        while self.busy:
+            await asyncio.sleep(random.uniform(0.0, self.plan.busy / self.plan.paused))
+            name = random.choice(list(PATTERNS))
+            await pauses.pause(name, b"")
+            await asyncio.sleep(random.uniform(0.05, self.plan.busy / self.plan.paused))
+            await pauses.resume(name)
 
     # --- what goes wrong from outside -------------------------------------------------------------------
 

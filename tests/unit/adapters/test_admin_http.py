@@ -11,8 +11,9 @@ import threading
 
 import pytest
 
-from cacheupdater.adapters import admin_http
 from cacheupdater.adapters.admin_http import AdminServer, Keyed
+from cacheupdater.adapters.admin_http import seats as admin_seats
+from cacheupdater.adapters.admin_http import server as admin_http
 from cacheupdater.errors import Misconfigured
 
 SOON = 60.0  # s: whatever should happen has happened by then, on any machine
@@ -208,6 +209,51 @@ async def test_what_fails_inside_is_neither_shown_nor_fatal(server, service, cap
     assert (await ask(server, "/livez"))[0] == 200
 
 
+@pytest.fixture(params=["127.0.0.1:0", "0.0.0.0:0"], ids=["loopback", "pod"])
+async def desk(request, service):
+    """A server with a page of keys and a change, and what was asked of them. On the pod's address they need the token."""
+    asked = []
+
+    async def page(query):
+        asked.append(dict(query))
+        return None if "bad" in query else {"keys": []}
+
+    token = None if request.param.startswith("127") else "a-token-of-some-length"
+    keyed = Keyed({}, token, queried={"/list": page}, changes={"/change": page})
+    made = AdminServer(request.param, metrics=service.metrics, ready=service.ready, keyed=keyed)
+    made.asked, made.headers = asked, {"Authorization": f"Bearer {token}"} if token else {}
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def test_what_changes_something_is_asked_for_by_post_only(desk):
+    status, headers, _ = await ask(desk, "/change?key=a", **desk.headers)
+    assert (status, headers["Allow"]) == (405, "POST")
+    status, headers, _ = await ask(desk, "/list", method="POST", **desk.headers)
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    assert desk.asked == []
+
+    assert (await ask(desk, "/change?key=a%20b%ff", method="POST", **desk.headers))[0] == 200
+    assert (await ask(desk, "/list?namespace=x", **desk.headers))[0] == 200
+    assert desk.asked == [{"key": b"a b\xff"}, {"namespace": b"x"}]
+
+
+async def test_a_change_that_a_page_in_a_browser_asks_for_is_refused(desk):
+    status, _, _ = await ask(
+        desk, "/change?all=1", method="POST", Origin="https://evil.example", **desk.headers
+    )
+    assert status == 403
+    assert desk.asked == []
+
+
+async def test_keys_are_neither_listed_nor_changed_without_the_token_on_an_address_of_the_pod(desk):
+    wanted = 401 if desk.headers else 200
+    assert (await ask(desk, "/list"))[0] == wanted
+    assert (await ask(desk, "/change?key=a", method="POST"))[0] == wanted
+    assert (await ask(desk, "/change?bad=1", method="POST", **desk.headers))[0] == 400
+
+
 # --- nuisances ----------------------------------------------------------------------------------------------
 
 
@@ -259,7 +305,7 @@ async def test_whoever_asks_is_answered_beside_forty_connections_that_say_nothin
         for _ in range(50):
             silent.append(await asyncio.open_connection("127.0.0.1", server.port))
             assert (await exchange(server, LIVEZ)).startswith(b"HTTP/1.1 200 ")
-        await until(lambda: len(server._busy) <= admin_http.PER_ADDRESS_MAX)
+        await until(lambda: len(server._busy) <= admin_seats.PER_ADDRESS_MAX)
         assert await silent[0][0].read() == b""  # the oldest went
     finally:
         for _, writer in silent:
@@ -269,12 +315,12 @@ async def test_whoever_asks_is_answered_beside_forty_connections_that_say_nothin
 async def test_whoever_asks_is_answered_beside_many_that_do_not_read_their_answers(server, service):
     service.page = bytes(30_000_000)  # more than the system keeps for them
     deaf = [
-        await asyncio.open_connection("127.0.0.1", server.port) for _ in range(admin_http.PER_ADDRESS_MAX)
+        await asyncio.open_connection("127.0.0.1", server.port) for _ in range(admin_seats.PER_ADDRESS_MAX)
     ]
     try:
         for _, writer in deaf:
             writer.write(LIVEZ.replace(b"/livez", b"/metrics"))
-        sending = admin_http._Stage.SENDING
+        sending = admin_seats.Stage.SENDING
         await until(lambda: sum(each.stage is sending for each in server._seats._taken) == len(deaf))
         for _ in range(3):
             assert (await exchange(server, LIVEZ)).startswith(b"HTTP/1.1 200 ")
@@ -285,7 +331,7 @@ async def test_whoever_asks_is_answered_beside_many_that_do_not_read_their_answe
 
 async def test_whoever_had_to_go_is_told_of_once(server, caplog):
     silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(30)]
-    await until(lambda: len(server._seats._taken) == admin_http.PER_ADDRESS_MAX)
+    await until(lambda: len(server._seats._taken) == admin_seats.PER_ADDRESS_MAX)
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
     assert said[0].startswith("admin: 127.0.0.1 holds too many connections")
@@ -306,15 +352,15 @@ class Task:
 
 @pytest.fixture
 def seats():
-    return admin_http._Seats()
+    return admin_seats.Seats()
 
 
 @pytest.fixture
 def sit(seats):
     """Takes seats for an address."""
 
-    def sit(address, count=1, stage=admin_http._Stage.SILENT):
-        taken = [admin_http._Seat(Task(), address, stage) for _ in range(count)]
+    def sit(address, count=1, stage=admin_seats.Stage.SILENT):
+        taken = [admin_seats.Seat(Task(), address, stage) for _ in range(count)]
         for each in taken:
             seats.take(each)
         return taken
@@ -332,23 +378,23 @@ async def settled(seats):
 
 async def test_a_stranger_takes_room_from_itself_and_never_from_another(seats, sit):
     probe = sit("10.0.0.1")
-    strangers = [each for n in range(2, 9) for each in sit(f"10.0.0.{n}", admin_http.PER_ADDRESS_MAX)]
+    strangers = [each for n in range(2, 9) for each in sit(f"10.0.0.{n}", admin_seats.PER_ADDRESS_MAX)]
     await settled(seats)
     assert gone(probe) == []
-    assert len(strangers) - len(gone(strangers)) == admin_http.CONNECTIONS_MAX - 1
+    assert len(strangers) - len(gone(strangers)) == admin_seats.CONNECTIONS_MAX - 1
 
 
 async def test_the_oldest_that_has_asked_nothing_goes_first(seats, sit):
-    asked = sit("10.0.0.1", 2, admin_http._Stage.SENDING)
-    silent = sit("10.0.0.1", admin_http.PER_ADDRESS_MAX)
+    asked = sit("10.0.0.1", 2, admin_seats.Stage.SENDING)
+    silent = sit("10.0.0.1", admin_seats.PER_ADDRESS_MAX)
     await settled(seats)
     assert (gone(asked), gone(silent)) == ([], [0, 1])
 
 
 async def test_of_those_that_were_heard_the_longest_deaf_goes_before_any_whose_answer_is_made(seats, sit):
-    made = sit("10.0.0.1", 2, admin_http._Stage.MAKING)
-    deaf = sit("10.0.0.1", 2, admin_http._Stage.SENDING)
-    more = sit("10.0.0.1", admin_http.PER_ADDRESS_MAX, admin_http._Stage.MAKING)
+    made = sit("10.0.0.1", 2, admin_seats.Stage.MAKING)
+    deaf = sit("10.0.0.1", 2, admin_seats.Stage.SENDING)
+    more = sit("10.0.0.1", admin_seats.PER_ADDRESS_MAX, admin_seats.Stage.MAKING)
     await settled(seats)
     assert (gone(made), gone(deaf)) == ([], [0, 1])
     assert gone(more) == [6, 7]  # what has waited longest is nearest to its answer
@@ -357,17 +403,17 @@ async def test_of_those_that_were_heard_the_longest_deaf_goes_before_any_whose_a
 async def test_a_flood_finds_no_more_room_than_its_bound_even_within_one_turn(seats, sit):
     probe = sit("10.0.0.1")
     flood = sit("10.0.0.2", 1000)
-    assert len(seats._taken) == admin_http.AT_ONCE_MAX
+    assert len(seats._taken) == admin_seats.AT_ONCE_MAX
     assert (gone(probe), flood[-1].task.cancelled) == ([], False)
     await settled(seats)
 
 
 async def test_everybodys_address_counts_where_each_holds_one(seats, sit):
     crowd = [each for n in range(60) for each in sit(f"10.0.0.{n}")]
-    probe = sit("10.0.1.1", stage=admin_http._Stage.MAKING)
+    probe = sit("10.0.1.1", stage=admin_seats.Stage.MAKING)
     await settled(seats)
     assert gone(probe) == []
-    assert len(gone(crowd)) == 61 - admin_http.CONNECTIONS_MAX
+    assert len(gone(crowd)) == 61 - admin_seats.CONNECTIONS_MAX
 
 
 @pytest.mark.parametrize(
@@ -381,7 +427,7 @@ async def test_everybodys_address_counts_where_each_holds_one(seats, sit):
     ],
 )
 def test_an_ipv6_host_counts_as_one_however_many_addresses_it_takes(peer, network):
-    assert admin_http._network_of(peer) == network
+    assert admin_seats.network_of(peer) == network
 
 
 # --- starting and closing ---------------------------------------------------------------------------------------

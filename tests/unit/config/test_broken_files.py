@@ -343,13 +343,13 @@ CASES = [
     ),
     (
         "refresh: {every: 2s}",
-        "priority: high",
-        "15:15: namespaces.product.priority: high is not part of this version; remove it (misses already go before changes, changes before reads)",
+        "priority: highest",
+        '15:15: namespaces.product.priority: "highest" must be "high", "normal" or "low"; did you mean "high"?',
     ),
     (
         "{ttl: 5m}",
-        "{weight: 3}",
-        "9:20: defaults.weight: is not part of this version; remove it, and limit a costly namespace with quota",
+        "{weight: 0}",
+        "9:20: defaults.weight: must be greater than or equal to 0.01",
     ),
     (
         "defaults:",

@@ -100,7 +100,8 @@ def test_small_file_gets_the_documented_defaults(load):
     assert (product.value.encoding, product.value.columns, product.value.foreign) == ("json", None, "keep")
     assert (product.ttl.base, product.ttl.jitter, product.missing.ttl) == (300.0, 0.1, 30.0)
     assert (product.refresh.policy, product.refresh.worth, product.refresh.max_age) == ("price", 1.0, None)
-    assert (product.quota, product.max_backlog) == (None, 10_000)
+    assert (product.quota, product.max_backlog.keys, product.max_backlog.age) == (None, 10_000, 30.0)
+    assert (product.priority, product.weight) == ("normal", 1.0)
 
 
 KAFKA = SMALL + 'queue: {url: "kafka://a:9092,b:9093/hints%s"}\n'
@@ -144,7 +145,7 @@ def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_fie
         "replace",
     )
     assert (product.refresh.policy, product.refresh.every) == ("fixed", 0.0)
-    assert (product.missing.ttl, product.max_backlog) == (0.0, 7)
+    assert (product.missing.ttl, product.max_backlog.keys) == (0.0, 7)
     assert (product.quota.rate, product.quota.saved) == (5 / 60, 1), (
         "a quota replaces the default one as a whole"
     )

@@ -154,7 +154,7 @@ def test_key_that_came_while_a_fleet_had_granted_nothing_of_its_quota_starts_onc
     assert story.starts(1.0) == story.starts(5.0) == []
 
     quota.change(10.0, 10.0, now=6.0)
-    quota.until = 20.0
+    quota.open(20.0)
     assert sum(map(len, story.starts(6.5))) == 3
 
 
@@ -262,7 +262,7 @@ def test_touch_that_failed_long_ago_is_older_than_one_of_now():
     unit = story.start(0.0)
     story.touch(b"p:2", at=1.0)
     story.end(unit, 1.5, Result.TOO_OLD)
-    slots.free = 0
+    slots.slots.taken = 1
     story.step(4.0)
     story.touch(b"p:3", at=4.0)
 

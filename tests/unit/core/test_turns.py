@@ -3,89 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from heapq import heappop, heappush
-from itertools import count
-from zlib import crc32
 
 import pytest
 from stories.engine import Story, namespace
+from stories.market import Market
 
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.hints import Kind
 from cacheupdater.core.turns import BEHIND
-
-TICK = 0.05  # seconds between the hints of a namespace
-TOOK = 0.004  # seconds of a load and its write
-
-
-class Market:
-    """Several engines at one source, in virtual time, each asked when it wanted to be asked, or when a unit has ended."""
-
-    def __init__(self, *engines: Story) -> None:
-        self.engines = engines
-        self.rows: Counter[str] = Counter()
-        self.statements: Counter[str] = Counter()
-        self.waited: dict[str, float] = {}
-        self.steps = self.hinted = 0
-        self._order = count()
-        self._next_key = count()
-        self._events: list[tuple[float, int, object]] = []
-        self._wakes = [0.0] * len(engines)
-        self._since: dict[bytes, float] = {}
-
-    def offer(self, name: str, rate: float, seconds: float, *, kind: Kind, engine: int = 0) -> None:
-        """So many new keys a second, ten to twenty times a second."""
-        every = max(TICK, 1.0 / rate)
-        for at in range(int(seconds / every)):
-            shift = (crc32(name.encode()) % 97) / 97 * every
-            heappush(
-                self._events, (at * every + shift, next(self._order), (engine, name, rate * every, kind))
-            )
-
-    def offer_now(self, keys: list[bytes], *, kind: Kind, engine: int = 0) -> None:
-        """All of these at once, before anything else."""
-        self._since.update(dict.fromkeys(keys, 0.0))
-        self.engines[engine].engine.on_hints([Hints(next(self._order), kind, keys, ())], 0.0)
-
-    def run(self, seconds: float) -> None:
-        now = 0.0
-        while now < seconds:
-            at = min([*self._wakes, self._events[0][0] if self._events else seconds])
-            now = max(now, at)
-            while self._events and self._events[0][0] <= now:
-                self._happen(heappop(self._events)[2], now)
-            for number, wake in enumerate(self._wakes):
-                if wake <= now:
-                    self._step(number, now)
-
-    def _happen(self, what, now: float) -> None:
-        if len(what) == 2:
-            story, unit = what
-            story.end(unit, now)
-            self._wakes = [now] * len(self.engines)  # the shell stirs all
-            return
-        engine, name, number, kind = what
-        self.hinted += 1
-        keys = [b"%s:%d" % (name.encode(), next(self._next_key)) for _ in range(round(number))]
-        self._since.update(dict.fromkeys(keys, now))
-        self.engines[engine].engine.on_hints([Hints(next(self._order), kind, keys, ())], now)
-        self._wakes[engine] = now
-
-    def _step(self, number: int, now: float) -> None:
-        story = self.engines[number]
-        self.steps += 1
-        work = story.step(now)
-        assert work.wake > now
-        self._wakes[number] = work.wake
-        for unit in work.units:
-            name = unit.namespace.name
-            self.rows[name] += len(unit.keys)
-            self.statements[name] += 1
-            longest = now - min(self._since[key] for key in unit.keys)
-            self.waited[name] = max(self.waited.get(name, 0.0), longest)
-            heappush(self._events, (now + TOOK, next(self._order), (story, unit)))
 
 
 class Undecided(Market):
@@ -96,10 +23,10 @@ class Undecided(Market):
         self._left = Counter({each.name: first for story in engines for each in story.namespaces})
 
     def _happen(self, what, now: float) -> None:
-        if len(what) != 2 or not self._left[what[1].namespace.name]:
+        if len(what) != 3 or not self._left[what[1].namespace.name]:
             super()._happen(what, now)
             return
-        story, unit = what
+        story, unit, _ = what
         self._left[unit.namespace.name] -= 1
         self.rows[unit.namespace.name] -= len(unit.keys)
         story.engine.on_unasked(unit, [Answer(Result.UNDECIDED, 0.1)] * len(unit.keys), now)
@@ -139,17 +66,25 @@ def test_busy_namespace_gets_its_fair_share_beside_twenty_neighbours(gather):
     assert sum(market.rows.values()) >= 0.98 * 500.0 * 19.9
 
 
-def test_busy_namespace_gets_its_fair_share_beside_a_thousand_small_neighbours():
+@pytest.mark.parametrize("engines", [1, 4])
+def test_busy_namespace_gets_its_fair_share_and_no_more_beside_a_thousand_small_neighbours(engines):
     shared = source(500.0)
     small = [f"n{number}" for number in range(1_000)]
-    story = Story(*(namespace(name, source=shared) for name in ["busy", *small]))
-    market = Market(story)
-    market.offer("busy", 200.0, 10.0, kind=Kind.MISS)
-    for name in small:
-        market.offer(name, 0.6, 10.0, kind=Kind.TOUCH)
-    market.run(10.0)
+    spaces = [namespace(name, source=shared) for name in ["busy", *small]]
+    market = Market(*(Story(*spaces) for _ in range(engines)))
+    for engine in range(engines):
+        market.offer("busy", 200.0 / engines, 30.0, kind=Kind.MISS, engine=engine)
+        for name in small:
+            market.offer(name, 1.2 / engines, 30.0, kind=Kind.TOUCH, engine=engine)
+    market.run(5.0)
+    before = market.rows.copy()
+    market.run(30.0)
 
-    assert market.rows["busy"] >= 0.95 * 500.0 * 10.0 / 1_001
+    rows = market.rows - before
+    fair = sum(rows.values()) / 1_001
+    assert fair == pytest.approx(25.0 / 2, rel=0.02)
+    assert 0.9 * fair - 1 <= rows["busy"] <= 1.1 * fair + 1
+    assert min(rows[name] for name in small) >= 0.8 * fair - 1
 
 
 def test_namespace_that_was_served_while_nobody_else_wanted_anything_owes_nobody_anything():
@@ -273,3 +208,36 @@ def test_a_step_looks_only_at_lanes_to_which_something_has_happened():
     story.step(2.0)
 
     assert sum(each.quota.looks for each in spaces) <= before + 3
+
+
+@pytest.mark.parametrize("engines", [1, 3])
+def test_namespaces_share_by_their_weights(engines):
+    shared = source(700.0)
+    spaces = [
+        namespace(name, source=shared, weight=weight) for name, weight in (("a", 1), ("b", 2), ("c", 4))
+    ]
+    market = Market(*(Story(*spaces) for _ in range(engines)))
+    for each in spaces:
+        for engine in range(engines):
+            market.offer(each.name, 700.0 / engines, 20.0, kind=Kind.MISS, engine=engine)
+    market.run(20.0)
+
+    total = sum(market.rows.values())
+    assert total >= 0.98 * 700.0 * 19.0
+    for each in spaces:
+        assert market.rows[each.name] == pytest.approx(total * each.weight / 7, rel=0.05)
+
+
+def test_heavy_namespace_that_wants_little_leaves_the_rest_to_others_by_their_weights():
+    shared = source(500.0)
+    spaces = [
+        namespace(name, source=shared, weight=weight) for name, weight in (("a", 100), ("b", 1), ("c", 3))
+    ]
+    market = Market(Story(*spaces))
+    market.offer("a", 100.0, 20.0, kind=Kind.MISS)
+    market.offer("b", 500.0, 20.0, kind=Kind.MISS)
+    market.offer("c", 500.0, 20.0, kind=Kind.MISS)
+    market.run(20.0)
+
+    assert market.rows["a"] >= 0.98 * 100.0 * 19.5
+    assert market.rows["c"] == pytest.approx(3 * market.rows["b"], rel=0.05)

@@ -80,23 +80,23 @@ async def test_a_refresh_cut_off_at_hand_over_gives_its_slot_back():
     async with shell.partition() as partition:
         shell.queue.touch(b"p:1")
         await asyncio.sleep(0.01)
-        assert shell.source.free == CONCURRENCY - 1
+        assert shell.source.slots.free == CONCURRENCY - 1
         await partition.hand_over(1.0)
         await asyncio.sleep(0.01)
-        assert shell.source.free == CONCURRENCY
+        assert shell.source.slots.free == CONCURRENCY
 
 
 @in_virtual_time
 async def test_a_refresh_cut_off_before_its_task_began_gives_its_slot_back_too():
     """The slot becomes free in the very turn of the loop in which the time is over."""
     shell = Shell()
-    shell.source.free = 0  # others use it
+    shell.source.slots.taken = CONCURRENCY  # others use them
     async with shell.partition() as partition:
         shell.queue.touch(b"p:1")
         await asyncio.sleep(0.01)
 
         def give_slot():
-            shell.source.free = 1
+            shell.source.slots.taken = CONCURRENCY - 1
             partition.wake_up()
 
         asyncio.get_running_loop().call_at(now() + 1.0 - 5e-10, give_slot)
@@ -104,4 +104,4 @@ async def test_a_refresh_cut_off_before_its_task_began_gives_its_slot_back_too()
         await asyncio.sleep(0.01)
         assert partition.engine._dedup.seats[b"p:1"].phase is Phase.RUNNING  # it was decided on,
         assert shell.writer.tokens == 0  # but never began
-        assert shell.source.free == 1
+        assert shell.source.slots.free == 1

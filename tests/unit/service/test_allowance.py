@@ -118,7 +118,7 @@ async def test_a_service_in_a_small_container_remembers_less(monkeypatch, tmp_pa
     assert await asyncio.wait_for(running, 30) == 0
     learned = Limits().within(256 * MIB, partitions=1).learned
     assert f"256 MiB of memory: each partition may learn about {learned} keys" in caplog.text
-    assert service._pricing.policies[0].table.most == learned
+    assert service._turnover.now.pricing.policies[0].table.most == learned
 
 
 def test_workers_auto_counts_what_the_container_may_use(monkeypatch):

@@ -6,9 +6,21 @@ import pytest
 from stories.engine import namespace, plenty
 
 from cacheupdater.core.budget import Source
+from cacheupdater.core.pausing import Pause
 from cacheupdater.service.explain import Explainer
 
 NAMESPACE = namespace("product", ttl=60.0, fail_safe=3600.0, source=Source("shop", plenty(), concurrency=1))
+
+
+PAUSES = {}
+
+
+async def test_it_is_told_who_has_paused_the_namespace_and_how_long_ago(monkeypatch):
+    assert (await page())["paused"] is None
+    monkeypatch.setitem(PAUSES, NAMESPACE, Pause("ann@host", 40.0))
+    assert (await page())["paused"] == {"by": "ann@host", "since": 60.0}
+    monkeypatch.setitem(PAUSES, NAMESPACE, Pause("somebody", None))
+    assert (await page())["paused"] == {"by": "somebody", "since": None}
 
 
 async def troubles(*standing):
@@ -21,6 +33,8 @@ async def page(*standing):
         keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
         notices=SimpleNamespace(plain=lambda: told),
         recent=SimpleNamespace(last=lambda _key: None),
+        paused=SimpleNamespace(pauses=PAUSES),
+        wall=lambda: 100.0,
         judging=SimpleNamespace(is_foreign=lambda _namespace: False),
     )
 

@@ -5,7 +5,14 @@ import json
 import pytest
 
 from cacheupdater.errors import Unavailable
-from cacheupdater.service.pages import merged_freshness, merged_metrics, merged_warnings, of_the_owner
+from cacheupdater.service.pages import (
+    merged_freshness,
+    merged_metrics,
+    merged_quarantine,
+    merged_warnings,
+    of_the_owner,
+    summed,
+)
 
 METRICS = b'# HELP a Some.\n# TYPE a gauge\na{source="main"} 1.0\n'
 FRESHNESS = json.dumps(
@@ -69,3 +76,22 @@ def test_where_none_owns_the_key_any_can_name_who_does():
 def test_workers_that_are_all_silent_are_an_error():
     with pytest.raises(Unavailable):
         of_the_owner({0: (0, b""), 1: (500, b"Internal Server Error")})
+
+
+def test_quarantined_keys_of_all_workers_come_together_the_oldest_first_and_bounded():
+    def page(*since):
+        return json.dumps({"keys": [{"key": f"k{n}", "since": n} for n in since], "total": 7}).encode()
+
+    merged = merged_quarantine({0: (200, page(1, 9)), 1: (500, b"no"), 2: (200, page(4, 2))}, 3)
+    assert [each["key"] for each in merged["keys"]] == ["k9", "k4", "k2"]
+    assert merged["total"] == 14
+
+
+def test_what_workers_have_changed_is_summed_and_a_bad_query_stays_bad():
+    def done(number):
+        return 200, json.dumps({"done": number, "left": 1, "paused": 0}).encode()
+
+    assert summed({0: done(2), 1: done(3), 2: (0, b"")}) == {"done": 5, "left": 2, "paused": 0}
+    assert summed({0: (400, b"Bad Request"), 1: done(3)}) is None
+    with pytest.raises(Unavailable):
+        summed({0: (0, b"")})

@@ -147,3 +147,14 @@ def test_a_healthy_key_that_waits_for_nothing_is_told_nothing_else():
     assert because(DECLARED, REDIS, UPDATER, None) == [
         "A load is worth its row: the policy asks for it at the next hint or tick, as the budget allows."
     ]
+
+
+def test_a_pause_is_told_once_with_whom_and_the_command_that_ends_it():
+    told = {"event": "paused", "subject": "product", "text": "ann has paused it", "seconds": 5}
+    for since, lasted in ((60.0, " for 60.0 s"), (None, "")):
+        text = said(updater={"paused": {"by": "ann@host", "since": since}, "troubles": [told]})
+        assert text.startswith(
+            f"Namespace product is paused{lasted}, by ann@host: nothing of it is loaded, and changes only remove;"
+            " `cacheupdater resume product` ends that."
+        )
+        assert "Trouble" not in text

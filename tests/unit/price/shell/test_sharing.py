@@ -17,6 +17,7 @@ from cacheupdater.core.shares import CLAIM_LIFE, EXCHANGE_EVERY, YOUTH, Owner
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.ports import Offer
+from cacheupdater.price.shell.partition_shares import Whole
 from cacheupdater.price.shell.sharing import Purse, Sharing
 from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
 from cacheupdater.testing.recording_observer import RecordingObserver
@@ -36,7 +37,12 @@ class Owned:
         self.stirred = 0
         self.market = None if price is None else Priced(price, self)
         self.sharing = Sharing(
-            Purse("source main", "main", self.source.bucket),
+            Purse(
+                "source main",
+                "main",
+                self.source.bucket,
+                Whole(self.source.bucket.rate, self.source.bucket.burst),
+            ),
             self.market,
             self.fleet,
             wake_up=self.wake_up,

@@ -1,0 +1,66 @@
+"""What becomes of hints that are given up: a dropped change must not leave its old value behind, any other drop is only counted.
+
+The schedule drops what has waited too long, what a full backlog gives up, and what is paused; quarantine bars keys that fail
+by themselves. The engine asks for both accounts. Lives as long as its engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cacheupdater.core.hints import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.core.cursors import OpenPack
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.metrics import Tally
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.prolonging import Prolonging
+    from cacheupdater.core.removals import Removals
+    from cacheupdater.core.shedding import Dropped
+    from cacheupdater.core.strangers import Strangers
+
+
+class Drops:
+    """The dropped hints of one engine."""
+
+    def __init__(
+        self,
+        keyspace: Keyspace[Namespace],
+        strangers: Strangers,
+        *,
+        removals: Removals,
+        prolonging: Prolonging,
+        tally: Tally,
+    ) -> None:
+        self._keyspace = keyspace
+        self._strangers = strangers
+        self._removals = removals
+        self._prolonging = prolonging
+        self._tally = tally
+
+    def account_for(self, dropped: Dropped) -> None:
+        """Keys that were due are dropped: their pack ends, or waits until they are removed."""
+        namespace, keys, demand, reason = dropped
+        if demand.kind is not Kind.CHANGE:
+            self._tally.add("dropped", len(keys), namespace.name, reason=reason)
+            demand.open_pack.release(len(keys))
+            return
+        ours = self._strangers.ours(namespace.pattern, keys)
+        self._tally.add("dropped", len(ours), namespace.name, reason=reason)
+        self._tally.add("dropped", len(keys) - len(ours), reason="unknown")
+        self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
+        demand.open_pack.release(len(keys) - len(ours))
+
+    def bar(self, keys: Sequence[bytes], kind: Kind, open_pack: OpenPack, now: float) -> None:
+        """Hints of these keys are declined, because the keys are in quarantine."""
+        self._tally.add("dropped", len(keys), reason="quarantined")
+        if kind is Kind.CHANGE:
+            open_pack.hold(len(keys))
+            for namespace, known in self._keyspace.resolve_many(keys)[0].items():
+                self._removals.ask(namespace, known, [open_pack] * len(known))
+        elif kind is Kind.TOUCH:
+            for namespace, known in self._keyspace.resolve_many(keys)[0].items():
+                self._prolonging.failed(namespace, known, now)

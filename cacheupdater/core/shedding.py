@@ -1,0 +1,122 @@
+"""Which due keys are given up when too many wait, and what is noted of them.
+
+A namespace may have at most `max_backlog` waiting keys, and all namespaces of a partition at most `ROOM` of what may be
+pending. Beyond that, the namespace with the most waiting keys gives some up. So a flood costs its own namespace, reading goes
+on, and a namespace with few keys keeps all of them. If there is only one namespace, nothing is given up for others: reading
+pauses, and its senders wait. Within a namespace the peer with most waiting keys gives up first: touches
+before misses before changes, the oldest first.
+`schedule` makes one and says when to shed; the engine accounts for what was `dropped`. Lives as long as its schedule.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+from math import inf
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.seats import narrow
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Iterable
+
+    from cacheupdater.core.aged import Aged
+    from cacheupdater.core.backlog import Backlog
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.seats import Seats
+    from cacheupdater.core.unit import Demand, Unit
+
+ROOM = 0.7
+"""The part of a partition's pending keys that may wait. An application's process is held at a larger part (`peers`), so one
+that floods some of its namespaces goes on to be read for the others."""
+
+MORE = 0.02
+"""The part of `Limits.pending` that is given up beyond what is too much: the search for the largest backlog looks at all of
+them, half a millisecond for ten thousand, so it must be rare."""
+
+FROM = 3
+"""Backlogs that one call may shed from: the keys of the largest may all be delayed, and delayed keys are not given up."""
+
+_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # patient keys, touches, misses, changes
+
+
+def room(limits: Limits, namespaces: int) -> float:
+    """How many keys may wait in a partition. A namespace that is alone takes nothing from others: its senders wait instead."""
+    return round(limits.pending * ROOM) if namespaces > 1 else inf
+
+
+class Dropped(NamedTuple):
+    """Keys that waited too long, or that a full backlog gave up."""
+
+    namespace: Namespace
+    keys: list[bytes]
+    demand: Demand
+    reason: str
+
+
+class Shedding:
+    """The dropped keys of one partition."""
+
+    def __init__(self, seats: Seats, limits: Limits, count: Callable[[Backlog, Demand, int], None]) -> None:
+        """`count` is told how many more keys wait, fewer if negative."""
+        self.dropped: list[Dropped] = []  # for the engine to account for
+        self._seats = seats
+        self._limits = limits
+        self._count = count
+
+    def drop(self, backlog: Backlog, unit: Unit, keys: list[bytes], reason: str) -> None:
+        """These keys leave the unit, and memory."""
+        self._seats.forget(keys)
+        if unit.ready:
+            backlog.count_ready(unit.demand, -len(keys))
+        self._count(backlog, unit.demand, -len(keys))
+        if keys:
+            self.dropped.append(Dropped(backlog.namespace, keys, unit.demand, reason))
+
+    def drop_aged(self, aged: Aged, backlogs: dict[Namespace, Backlog]) -> None:
+        """Drops as many of the units that have waited too long as fit into a turn."""
+        dropped = 0
+        while aged.units and dropped < self._limits.turn_keys:
+            unit = aged.units.popleft()
+            keys = self._seats.live(unit)
+            dropped += len(keys) + 1
+            self.drop(backlogs[unit.namespace], unit, keys, aged.why(unit))
+
+    def make_room(self, backlogs: Iterable[Backlog], excess: int) -> None:
+        """So many keys too many wait in these backlogs. The largest gives them up, and some more."""
+        excess += int(self._limits.pending * MORE)
+        for _ in range(FROM):
+            largest = max(backlogs, key=attrgetter("waiting"), default=None)
+            if largest is None or excess <= 0:
+                return
+            before = largest.waiting
+            self.keep(largest, max(0, before - excess))
+            excess -= before - largest.waiting
+
+    def keep(self, backlog: Backlog, most: int) -> None:
+        """Drop from the peer with most keys waiting (of equals, the one that came last), the least urgent and oldest keys
+        first, until at most so many are left. A thousand peers are put in order once, and not for each key."""
+        peers = [(-keys, -peer) for peer, keys in backlog.by_peer.items() if keys]
+        heapify(peers)
+        while peers and backlog.waiting > most:
+            peer = -peers[0][1]
+            queues = (backlog.queues[urgency].waiting(peer) for urgency in _LEAST_URGENT_FIRST)
+            if any(self._drop_some(backlog, queue, backlog.waiting - most) for queue in queues):
+                heapreplace(peers, (-backlog.by_peer.get(peer, 0), -peer))
+            else:
+                heappop(peers)  # all that it has is delayed
+
+    def _drop_some(self, backlog: Backlog, queue: deque[Unit], excess: int) -> bool:
+        while queue:
+            unit = queue[0]
+            keys = self._seats.live(unit)
+            if len(keys) > excess:
+                narrow(unit, keys[excess:])
+                self.drop(backlog, unit, keys[:excess], "backlog")
+                return True
+            self.drop(backlog, queue.popleft(), keys, "backlog")
+            if keys:
+                return True
+        return False

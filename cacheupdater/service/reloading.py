@@ -1,0 +1,141 @@
+"""The configuration changes while the updater runs: when it is read again, what is refused, and what is said of it.
+
+The service makes one `Reloading` and runs it beside the partitions. A SIGHUP and a change of the file ask for a reload. The
+file is validated whole, and a reload happens whole or not at all. What it changes is the service's business (`turnover`).
+
+The file is looked at once a second, and not watched by inotify: a ConfigMap changes by a symlink in another directory, an
+editor replaces the file, and both look the same from here. A change counts when two looks have found it alike, so that a
+file is not read while it is being written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from cacheupdater.errors import CacheUpdaterError, Misconfigured
+from cacheupdater.service.difference import Difference, difference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cacheupdater.config.settings import Config
+    from cacheupdater.ports import Observer
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = (
+    1.0  # seconds between two looks at the file; Kubernetes takes up to a minute to bring a ConfigMap
+)
+
+
+class Sight(NamedTuple):
+    """What changes with a file, be it written, replaced, or reached by another link."""
+
+    place: str
+    inode: int
+    changed_ns: int
+    size: int
+
+
+class Reread:
+    """How the configuration is read again. Made before it is read for the first time, so that no change is missed."""
+
+    def __init__(self, read: Callable[[], Config], file: str | None = None) -> None:
+        """Without a `file`, only a request makes the configuration be read again."""
+        self.read = read
+        self.file = file
+        self.seen = look(file) if file else None
+
+
+class Running(Protocol):
+    """Who runs with a configuration, and can go over to another one."""
+
+    @property
+    def config(self) -> Config: ...
+
+    async def go_over(self, config: Config, changes: Difference) -> None:
+        """Runs with this configuration from now on. Raises CacheUpdaterError, and then everything is as it was."""
+        ...
+
+
+class Reloading:
+    """The reloads of one process."""
+
+    def __init__(self, reread: Reread | None, observer: Observer) -> None:
+        """Without `reread`, a reload changes nothing."""
+        self._reread = reread
+        self._observer = observer
+        self._due = asyncio.Event()
+        self._one = asyncio.Lock()  # reloads come one after the other
+        self._succeeded()
+
+    def ask(self) -> None:
+        """A reload is wanted. Requests that come before it begins are one reload."""
+        self._due.set()
+
+    async def run(self, running: Running) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self._reread is not None and self._reread.file is not None:
+                group.create_task(self._watch(self._reread.file, self._reread.seen))
+            while True:
+                await self._due.wait()
+                self._due.clear()
+                with suppress(CacheUpdaterError):  # it is logged
+                    await self.reload(running)
+
+    async def reload(self, running: Running) -> Difference:
+        """Reads the configuration and goes over to it. Raises CacheUpdaterError if it is refused: then all stays as it was."""
+        async with self._one:
+            try:
+                changes = await self._reload(running)
+            except CacheUpdaterError as e:
+                self._observer.level("config_last_reload_successful", 0)
+                log.error("the configuration is not taken over, and everything stays as it was: %s", e)  # noqa: TRY400  the message is the news
+                raise
+            self._succeeded()
+            log.info("the configuration was read again: %s", changes)
+            return changes
+
+    async def _reload(self, running: Running) -> Difference:
+        if self._reread is None:
+            return Difference()
+        # in a thread: thousands of namespaces take longer than the loop may be blocked
+        config = await asyncio.to_thread(self._reread.read)
+        changes = difference(running.config, config)
+        if changes.restart:
+            raise Misconfigured(f"{', '.join(changes.restart)}: needs a restart")
+        if changes.added or changes.changed or changes.removed:
+            await running.go_over(config, changes)
+        return changes
+
+    def _succeeded(self) -> None:
+        """The present configuration is that of the file, at a start as well."""
+        self._observer.level("config_last_reload_successful", 1)
+        now = time.time()  # noqa: TID251  the clock of whoever compares it with the file's
+        self._observer.level("config_last_reload_success_timestamp_seconds", now)
+
+    async def _watch(self, file: str, known: Sight | None) -> None:
+        last = known
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            seen = await asyncio.to_thread(look, file)
+            if seen is not None and seen == last != known:
+                known = seen
+                log.info("%s has changed, and is read again", file)
+                self.ask()
+            last = seen
+
+
+def look(file: str) -> Sight | None:
+    """The file as it is now; None if there is none."""
+    try:
+        found = os.stat(file)  # noqa: PTH116  beside realpath
+        return Sight(os.path.realpath(file), found.st_ino, found.st_mtime_ns, found.st_size)
+    except OSError:
+        return None

@@ -1,0 +1,155 @@
+"""The configuration changes while a real updater runs: by SIGHUP, by a new file, by a link that leads to another file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import pytest
+from live.shop import NAMESPACES, TABLES
+from live.updater_process import config, eventually
+
+from cacheupdater_client import Redis
+
+PRODUCT = {"name": "product 1", "price": "100.00"}
+OTHER = {
+    "key": "named:{id:int}",
+    "load": {"source": "main", "sql": "SELECT id, name FROM products WHERE id IN :id"},
+}
+PRICED = OTHER | {"load": {"source": "main", "sql": "SELECT id, price AS name FROM products WHERE id IN :id"}}
+
+
+@pytest.fixture
+def shop(database):
+    database.execute(";".join(TABLES))
+    return database
+
+
+@pytest.fixture
+def settings(redis_url, pg_url, shop):
+    sources = {"main": {"url": pg_url, "budget": "5000/s"}}
+    product = json.loads(json.dumps(NAMESPACES["product"]))
+    return config(redis_url, sources, {"product": product})
+
+
+@pytest.fixture
+def updater(updaters, settings):
+    return updaters.start(settings)
+
+
+@pytest.fixture
+def application(updater, redis_url):
+    with Redis.from_url(redis_url, emit=updater.emit) as application:
+        yield application
+
+
+class Hand:
+    """The operator's hand: changes the settings of a file, which is replaced in one step."""
+
+    def __init__(self, updater):
+        self._updater = updater
+        self.said = json.loads(updater.file.read_text())
+
+    def write(self):
+        new = self._updater.file.with_suffix(".new")
+        new.write_text(json.dumps(self.said))
+        new.replace(self._updater.file)
+
+    def hang_up(self):
+        os.kill(self._updater.pid, signal.SIGHUP)
+
+
+@pytest.fixture
+def hand(updater):
+    return Hand(updater)
+
+
+def read_until(application, key, wanted):
+    """Reads a key, as an application does that goes on, until its value has these fields."""
+    eventually(lambda: json.loads(application.get(key) or "null") == wanted)
+
+
+def test_a_namespace_comes_changes_and_goes_by_a_new_file(application, updater, hand, plain):
+    read_until(application, "product:1", PRODUCT)
+
+    hand.said["namespaces"]["named"] = OTHER
+    hand.write()
+    read_until(application, "named:1", {"id": 1, "name": "product 1"})
+
+    hand.said["namespaces"]["named"] = PRICED
+    hand.write()
+    eventually(lambda: "changed: namespaces.named" in updater.log)
+    plain.delete("named:1")
+    read_until(application, "named:1", {"id": 1, "name": "100.00"})
+
+    del hand.said["namespaces"]["named"]
+    hand.write()
+    eventually(lambda: "removed: namespaces.named" in updater.log)
+    plain.delete("named:2", "product:2")
+    application.get("named:2")
+    read_until(application, "product:2", PRODUCT | {"name": "product 2", "price": "200.00"})
+    assert not plain.exists("named:2")
+    assert 'namespace="named"' not in updater.page("/metrics")[1]
+
+
+def test_a_configmap_that_is_swapped_by_its_link_is_taken_over(updater, hand, application):
+    folder = updater.file.parent
+    for name in ("first", "second"):
+        (folder / name).mkdir()
+        (folder / name / "file.yaml").write_text(json.dumps(hand.said))
+        hand.said["namespaces"]["named"] = OTHER
+    (folder / "..data").symlink_to("first")
+    updater.file.unlink()
+    updater.file.symlink_to("..data/file.yaml")
+    eventually(lambda: "no change" in updater.log)
+
+    (folder / "..next").symlink_to("second")
+    (folder / "..next").replace(folder / "..data")
+
+    read_until(application, "named:1", {"id": 1, "name": "product 1"})
+
+
+def test_a_file_with_a_mistake_changes_nothing_and_says_so(updater, hand, application, plain):
+    hand.said["namespaces"]["named"] = OTHER
+    hand.said["namespaces"]["product"]["ttl"] = "soon"
+    hand.write()
+    eventually(lambda: updater.metric("config_last_reload_successful") == 0)
+
+    assert "namespaces.product.ttl" in updater.log
+    read_until(application, "product:1", PRODUCT)
+    application.get("named:1")
+    assert not plain.exists("named:1")
+
+    hand.said["namespaces"]["product"]["ttl"] = "30s"
+    hand.write()
+    eventually(lambda: updater.metric("config_last_reload_successful") == 1)
+    read_until(application, "named:1", {"id": 1, "name": "product 1"})
+
+
+def test_what_needs_a_restart_is_refused_by_name_and_the_rest_is_not_taken_over(updater, hand, application):
+    hand.said["namespaces"]["named"] = OTHER
+    hand.said["log_keys"] = "full"
+    hand.write()
+    hand.hang_up()
+    eventually(lambda: "log_keys: needs a restart" in updater.log)
+    assert updater.metric("config_last_reload_successful") == 0
+    assert "added: namespaces.named" not in updater.log
+
+
+@pytest.mark.prove
+def test_the_budget_holds_over_reloads(updater, hand, application, shop):
+    rate = 40
+    hand.said["sources"]["main"]["budget"] = f"{rate}/s"
+    hand.write()
+    eventually(lambda: "may spend 40 a second" in updater.log)
+    spent, began = updater.metric("rows_total"), time.monotonic()
+    for number in range(6):
+        application.mget([f"product:{number * 1000 + n}" for n in range(200)])
+        hand.said["namespaces"][f"other{number}"] = OTHER | {"key": f"other{number}:{{id:int}}"}
+        hand.write()
+        eventually(lambda number=number: f"added: namespaces.other{number}" in updater.log)
+    rows, took = updater.metric("rows_total") - spent, time.monotonic() - began
+    assert rows <= rate * took + rate
+    assert rows >= 0.4 * rate * took
