@@ -55,6 +55,7 @@ def run(command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(300)
 def test_the_base_install_runs_the_tests_of_the_client(python):
     # importlib mode imports test files by path; the pythonpath of pyproject.toml brings tests/support

@@ -31,7 +31,7 @@ PAUSE_S = 0.03  # between two steps of a move
 ERRORS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
 CARELESS = str(ROOT / "tests" / "support" / "live" / "careless_updater.py")
 
-pytestmark = pytest.mark.timeout(0)  # as long as it was asked to
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(0)]  # as long as it was asked to
 
 
 class World:

@@ -49,6 +49,7 @@ def bombs():
     yield "many records", len(rows), made.of(rows, "zstd")
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(400)
 def test_bombs_are_passed_over_and_the_next_owner_does_not_meet_them(kafka, new_topic, redis_url, updaters):
     topic = new_topic(partitions=1)

@@ -172,6 +172,7 @@ def phases(updater):
     yield "ready"
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(400)
 def test_a_stop_at_each_moment_of_its_start_ends_it_with_0(make, settings):
     for wanted in range(STEPS + 1):

@@ -28,7 +28,7 @@ ASTRAY_S = LOOK_EVERY_S + CALL_TIMEOUT_S  # the updater's look, and a write that
 STAYS_S = ASTRAY_S + 1.0  # until a replaced primary is told to copy: a sentinel takes ten seconds
 CARELESS = str(ROOT / "tests" / "support" / "live" / "careless_updater.py")
 
-pytestmark = pytest.mark.timeout(0)  # as long as it was asked to
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(0)]  # as long as it was asked to
 
 
 class World:
