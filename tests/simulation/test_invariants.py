@@ -63,7 +63,7 @@ def seen():
 
 def refresh(seen, began, *, owner=OWNER, keys=(KEY,), version=1, result=Result.WRITTEN, takes=0.03):
     """A flight whose token, read, write and answer lie a few milliseconds apart."""
-    flight = Flight(owner, began, began + 0.001, tuple(keys), began + 0.002)
+    flight = Flight(owner, began, began + 0.001, tuple(keys), began + 0.001, began + 0.002)
     flight.found = dict.fromkeys(keys, version)
     flight.landed = dict.fromkeys(keys, (began + takes - 0.001, result))
     flight.answers = dict.fromkeys(keys, result)

@@ -68,6 +68,9 @@ class AdapterConsumer:
     def owner(self, partition, epoch):
         return Owner(self.name, partition, epoch)
 
+    def reassign(self, partitions):
+        self.queue.reassign(partitions)
+
     async def assignments(self):
         async for change in self.queue.assignments():
             self._process.check()

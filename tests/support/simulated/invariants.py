@@ -403,7 +403,8 @@ def _within_rates(seen, plan):
         flights = [f for f in seen.flights if f.owner.process == process and f.keys]
         for name, rate, burst in _rates(plan):
             mine = [f for f in flights if name == "budget" or f.keys[0][:1] == b"b"]
-            if rate and (at := overspent(mine, rate, burst, since=started)) is not None:
+            saved = burst if plan.crowded else 0.0  # its first turn may be open when it begins
+            if rate and (at := overspent(mine, rate, burst, since=started, saved=saved)) is not None:
                 violations.append(f"Q1: {process} has spent more than its {name} of {rate}/s at {at:.4f}")
     return violations
 
@@ -428,14 +429,17 @@ def _rates(plan):
     return ("budget", plan.budget, plan.burst), ("quota", plan.quota, plan.quota)
 
 
-def overspent(flights, rate, burst, *, since):
-    """When a bucket that begins empty could not have paid; None if it could always pay."""
-    level, last = 0.0, since
-    for flight in sorted(flights, key=lambda f: f.began):
-        level = min(max(burst, 1.0), level + (flight.began - last) * rate) - len(flight.keys)
-        last = flight.began
+def overspent(flights, rate, burst, *, since, saved=0.0):
+    """When a bucket could not have paid the statements that leave; None if it could always pay.
+
+    It always could if no window of any length has more rows than `rate` times its length, and the burst.
+    """
+    level, last = saved, since
+    for flight in sorted(flights, key=lambda f: f.left):
+        level = min(max(burst, 1.0), level + (flight.left - last) * rate) - len(flight.keys)
+        last = flight.left
         if level < -BLINK * rate:
-            return flight.began
+            return flight.left
     return None
 
 
