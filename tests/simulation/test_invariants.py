@@ -448,6 +448,16 @@ def test_q1_sees_what_two_members_spend_together_beyond_the_budget(seen):
     assert "the group" in told
 
 
+def test_q1_counts_a_row_when_its_statement_leaves(seen):
+    early = refresh(seen, 0.1, keys=[b"a:%d" % n for n in range(5)])
+    refresh(seen, 0.5, keys=[b"a:%d" % n for n in range(5, 10)])
+    assert any("budget" in each for each in invariants.q1_budget_hold_and_gap(seen, PLAN))
+    early.left = 1.1
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+    early.left = 0.6
+    assert any("budget" in each for each in invariants.q1_budget_hold_and_gap(seen, PLAN))
+
+
 def test_q1_sees_touches_less_than_a_hold_apart(seen):
     refresh(seen, 1.0)
     refresh(seen, 2.01)

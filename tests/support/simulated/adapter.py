@@ -91,6 +91,9 @@ class AdapterConsumer:
     def _settle(self, change):
         for partition in change.lost:
             self._judge(partition)
+            if change.back:
+                owner = self.owner(partition, self.queue._owned.inboxes[partition].epoch)
+                self._world.seen.handed_back.add(owner)
         change.settled()
 
     def _judge(self, partition):

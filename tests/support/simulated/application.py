@@ -23,7 +23,7 @@ from simulated.topic import TICK
 
 RECONNECT_S = (0.02, 0.5)
 SLOW_S = (0.05, 0.4)
-BURST = 20  # actions one after the other
+BURST = 40  # actions one after the other
 QUIET_S = 0.5  # between two bursts
 
 

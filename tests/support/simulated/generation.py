@@ -1,6 +1,6 @@
 """What one configuration makes in the simulated world: `service.generation` over fake ports.
 
-The real `Turnover` goes from one to the next. Every configuration says the same: a reload may change no row's count.
+Each `Updater` makes the first one, and the real `Turnover` goes from one to the next. All configurations say the same.
 """
 
 from __future__ import annotations

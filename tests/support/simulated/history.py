@@ -94,7 +94,9 @@ class Flight:
     landed: dict = field(default_factory=dict)  # key -> (time, result)
     ended: float = inf  # when its answers, or its failure, came back
     answers: dict = field(default_factory=dict)  # key -> result
-    lost: bool = False  # its process takes a part of every rate that is another's by now, and has not heard of that
+    lost: bool = (
+        False  # its process takes a part of every rate that is another's by now, and has not heard of that
+    )
 
     def finished(self, key):
         """When this key's value was in Redis, or the brake had kept it; inf if never."""
@@ -205,6 +207,7 @@ class Seen:
         self.outages = []  # (from, until) of the database
         self.restarts = []
         self.starts_of_processes = {}
+        self.handed_back = set()  # owners that handed over to their own process
         self.over_caps = []  # M1, sampled
         self.died = []  # processes that ended by an error of their own
         self._by_task = {}

@@ -24,6 +24,7 @@ from simulated.history import OWNED, Drop, Restart
 from simulated.process import Process
 from simulated.topic import own
 
+
 class SimEngine(Engine):
     """The engine, which also records the keys that it gives up: its own counts are by reason only."""
 
