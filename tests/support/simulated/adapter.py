@@ -69,6 +69,7 @@ class AdapterConsumer:
         return Owner(self.name, partition, epoch)
 
     def reassign(self, partitions):
+        self._world.seen.reloaded.add(self.name)
         self.queue.reassign(partitions)
 
     async def assignments(self):
@@ -91,9 +92,6 @@ class AdapterConsumer:
     def _settle(self, change):
         for partition in change.lost:
             self._judge(partition)
-            if change.back:
-                owner = self.owner(partition, self.queue._owned.inboxes[partition].epoch)
-                self._world.seen.handed_back.add(owner)
         change.settled()
 
     def _judge(self, partition):

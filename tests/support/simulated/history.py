@@ -207,7 +207,7 @@ class Seen:
         self.outages = []  # (from, until) of the database
         self.restarts = []
         self.starts_of_processes = {}
-        self.handed_back = set()  # owners that handed over to their own process
+        self.reloaded = set()  # processes that have handed partitions over to themselves
         self.over_caps = []  # M1, sampled
         self.died = []  # processes that ended by an error of their own
         self._by_task = {}

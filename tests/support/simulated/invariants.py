@@ -346,7 +346,7 @@ def k1_done_passes_only_what_is_finished(seen, served):
         if not commit.accepted:
             continue
         place = commit.topic, commit.owner.partition
-        if commit.holder not in {None, commit.owner} and commit.owner not in seen.handed_back:
+        if commit.holder not in {None, commit.owner} and not _is_handed_back(commit, seen):
             violations.append(f"K1: {commit.owner} committed at {commit.at:.4f}, it is {commit.holder}'s")
         if commit.done < last.get(commit.owner, 0):
             violations.append(f"K1: {commit.owner} moved done back to {commit.done} at {commit.at:.4f}")
@@ -360,6 +360,10 @@ def k1_done_passes_only_what_is_finished(seen, served):
                 )
         passed[place] = max(passed[place], commit.done)
     return violations
+
+
+def _is_handed_back(commit, seen):
+    return commit.owner.process in seen.reloaded and commit.holder.process == commit.owner.process
 
 
 def h1_hand_over_says_what_is_finished(seen):
