@@ -63,7 +63,7 @@ def seen():
 
 def refresh(seen, began, *, owner=OWNER, keys=(KEY,), version=1, result=Result.WRITTEN, takes=0.03):
     """A flight whose token, read, write and answer lie a few milliseconds apart."""
-    flight = Flight(owner, began, began + 0.001, tuple(keys), began + 0.002)
+    flight = Flight(owner, began, began + 0.001, tuple(keys), began + 0.001, began + 0.002)
     flight.found = dict.fromkeys(keys, version)
     flight.landed = dict.fromkeys(keys, (began + takes - 0.001, result))
     flight.answers = dict.fromkeys(keys, result)
@@ -446,6 +446,16 @@ def test_q1_sees_what_two_members_spend_together_beyond_the_budget(seen):
     refresh(seen, 1.1, owner=other, keys=[b"a:%d" % n for n in range(10, 13)])
     [told] = invariants.q1_budget_hold_and_gap(seen, PLAN)
     assert "the group" in told
+
+
+def test_q1_counts_a_row_when_its_statement_leaves(seen):
+    early = refresh(seen, 0.1, keys=[b"a:%d" % n for n in range(5)])
+    refresh(seen, 0.5, keys=[b"a:%d" % n for n in range(5, 10)])
+    assert any("budget" in each for each in invariants.q1_budget_hold_and_gap(seen, PLAN))
+    early.left = 1.1
+    assert not invariants.q1_budget_hold_and_gap(seen, PLAN)
+    early.left = 0.6
+    assert any("budget" in each for each in invariants.q1_budget_hold_and_gap(seen, PLAN))
 
 
 def test_q1_sees_touches_less_than_a_hold_apart(seen):

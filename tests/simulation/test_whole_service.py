@@ -27,12 +27,18 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
     report = apart(campaign.run_block, seeds)
     record_property("figure: whole-service schedules, seeds from 0 on", report.schedules)
     record_property("figure: of them with a consumer group", report.groups)
+    record_property(
+        "figure: of them with four updaters on a topic that want more rows than they may have", report.crowds
+    )
+    record_property("figure: of these with reloads", report.reloaded)
     record_property("figure: of them with the policy `price`", report.priced)
     record_property("figure: of them with a fleet", report.fleets)
     record_property("figure: of them with a file of what was learned", report.files)
     assert report.priced >= len(seeds) // 4
     assert report.fleets >= len(seeds) // 50
     assert report.files >= len(seeds) // 8
+    assert report.crowds >= len(seeds) // 30
+    assert report.reloaded >= len(seeds) // 100
     for kind in KINDS:
         record_property(f"figure: fault {kind} fired", report.fired[kind])
     assert not report.failures, campaign.explain(report.failures)
@@ -71,6 +77,8 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
         ("the epoch is not checked at commit", "K1"),
         ("the adapter does not check the epoch", "K1"),
         ("each member spends the whole budget", "Q1"),
+        ("a reloaded member spends the whole budget", "Q1"),
+        ("what waits for Redis is spent already", "Q1"),
         ("work of an older epoch is kept", "K1"),
         ("an older epoch's place is kept", "I1"),
         ("a static member starts from scan", "L1"),

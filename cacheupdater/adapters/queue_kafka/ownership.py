@@ -218,10 +218,10 @@ class Ownership:
             self._gain({partition: offset})
 
     async def _give_ourselves(self) -> None:
-        """The new epoch begins where we have committed. If a rebalance has come meanwhile, the group decides."""
+        """The new epoch begins where we have committed. If a rebalance has come before or meanwhile, the group decides."""
         lost, here = [each for each in self.open if each in self._reassigned], self.round
         self._reassigned.clear()
-        if not lost:
+        if not lost or not self.joined:  # during a rebalance all partitions are handed over anyway
             return
         await self._hand_over(lost, back=True)
         if here == self.round:

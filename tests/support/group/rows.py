@@ -54,6 +54,10 @@ class Rows:
 
     def loads(self):
         """All loads since this table was made."""
+        return Loads(*self.loaded())
+
+    def loaded(self):
+        """Their rows, in the order of the log: keys, and when each was loaded, in microseconds of Unix time."""
         with self._log.open("rb") as log:
             log.seek(self._mark)
             found = _LOADING.findall(log.read())
@@ -61,7 +65,7 @@ class Rows:
         times = np.repeat(
             np.array([int(at) for at, _ in found], dtype=np.int64), [len(each) for each in keys]
         )
-        return Loads(np.concatenate(keys) if keys else times, times)
+        return np.concatenate(keys) if keys else times, times
 
     def versions(self):
         """The versions by key."""

@@ -68,6 +68,10 @@ class AdapterConsumer:
     def owner(self, partition, epoch):
         return Owner(self.name, partition, epoch)
 
+    def reassign(self, partitions):
+        self._world.seen.reloaded.add(self.name)
+        self.queue.reassign(partitions)
+
     async def assignments(self):
         async for change in self.queue.assignments():
             self._process.check()

@@ -23,6 +23,8 @@ from simulated.topic import TICK
 
 RECONNECT_S = (0.02, 0.5)
 SLOW_S = (0.05, 0.4)
+BURST = 40  # actions one after the other
+QUIET_S = 0.5  # between two bursts
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +145,7 @@ class Application:
     async def _work(self):
         world, random = self._world, self._world.random
         while world.busy:
-            await asyncio.sleep(random.expovariate(1.0 / world.plan.pause))
+            await asyncio.sleep(self._pause())
             if not world.busy:
                 return
             if world.plan.foreign and random.random() < world.plan.foreign:
@@ -152,6 +154,13 @@ class Application:
                 await self._change(random.choice(world.keys))
             else:
                 await self._read(random.sample(world.keys, random.randint(1, min(3, len(world.keys)))))
+
+    def _pause(self):
+        """Seconds until the next action. In a crowd it acts in bursts, and budgets have time to fill up between two."""
+        plan, random = self._world.plan, self._world.random
+        if not plan.crowded:
+            return random.expovariate(1.0 / plan.pause)
+        return random.uniform(0.0, 2 * QUIET_S) if random.random() < 1 / BURST else 0.0
 
     async def _read(self, keys):
         """MGET."""

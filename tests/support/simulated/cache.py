@@ -218,8 +218,6 @@ class SimWriter:
         self.process.check()
         seen = self._world.seen
         flight = seen.begin()
-        holder = self._world.broker.holders[flight.owner.partition]
-        flight.lost = holder is not None and holder.process != flight.owner.process
         try:
             token = await self.redis.token(keys)
         except CacheUpdaterError:

@@ -21,6 +21,8 @@ class Report:
 
     schedules: int = 0
     groups: int = 0  # schedules whose queue was a consumer group
+    crowds: int = 0  # schedules with four updaters that want more rows than they may have
+    reloaded: int = 0  # of these, those with reloads
     priced: int = 0  # schedules with the policy `price`
     fleets: int = 0  # schedules whose updaters share the budget by a record
     files: int = 0  # schedules whose updaters keep learned state
@@ -44,6 +46,8 @@ def run_block(seeds, planted="", *, most_failures=5):
         report.schedules += 1
         plan = draw(seed)
         report.groups += plan.group is not None
+        report.crowds += plan.crowded
+        report.reloaded += plan.reloads > 0.0
         report.priced += bool(plan.priced)
         report.fleets += plan.fleet
         report.files += plan.state

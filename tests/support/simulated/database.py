@@ -87,6 +87,7 @@ class SimLoader:
         leaves()
         world, seen = self._world, self._world.seen
         flight = seen.flight()
+        flight.left, flight.lost = seen.clock(), world.is_deceived(self._process)
         flight.keys = tuple(b"%s%d" % (self._prefix, number) for (number,) in keys)
         seen.note(self._process.name, "loads", *flight.keys)
         try:

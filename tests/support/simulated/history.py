@@ -88,12 +88,15 @@ class Flight:
     began: float
     token_at: float = inf
     keys: tuple = ()
+    left: float = inf  # when its statement left for the database
     read_at: float = inf
     found: dict = field(default_factory=dict)  # key -> version, None for no row
     landed: dict = field(default_factory=dict)  # key -> (time, result)
     ended: float = inf  # when its answers, or its failure, came back
     answers: dict = field(default_factory=dict)  # key -> result
-    lost: bool = False  # its partition had been granted to another process, unknown to its own
+    lost: bool = (
+        False  # its process takes a part of every rate that is another's by now, and has not heard of that
+    )
 
     def finished(self, key):
         """When this key's value was in Redis, or the brake had kept it; inf if never."""
@@ -204,6 +207,7 @@ class Seen:
         self.outages = []  # (from, until) of the database
         self.restarts = []
         self.starts_of_processes = {}
+        self.reloaded = set()  # processes that have handed partitions over to themselves
         self.over_caps = []  # M1, sampled
         self.died = []  # processes that ended by an error of their own
         self._by_task = {}

@@ -19,6 +19,10 @@ FLEET_BURSTS = (
     3.0,
     5.0,
 )  # rows: more would hide double spending; with less than one each, owners take turns
+CROWD = 4  # members of one group
+CROWD_BUDGETS = (10.0, 20.0)
+CROWD_BURSTS = (1.0, 3.0, 8.0, 20.0)  # rows: with fewer than there are partitions, members take turns
+CROWD_QUOTAS = (0.0, 4.0, 10.0)
 KEEP_MS = 60_000
 OUTAGES_S = (0.1, 0.5, 1.5)
 FILLED_S = 1.0  # by then most keys that have a row have a value
@@ -75,6 +79,8 @@ class Plan:
     foreign: float  # share of an application's actions that write a foreign value
     replace: bool  # whether refreshes replace such values
     paused: float = 0.0  # how often an operator pauses a namespace for a while
+    crowded: bool = False  # whether many members share few rows, and applications read in bursts
+    reloads: float = 0.0  # how often a member reads its configuration again
     fail_safe: float = 0.0  # seconds beyond the ttl that values live while the database is away
     outages: tuple = OUTAGES_S  # seconds: how long the database is away
     away: bool = (
@@ -161,7 +167,35 @@ def draw(seed):
         foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
         replace=beyond.random() < 0.3,
     )
-    return _with_operator(_with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond)))
+    return _with_crowd(_with_operator(_with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond))))
+
+
+def _with_crowd(plan):
+    """In one of ten groups four members share a topic and few rows, and half of these are reloaded again and again.
+
+    Rows that are spent twice show only if all of them are wanted. So there are fewer of the other faults, as for a fleet.
+    Learned refreshes would go on for ever, so slowly that the group would never be seen at rest.
+    """
+    random = Random(f"crowd {plan.seed}")
+    if plan.group is None or plan.fleet or plan.away or plan.priced or random.random() >= 0.1:
+        return plan
+    return replace(
+        plan,
+        crowded=True,
+        rates={kind: rate for kind, rate in plan.rates.items() if random.random() < 0.5},
+        group=replace(plan.group, rebalance=random.choice((0.3, 1.0))),
+        reloads=random.choice((0.0, 4.0, 4.0)) if plan.group.adapter else 0.0,
+        updaters=CROWD,
+        partitions=random.choice((4, 8)),
+        applications=2,
+        keys=16,
+        every=0.15,
+        concurrency=5,
+        budget=random.choice(CROWD_BUDGETS),
+        burst=random.choice(CROWD_BURSTS),
+        quota=random.choice(CROWD_QUOTAS),
+        busy=random.uniform(2.0, 3.0),
+    )
 
 
 def _with_operator(plan):

@@ -377,6 +377,35 @@ class Whole(PlantedFault):
         )
 
 
+class PaidEarly(PlantedFault):
+    name = "what waits for Redis is spent already"
+
+    def concerns(self, plan):
+        return plan.crowded and "redis_delay" in plan.rates
+
+    def engine(self, engine):
+        schedule = engine._dedup.schedule
+        take = schedule._take
+
+        def take_and_spend(backlog, rows, now):
+            unit = take(backlog, rows, now)
+            unit.receipt._spend(now)
+            return unit
+
+        schedule._take = take_and_spend
+
+
+class WholeAgain(PlantedFault):
+    name = "a reloaded member spends the whole budget"
+
+    def concerns(self, plan):
+        return plan.reloads > 0.0
+
+    def reload(self, generation):
+        own = generation.pricing.own
+        generation.pricing.own = lambda partitions, *, of: own(range(of) if partitions else (), of=of)
+
+
 class KeptEngine(PlantedFault):
     name = "work of an older epoch is kept"
 
@@ -524,6 +553,8 @@ PLANTED_FAULTS = {
         AnyEpoch,
         AdaptersAnyEpoch,
         Whole,
+        PaidEarly,
+        WholeAgain,
         KeptEngine,
         KeptPlace,
         StaticFromScan,

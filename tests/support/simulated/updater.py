@@ -8,32 +8,21 @@ from __future__ import annotations
 
 import asyncio
 
-from cacheupdater.core.bucket import Bucket
-from cacheupdater.core.budget import Source
 from cacheupdater.core.engine import Engine
-from cacheupdater.core.keyspace import Keyspace
-from cacheupdater.core.namespace import Namespace, Terms
-from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition
-from cacheupdater.pipeline.recipe import Recipe
-from cacheupdater.pipeline.supervisor import Supervisor
-from cacheupdater.pipeline.surroundings import Surroundings
 from cacheupdater.price import Price
-from cacheupdater.price.shell.pricing import Aim, Pricing
+from cacheupdater.service.difference import Difference
+from cacheupdater.service.turnover import Turnover
 from cacheupdater.testing.memory_redis import MemoryPauses
-from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client.protocol.patterns import Pattern
 from simulated.adapter import AdapterConsumer
 from simulated.broker import Consumer
-from simulated.database import SimLoader, body_of
 from simulated.disk import SimState, keys_in, price_in
 from simulated.fleet import SimFleet
+from simulated.generation import SAME, Observer, SimGeneration
 from simulated.group import GroupConsumer
 from simulated.history import OWNED, Drop, Restart
 from simulated.process import Process
 from simulated.topic import own
-
-PATTERNS = {b"a:": Pattern.compile("a:{id:int}"), b"b:": Pattern.compile("b:{id:int}")}
 
 
 class SimEngine(Engine):
@@ -102,83 +91,58 @@ class Updater:
         self._world = world
         self.fleet = SimFleet(world.cache, self.process)
         self._beside = []
+        self.owned = set(), 1  # the partitions whose part of every rate it takes, and of how many
         self._learned = {}  # by partition: the keys in the file
-        self._build()
+        self.turnover = Turnover(SimGeneration(self, world), self, stack=None, observer=Observer())
+        self.supervisor = self.turnover.supervisor
+        self._owns, self.supervisor._owns = self.supervisor._owns, self._own
+        world.planted.supervisor(self.supervisor)
         self.leaving = False
+        self._reload = None
         self.main = self.process.start(self._told(self._run()))
         world.seen.starts_of_processes[name] = world.seen.clock()
 
-    def _build(self):
-        world, plan = self._world, self._world.plan
-        now = world.seen.clock()
-        self.source = Source("main", Bucket(plan.budget, plan.burst, now=now), concurrency=plan.concurrency)
-        writer = world.planted.writer(world.cache, self.process, world)
-        quota = Bucket(plan.quota, plan.quota, now=now) if plan.quota else None
-        self.namespaces = [
-            Namespace(
-                name=prefix.decode(),
-                pattern=pattern,
-                source=self.source,
-                every=plan.every if prefix == b"a:" else 0.0,
-                ttl=plan.ttl,
-                fail_safe=plan.fail_safe,
-                missing_ttl=plan.missing_ttl,
-                max_backlog=plan.max_backlog,
-                quota=quota if prefix == b"b:" else None,
-                terms=self._terms(prefix[:1]),
-            )
-            for prefix, pattern in PATTERNS.items()
-        ]
-        recipes = {
-            each: Recipe(
-                loader=self._loader(each.pattern.prefix),
-                writer=writer,
-                encode=body_of,
-                ttl=plan.ttl,
-                form="json",
-                replace=plan.replace,
-            )
-            for each in self.namespaces
-        }
-        self.observer = RecordingObserver()
-        notices = Notices(world.seen.clock)
-        self.around = Surroundings(
-            self.consumer, recipes, writer, self.observer, world.random.random, notices
-        )
-        self.supervisor = Supervisor(self.consumer, self._make, owns=self._own)
-        world.planted.supervisor(self.supervisor)
-        self._keyspace = Keyspace([(each.pattern, each) for each in self.namespaces])
-        self.pricing = Pricing(
-            self.namespaces,
-            {"main": Aim(least=plan.least_gain)},
-            limits=plan.limits,
-            random=world.random.random,
-            observer=self.observer,
-            notices=notices,
-        )
-        if plan.group:
-            self.pricing.divide(asyncio.get_running_loop().time)  # all machines' clocks agree
-        for market in self.pricing.markets.values():
-            market.price = plan.price  # to begin with; the market moves on from there
+    # --- as a turnover sees the service -----------------------------------------------------------------
 
-    def _terms(self, letter):
-        plan = self._world.plan
-        stamp = "" if letter == b"b" else plan.stamp
-        return Terms(plan.worth, plan.max_age, stamp) if letter in plan.priced else None
+    @property
+    def queue(self):
+        return self.consumer
 
-    def _loader(self, prefix):
-        loader = SimLoader(self._world.database, self.process, self._world, prefix=prefix)
-        self._world.planted.loader(loader)
-        return loader
+    @property
+    def partitions(self):
+        """Of the whole queue."""
+        return self._world.broker.partitions
+
+    def declare(self, prefixes):
+        """Nobody is connected."""
+
+    def reload(self):
+        """Reads the same configuration again, as the service does: one reload at a time."""
+        if self._reload is None or self._reload.done():
+            going = self.turnover.go_over(SAME, Difference())
+            self._reload = self.process.start(self._told(going))
+
+    @property
+    def pricing(self):
+        return self.turnover.now.pricing
+
+    @property
+    def source(self):
+        return self.turnover.now.source
+
+    @property
+    def around(self):
+        return self.turnover.now.around
 
     def _own(self, partitions):
-        """Takes the part of every rate that goes with these partitions."""
-        self.pricing.own(partitions, of=self._world.broker.partitions)
+        self.owned = set(partitions), self.partitions
+        self._owns(partitions)
 
-    def _make(self, gained, wake_all):
+    def make(self, gained, wake_all):
+        """A gained partition."""
         own(gained, self.process)
         engine = SimEngine(
-            self._keyspace,
+            self.around.keyspace,
             self._policy(gained.partition),
             limits=self._world.plan.limits,
             random=self._world.random.random,
@@ -200,7 +164,7 @@ class Updater:
 
     def _policy(self, partition):
         seen = self._world.seen
-        policy = self.pricing.policy(self._keyspace, partition, seen.clock())
+        policy = self.pricing.policy(self.around.keyspace, partition, seen.clock())
         if isinstance(policy, Price):
             policy.__class__, policy.seen = SimPrice, seen
             saved = self._learned.pop(partition, None)

@@ -21,12 +21,13 @@ from simulated.cache import EPOCH, Cache, SimWriter
 from simulated.database import Database
 from simulated.disk import ALIENS, Disk
 from simulated.faults import OUTSIDE, TO_FLEETS, Faults
+from simulated.generation import PATTERNS
 from simulated.group import Group
 from simulated.history import Seen
 from simulated.plan import FILLED_S, LONG_OUTAGE_S
 from simulated.process import Process, task_factory
 from simulated.topic import SESSION_S
-from simulated.updater import PATTERNS, Updater
+from simulated.updater import Updater
 
 IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; longer than the longest pause
 LOOK_EVERY = 0.1
@@ -65,6 +66,9 @@ class PlantedFault:
 
     def pricing(self, pricing):
         """As above: the parts of rates, the fleet and the file of learned state."""
+
+    def reload(self, generation):
+        """As above: the parts of the configuration that follows."""
 
     def plan(self, plan):
         return plan
@@ -124,6 +128,8 @@ class World:
         self._plan_chaos()
         if plan.paused:
             self._chaos.append(asyncio.get_running_loop().create_task(self._operate()))
+        if plan.reloads:
+            self._chaos.append(asyncio.get_running_loop().create_task(self._reload()))
         watching = asyncio.get_running_loop().create_task(self._watch())
         await asyncio.sleep(plan.busy)
         await self._heal()
@@ -161,6 +167,16 @@ class World:
             if updater.consumer is consumer and held is not None:
                 self.seen.over_caps += invariants.reads_on(held.engine.pending, self.plan.limits.pending)
 
+    def is_deceived(self, process):
+        """Whether it takes a part of every rate that is another's by now: it has not heard what the group has decided."""
+        holders = self.broker.holders
+        [updater] = [each for each in self.updaters if each.process is process]
+        owned, of = updater.owned
+        return bool(owned) and (
+            of != self.broker.partitions
+            or any(holders[each] and holders[each].process != process.name for each in owned)
+        )
+
     # --- the operator -----------------------------------------------------------------------------------
 
     async def _operate(self):
@@ -173,6 +189,16 @@ class World:
             await pauses.pause(name, b"")
             await asyncio.sleep(random.uniform(0.05, self.plan.busy / self.plan.paused))
             await pauses.resume(name)
+
+    async def _reload(self):
+        """Has one updater after the other read its configuration again."""
+        random = Random(f"reloads of world {self.plan.seed}")
+        while self.busy:
+            await asyncio.sleep(random.expovariate(self.plan.reloads / self.plan.busy))
+            alive = [each for each in self.updaters if not each.process.stopped and not each.leaving]
+            if alive and self.busy:
+                self.seen.note("a reload")
+                random.choice(alive).reload()
 
     # --- what goes wrong from outside -------------------------------------------------------------------
 

@@ -15,11 +15,12 @@ from cacheupdater.adapters.queue_kafka import inboxes, settings
 from cacheupdater.adapters.queue_kafka.commits import Commits, Done
 from cacheupdater.adapters.queue_kafka.inboxes import Inbox
 from cacheupdater.adapters.queue_kafka.messages import message
-from cacheupdater.adapters.queue_kafka.ownership import Impostors
+from cacheupdater.adapters.queue_kafka.ownership import Impostors, Ownership
 from cacheupdater.adapters.queue_kafka.parcels import Parcel
 from cacheupdater.adapters.queue_kafka.placing import Start, start
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.ports import Message
+from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater.testing.virtual_loop import run
 from cacheupdater_client.protocol import broker, wire
 
@@ -68,6 +69,52 @@ def test_a_record_that_is_larger_than_any_pack_is_refused_as_such_and_not_kept()
     assert first.payload is second.payload
     with pytest.raises(wire.Malformed, match="too_large"):
         wire.decode_pack(first.payload)
+
+
+# --- reloads ----------------------------------------------------------------------------------------------
+
+
+class Member:
+    """Knows no commits, and reads nothing."""
+
+    forgotten = False
+
+    async def committed(self, partitions):
+        return {}
+
+    def seek(self, partition, offset):
+        """Nothing is read."""
+
+    def resume(self, partition):
+        """As above."""
+
+
+def test_partitions_that_a_rebalance_takes_are_not_given_back_by_a_reload():
+    """The group has not assigned them yet: whoever gets them begins with what the rebalance has left."""
+
+    async def story():
+        owned = Ownership(Member(), Commits(None), observer=RecordingObserver())
+        owned.assigned([0, 1])
+        await owned.settle_in()
+        owned.changes.get_nowait()
+        rebalance = asyncio.ensure_future(owned.revoked())
+        await asyncio.sleep(0)
+        taken = owned.changes.get_nowait()
+        owned.reassign([0, 1])
+        reload = asyncio.ensure_future(owned.settle_in())
+        await asyncio.sleep(0)
+        taken.settled()
+        while not owned.changes.empty():
+            owned.changes.get_nowait().settled()
+        await asyncio.gather(rebalance, reload)
+        assert (owned.open, owned.changes.empty()) == ([], True)
+        owned.assigned([1])
+        await owned.settle_in()
+        gained = owned.changes.get_nowait()
+        assert [(each.partition, each.epoch) for each in gained.gained] == [(1, 2)]
+        assert owned.changes.empty()
+
+    run(story())
 
 
 # --- inboxes ----------------------------------------------------------------------------------------------

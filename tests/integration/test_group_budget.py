@@ -1,0 +1,116 @@
+"""Four updaters on one topic spend one budget, by PostgreSQL's own log: in bursts, over a kill and a restart, over a reload.
+
+An application misses keys of two namespaces in bursts; one of these has a quota. Between two bursts buckets fill up, for few keys may wait.
+Afterwards the log is compared with budget and quota in every window of 1 and 10 s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from group.rows import KEYS, Rows
+from group.story import PARTITIONS, QUICK_START, Group
+from live.updater_process import eventually
+
+from cacheupdater_client import Redis
+
+pytestmark = [pytest.mark.live, pytest.mark.prove, pytest.mark.timeout(240)]
+
+MEMBERS = 4
+BUDGET, QUOTA = 200, 60  # rows a second; the burst is a second's worth
+WAITING = 20  # keys of a namespace, in each partition
+BURST = 600  # keys of each namespace
+QUIET_S = 2.5
+AFTER_S = 8.0  # seconds from one event to the next
+WINDOWS_S = (1.0, 10.0)
+LATE_S = 0.25  # a busy machine delays one statement on its way to the database, and not the next
+WANTED = 0.6  # of the budget at least, else the windows prove nothing
+
+
+class Application(threading.Thread):
+    """Misses new keys of both namespaces at once, and is quiet for a while."""
+
+    def __init__(self, redis_url, emit):
+        super().__init__(daemon=True)
+        self._ended = threading.Event()
+        self._url, self._emit = redis_url, emit
+
+    def run(self):
+        draw = random.Random(1)
+        with Redis.from_url(self._url, emit=self._emit) as client:
+            while not self._ended.wait(QUIET_S):
+                for name, numbers in (("item", range(KEYS // 2)), ("part", range(KEYS // 2, KEYS))):
+                    client.mget([f"{name}:{number}" for number in draw.sample(numbers, BURST)])
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self.join()
+
+
+def settings(group):
+    """The numbers of keys tell the namespaces apart in the log."""
+    made = group.settings(budget=f"{BUDGET}/s", max_backlog=WAITING)
+    item = made["namespaces"]["item"]
+    made["namespaces"]["part"] = item | {"key": "part:{id:int}"}
+    made["namespaces"]["item"] = item | {"quota": {"rate": f"{QUOTA}/s", "burst": QUOTA}}
+    return made
+
+
+def reload(member):
+    """Another ttl: all partitions go over to the next configuration."""
+    said = json.loads(member.file.read_text())
+    said["namespaces"]["part"]["ttl"] = "2h"
+    member.file.write_text(json.dumps(said))
+    os.kill(member.pid, signal.SIGHUP)
+    eventually(lambda: "the configuration was read again: changed: namespaces.part" in member.log)
+
+
+def fullest(times, window):
+    """The most rows in any window of this length."""
+    times = np.sort(times) / 1e6
+    return int((np.searchsorted(times, times + window, side="right") - np.arange(len(times))).max())
+
+
+def test_four_updaters_spend_one_budget_and_one_quota_in_every_window(
+    tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters, record_property
+):
+    topic = new_topic(partitions=PARTITIONS)
+    group = Group(
+        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+    )
+    members = [updaters.make(settings(group), environment=QUICK_START) for _ in range(MEMBERS)]
+    for each in members:
+        each.launch()
+    for each in members:
+        each.wait_ready()
+    with Application(redis_url, group.emit):
+        began = time.monotonic()
+        time.sleep(AFTER_S)
+        members[0].kill()
+        members[0].start()
+        time.sleep(AFTER_S)
+        reload(members[1])
+        time.sleep(AFTER_S)
+        took = time.monotonic() - began
+
+    keys, times = group.rows.loaded()
+    assert len(keys) >= WANTED * BUDGET * took
+    for name, rate, spent in (("source", BUDGET, times), ("quota", QUOTA, times[keys < KEYS // 2])):
+        for window in WINDOWS_S:
+            most, allowed = fullest(spent, window), rate * window + rate
+            record_property(
+                f"figure: four updaters, {name}, rows in {window:g} s, % of rate x window + burst",
+                100 * most / allowed,
+            )
+            assert most <= allowed + rate * LATE_S, (name, window)

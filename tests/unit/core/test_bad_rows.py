@@ -1,0 +1,78 @@
+"""One key in a hundred is poison and one is slower than the others: the healthy ones keep their rate, in virtual time.
+
+The application reads 10,000 keys one after the other. A unit with a poisoned key fails as a whole, and is cut smaller until the
+poisoned key is alone; then this key goes to quarantine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import heappush
+from zlib import crc32
+
+import pytest
+from stories.engine import Story, namespace
+from stories.market import TOOK, Market
+
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
+from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.outcomes import Failure, Load
+
+KEYS = [b"p:%d" % number for number in range(10_000)]
+POISON, SLOW = (frozenset(KEYS[first::100]) for first in (13, 57))
+BEAT = 0.1  # seconds
+READS = 200  # a beat: each key every five seconds
+HELD = 3.0  # seconds
+BROKEN = 12.0  # from then on there is poison
+ENDS = 24.0
+SLOWER = 0.05  # seconds of a load with a slow key in it
+KEPT = 0.95
+
+
+class Table(Market):
+    """A source whose rows break while it is read."""
+
+    def __init__(self, *engines: Story) -> None:
+        super().__init__(*engines)
+        self.loaded = Counter()  # healthy keys, before and after the breaking
+        for beat in range(round(ENDS / BEAT)):
+            first = beat * READS % len(KEYS)
+            for number in range(len(engines)):
+                read = [key for key in KEYS[first : first + READS] if crc32(key) % len(engines) == number]
+                heappush(self._events, (beat * BEAT, next(self._order), (number, read)))
+
+    def _happen(self, what, now):
+        if len(what) != 2:
+            super()._happen(what, now)
+            return
+        number, read = what
+        self._since.update(dict.fromkeys(read, now))
+        self.engines[number].engine.on_hints([Hints(next(self._order), Kind.TOUCH, read, ())], now)
+        self._wakes[number] = now
+
+    def takes(self, unit, now):
+        return SLOWER if now >= BROKEN and not SLOW.isdisjoint(unit.keys) else TOOK
+
+    def end(self, story, unit, seconds, now):
+        torn = POISON.intersection(unit.keys) if now >= BROKEN else ()
+        if torn:
+            failure = Failure(f"torn: {min(torn).decode()}", own=True, at_source=True)
+            story.engine.on_failure(unit, failure, now, load=Load(seconds, stage="load"))
+            return
+        self.loaded[now >= BROKEN] += len(set(unit.keys) - POISON - SLOW)
+        story.end(unit, now)
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_healthy_keys_keep_their_rate_beside_poison_and_each_poisoned_key_is_quarantined(engines):
+    shared = Source("db", Bucket(6_000.0, 6_000.0, now=0.0), concurrency=5)
+    spaces = [namespace("p", source=shared, every=HELD)]
+    market = Table(*(Story(*spaces, gather=0.02) for _ in range(engines)))
+    market.run(ENDS)
+
+    assert market.loaded[True] >= KEPT * market.loaded[False] * (ENDS - BROKEN) / BROKEN
+    quarantined = {
+        key: each.error for story in market.engines for key, each in story.engine.quarantine.keys.items()
+    }
+    assert quarantined == {key: f"torn: {key.decode()}" for key in POISON}
