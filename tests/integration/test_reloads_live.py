@@ -1,0 +1,210 @@
+"""A hundred reloads of a real updater under load, one in three refused: nothing is lost, mixed or overspent.
+
+An application reads and changes items without a pause. Each accepted file names another loader, adds a namespace and removes
+another, so each load says which configuration made it. The simulation tells the same story in virtual time
+(`tests/simulation/test_reloads.py`); this one has real connections, signals of a real loop, and Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import defaultdict
+from itertools import pairwise
+from statistics import median
+
+import pytest
+from live.reloaded import loads_in
+from live.updater_process import config, eventually
+from suite.pace import Metronome
+from suite.spending import worst
+
+import cacheupdater_client
+from cacheupdater.cli.asking import asked
+from cacheupdater_client import Redis
+
+pytestmark = [pytest.mark.live, pytest.mark.prove, pytest.mark.timeout(300)]
+
+RELOADS = 100
+RATE = 100  # rows a second: less than the reads ask for, so that the budget is always spent
+BURST_S = 1.0  # the default
+ITEMS = 80
+BEAT_S = 0.025  # between two changes
+WRONG = 3  # every third file is refused
+COMING = 5  # names of namespaces that come and go
+ON_THE_WAY_S = 0.05  # from the payment to the load: a call to Redis
+
+
+class Application(threading.Thread):
+    """Reads all items again and again, and changes one with each beat."""
+
+    def __init__(self, redis_url, emit):
+        super().__init__(daemon=True)
+        self.ended = threading.Event()
+        self.changed = {}  # when each item was changed last, at the earliest
+        self._url, self._emit = redis_url, emit
+
+    def run(self):
+        drawn = random.Random(1)
+        with Redis.from_url(self._url, emit=self._emit) as client:
+            while not self.ended.wait(BEAT_S):
+                client.mget([f"item:{number}" for number in range(ITEMS)])
+                number = drawn.randrange(ITEMS)
+                self.changed[str(number)] = time.monotonic()
+                client.invalidate(f"item:{number}")
+
+
+class Operator:
+    """Writes one file after the other, and has the updater read each."""
+
+    def __init__(self, updater):
+        self._updater = updater
+        self._said = json.loads(updater.file.read_text())
+        self.accepted = [0]
+        self.refused = 0
+        self.asked_at = {}  # when the reload to each configuration was asked for
+
+    def reload(self, number):
+        """Whether the updater has gone over to this file."""
+        said = json.loads(json.dumps(self._said))
+        load = {"source": "main", "python": f"live.reloaded:by{number}"}
+        said["namespaces"] = {
+            name: {"key": f"{name}:{{id}}", "load": load} for name in ("item", coming(number))
+        }
+        if number % WRONG == WRONG - 1:
+            self._spoil(said, number)
+        new = self._updater.file.with_suffix(".new")
+        new.write_text(json.dumps(said))
+        new.replace(self._updater.file)
+        self.asked_at[number] = time.monotonic()
+        outcome = asked(f"127.0.0.1:{self._updater.port}", "/reload", method="POST", within=30.0)
+        assert outcome["taken"] is not None
+        if outcome["taken"]:
+            self.accepted.append(number)
+        else:
+            self.refused += 1
+        return outcome["taken"]
+
+    def _spoil(self, said, number):
+        """A mistake in the file, a loader that cannot be imported, or a change that needs a restart, by turns."""
+        mistake = number // WRONG % 3
+        if mistake == 0:
+            said["namespaces"]["item"]["ttl"] = "soon"
+        elif mistake == 1:
+            said["namespaces"]["item"]["load"] = {"source": "main", "python": "live.no_such_module:items"}
+        else:
+            said["log_keys"] = "full"
+
+
+def coming(number):
+    return f"extra{number % COMING}"
+
+
+@pytest.fixture
+def log(tmp_path):
+    file = tmp_path / "loads"
+    file.touch()
+    return file
+
+
+@pytest.fixture
+def updater(updaters, redis_url, log):
+    load = {"source": "main", "python": "live.reloaded:by0"}
+    settings = config(
+        redis_url, {"main": {"budget": f"{RATE}/s"}}, {"item": {"key": "item:{id}", "load": load}}
+    )
+    return updaters.start(settings, environment={"LOADER_LOG": str(log)})
+
+
+@pytest.fixture
+def story(updater, redis_url, plain, log):
+    """The hundred reloads; afterwards the application has ended and each change has had its refresh, or patience has."""
+    application, operator = Application(redis_url, updater.emit), Operator(updater)
+    with Metronome() as control, Redis.from_url(redis_url, emit=updater.emit) as client:
+        application.start()
+        try:
+            eventually(lambda: len(application.changed) == ITEMS)
+            for number in range(1, RELOADS + 1):
+                if operator.reload(number):
+                    serves_what_has_come(client, number)
+                else:
+                    assert updater.metric("config_last_reload_successful") == 0
+        finally:
+            application.ended.set()
+            application.join()
+        eventually(lambda: not lost(application.changed, loads_in(log)))
+    return application, operator, loads_in(log), control
+
+
+def serves_what_has_come(client, number):
+    """A key of the namespace that this file has added gets its value by this file's loader."""
+    key = f"{coming(number)}:{number}"
+    eventually(lambda: json.loads(client.get(key) or "{}").get("by") == number)
+
+
+def lost(changed, loads):
+    """The items that no load has read after their last change."""
+    last = {key: load.began for load in loads for key in load.keys}
+    return [key for key, at in changed.items() if last.get(key, 0.0) < at]
+
+
+def test_a_hundred_reloads_under_load_lose_mix_and_overspend_nothing(story, updater, plain, record_property):
+    application, operator, loads, control = story
+    assert operator.refused == RELOADS // WRONG
+    assert len(operator.accepted) == 1 + RELOADS - RELOADS // WRONG
+
+    # no hint lost: each change had its refresh, and the value in Redis is of that one or a later one
+    assert lost(application.changed, loads) == []
+    values = {key: json.loads(plain.get(f"item:{key}") or "null") for key in application.changed}
+    assert [key for key, value in values.items() if value and value["at"] < application.changed[key]] == []
+    (target,) = cacheupdater_client.stats()["targets"].values()
+    assert target["dropped"].keys() <= {"undeclared"}  # reads of a namespace that the client did not know yet
+
+    # no two configurations at once: neither in time, nor for a key
+    assert [later for earlier, later in pairwise(loads) if later.by < earlier.by] == []
+    assert {load.by for load in loads} == set(operator.accepted)
+    assert mixed(loads) == []
+
+    spent = [(load.began, len(load.keys)) for load in loads]
+    late = ON_THE_WAY_S + 2 * control.latest
+    burst = worst(spent, RATE)
+    rows, took = sum(rows for _, rows in spent), loads[-1].began - loads[0].began
+    assert burst <= RATE * (BURST_S + late)
+    assert rows > 0.5 * RATE * took  # else the budget was no bound
+
+    # an invalid file: the metric, and one line of the log for each time that it was read
+    refusals = updater.log.count("the configuration is not taken over")
+    looks = updater.log.count("has changed, and is read again")
+    assert operator.refused <= refusals <= operator.refused + looks
+    last = updater.metric("config_last_reload_successful")
+    assert last == (RELOADS % WRONG != WRONG - 1)
+
+    gaps = [later.began - earlier.began for earlier, later in pairwise(loads) if later.by != earlier.by]
+    others = [later.began - earlier.began for earlier, later in pairwise(loads) if later.by == earlier.by]
+    record_property(
+        "figure: a reload stops serving for (ms, median and most)",
+        f"{1000 * median(gaps):.0f}, {1000 * max(gaps):.0f}; between other loads"
+        f" {1000 * median(others):.0f}, {1000 * max(others):.0f}; a thread that only sleeps was late by"
+        f" {1000 * control.latest:.0f}",
+    )
+    record_property(
+        "figure: reloads under load",
+        f"{len(gaps)} in {took:.0f} s with {rows} rows; fullest window {burst:.0f} rows above the rate,"
+        f" {RATE * BURST_S:.0f} may be; {operator.refused} refused",
+    )
+
+
+def mixed(loads):
+    """The loads of one key that overlap and are of two configurations."""
+    by_key = defaultdict(list)
+    for load in loads:
+        for key in load.keys:
+            by_key[key].append(load)
+    return [
+        (earlier, later)
+        for each in by_key.values()
+        for earlier, later in pairwise(each)
+        if later.began < earlier.ended and later.by != earlier.by
+    ]
