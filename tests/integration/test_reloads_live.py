@@ -44,6 +44,7 @@ class Application(threading.Thread):
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self.changed = {}  # when each item was changed last, at the earliest
+        self.target = None  # what became of its hints
         self._url, self._emit = redis_url, emit
 
     def run(self):
@@ -135,6 +136,7 @@ def story(updater, redis_url, plain, log):
             application.ended.set()
             application.join()
         eventually(lambda: not lost(application.changed, loads_in(log)))
+        (application.target,) = cacheupdater_client.stats()["targets"].values()
     return application, operator, loads_in(log), control
 
 
@@ -159,8 +161,7 @@ def test_a_hundred_reloads_under_load_lose_mix_and_overspend_nothing(story, upda
     assert lost(application.changed, loads) == []
     values = {key: json.loads(plain.get(f"item:{key}") or "null") for key in application.changed}
     assert [key for key, value in values.items() if value and value["at"] < application.changed[key]] == []
-    (target,) = cacheupdater_client.stats()["targets"].values()
-    assert target["dropped"].keys() <= {"undeclared"}  # reads of a namespace that the client did not know yet
+    assert application.target["dropped"].keys() <= {"undeclared"}  # reads of a namespace that the client did not know yet
 
     # no two configurations at once: neither in time, nor for a key
     assert [later for earlier, later in pairwise(loads) if later.by < earlier.by] == []
