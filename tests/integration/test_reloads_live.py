@@ -96,9 +96,12 @@ class Operator:
 
 
 def served_by(number):
-    """The namespaces of this configuration."""
-    load = {"source": "main", "python": f"live.reloaded:by{number}"}
-    return {name: {"key": f"{name}:{{id}}", "load": load} for name in ("item", coming(number))}
+    """The namespaces of this configuration. They are ours by declaration: else each new one would be watched for two seconds."""
+    section = {
+        "load": {"source": "main", "python": f"live.reloaded:by{number}"},
+        "value": {"foreign": "replace"},
+    }
+    return {name: {"key": f"{name}:{{id}}", **section} for name in ("item", coming(number))}
 
 
 def coming(number):
