@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 TAKES_S = 0.03  # of a load: so long that most reloads find some under way
+SLOWLY, SLOWLY_S = "slow", 1.2  # keys that begin like this take longer than a hand-over waits
 
 
 class Load(NamedTuple):
@@ -21,6 +22,7 @@ class Load(NamedTuple):
     began: float
     ended: float
     by: int
+    cancelled: bool
     keys: tuple[str, ...]
 
 
@@ -36,11 +38,12 @@ def __getattr__(name):
 
 
 async def _loaded(number, keys):
-    began = time.monotonic()
+    began, outcome = time.monotonic(), "cancelled"
     try:
-        await asyncio.sleep(TAKES_S)
+        await asyncio.sleep(SLOWLY_S if any(key.startswith(SLOWLY) for key in keys) else TAKES_S)
+        outcome = "done"
     finally:
-        _note(f"{began} {time.monotonic()} {number} {' '.join(map(str, keys))}\n")
+        _note(f"{began} {time.monotonic()} {number} {outcome} {' '.join(keys)}\n")
     return {key: {"at": began, "by": number} for key in keys}
 
 
@@ -53,4 +56,7 @@ def _note(line):
 def loads_in(file):
     """All that ended so far, by their beginning."""
     lines = (line.split() for line in file.read_text("utf-8").splitlines())
-    return sorted(Load(float(began), float(ended), int(by), tuple(keys)) for began, ended, by, *keys in lines)
+    return sorted(
+        Load(float(began), float(ended), int(by), outcome == "cancelled", tuple(keys))
+        for began, ended, by, outcome, *keys in lines
+    )
