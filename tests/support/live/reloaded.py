@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 TAKES_S = 0.03  # of a load: so long that most reloads find some under way
-SLOWLY, SLOWLY_S = "slow", 1.2  # keys that begin like this take longer than a hand-over waits
+SLOWLY, SLOWLY_S = "slow", 1.2  # keys that begin like this take longer at first than a hand-over waits
+
+_tried = set()  # slow keys
 
 
 class Load(NamedTuple):
@@ -39,8 +41,10 @@ def __getattr__(name):
 
 async def _loaded(number, keys):
     began, outcome = time.monotonic(), "cancelled"
+    slow = {key for key in keys if key.startswith(SLOWLY)} - _tried
+    _tried.update(slow)
     try:
-        await asyncio.sleep(SLOWLY_S if any(key.startswith(SLOWLY) for key in keys) else TAKES_S)
+        await asyncio.sleep(SLOWLY_S if slow else TAKES_S)
         outcome = "done"
     finally:
         _note(f"{began} {time.monotonic()} {number} {outcome} {' '.join(keys)}\n")
