@@ -179,8 +179,6 @@ def test_a_hundred_reloads_under_load_lose_mix_and_overspend_nothing(story, upda
     assert [later for earlier, later in pairwise(loads) if later.by < earlier.by] == []
     assert {load.by for load in loads} == set(operator.handed_over)
     assert mixed(loads) == []
-    cancelled = [load for load in loads if load.cancelled]
-    assert cancelled  # a hand-over has ended them, and the next configuration has served their keys
 
     spent = [(load.began, len(load.keys)) for load in loads if not load.keys[0].startswith(SLOWLY)]
     late = ON_THE_WAY_S + 2 * control.latest
@@ -194,6 +192,8 @@ def test_a_hundred_reloads_under_load_lose_mix_and_overspend_nothing(story, upda
     looks = updater.log.count("has changed, and is read again")
     assert operator.refused <= refusals <= operator.refused + looks
 
+    cancelled = [load for load in loads if load.cancelled]
+    assert cancelled  # a hand-over has ended them, and the next configuration has served their keys
     ended = {load.by for load in cancelled}
     pauses = [
         (later.began - earlier.began, earlier.by)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 TAKES_S = 0.03  # of a load: so long that most reloads find some under way
-SLOWLY, SLOWLY_S = "slow", 1.2  # keys that begin like this take longer at first than a hand-over waits
+SLOWLY, SLOWLY_S = "slow", 1.6  # keys that begin like this take longer at first than a hand-over waits
 
 _tried = set()  # slow keys
 
