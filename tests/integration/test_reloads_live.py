@@ -27,7 +27,7 @@ from cacheupdater_client import Redis
 pytestmark = [pytest.mark.live, pytest.mark.prove, pytest.mark.timeout(300)]
 
 RELOADS = 100
-RATE = 200  # rows a second: less than the reads ask for, so that the budget is always spent
+RATE = 80  # rows a second: less than the reads ask for, so that the budget is always spent
 BURST_S = 1.0  # the default
 ITEMS = 120  # that are read, and never change
 BEAT_S = 0.05  # between two changes
