@@ -1,6 +1,6 @@
 """How a command asks the running updater: a request at the admin address of the configuration.
 
-`freshness`, `explain` and `quarantine` use it. Each error names the next step.
+`freshness`, `explain`, `quarantine` and `reload` use it. Each error names the next step.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cacheupdater.config import Config
 
 ANSWER_S = 5.0  # an updater that does not answer within this is in trouble
+PATIENT_ANSWER_S = 30.0  # for a reload: loaders are imported, and statements under way end
 _STRANGE = "{} answers, but not as an updater: is it the right address?"
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  the address it listens on: the address that reaches it
 
@@ -35,13 +36,15 @@ def address_of(file: str, config: Config) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def asked(address: str, page: str, *, token: str | None = None, method: str = "GET") -> Mapping[str, object]:
+def asked(
+    address: str, page: str, *, token: str | None = None, method: str = "GET", within: float = ANSWER_S
+) -> Mapping[str, object]:
     """The updater's page; a POST changes something. Raises Unavailable, or Misconfigured for a wrong token."""
     import http.client
 
     from cacheupdater.errors import Misconfigured, Unavailable
 
-    connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
+    connection = http.client.HTTPConnection(address, timeout=within)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         connection.request(method, page, headers=headers)

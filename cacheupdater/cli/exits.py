@@ -2,6 +2,7 @@
 
 OK = 0
 USAGE = 2  # argparse's own
+RESTART = 3  # of `reload`: the running updater must be started again to use the file
 SOFTWARE = 70  # an internal failure: starting again may help
 CONFIG = 78  # a person must change something first
 SIGNALLED = 128  # plus the signal's number, as shells report it: aborted by a second signal

@@ -11,7 +11,9 @@ import json
 import socket
 from typing import TYPE_CHECKING
 
+from cacheupdater.config.spelled import SECTIONS
 from cacheupdater.errors import Unavailable
+from cacheupdater.service.configuration import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,23 +22,25 @@ OK = 200
 BAD = 400  # a query that misses something
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 FETCH_S = 2.0  # a worker on this machine that takes longer has a worse problem
+_SILENT = json.dumps(outcome("does not answer", taken=None))
 _RESTARTS = "cacheupdater_worker_restarts_total"
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=FETCH_S)
+    def __init__(self, path: str, within: float) -> None:
+        super().__init__("localhost", timeout=within)
         self._path = path
+        self._within = within
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(FETCH_S)
+        self.sock.settimeout(self._within)
         self.sock.connect(self._path)
 
 
-def fetch(path: str, page: str, *, method: str = "GET") -> tuple[int, bytes]:
+def fetch(path: str, page: str, *, method: str = "GET", within: float = FETCH_S) -> tuple[int, bytes]:
     """Status and body of the worker's answer; (0, b"") if the worker does not answer."""
-    connection = _UnixConnection(path)
+    connection = _UnixConnection(path, within)
     try:
         connection.request(method, page)
         answer = connection.getresponse()
@@ -121,6 +125,41 @@ def summed(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object] | None
     if not said:
         raise Unavailable("no worker answers")
     return {name: sum(page[name] for page in said) for name in said[0]}
+
+
+def with_own_top(
+    answers: Mapping[int, tuple[int, bytes]], own: Mapping[str, Mapping[str, object]]
+) -> dict[str, object]:
+    """A page of `configuration`: sources and namespaces of the first worker that answers, other settings of the parent.
+
+    A reload changes sources and namespaces, and only workers follow it. A worker's other settings are its own alone.
+    """
+    theirs: dict[str, dict[str, object]] | None = next(
+        (json.loads(body) for _, body in _sound(answers)), None
+    )
+    if theirs is None:
+        raise Unavailable("no worker answers")
+    return {
+        part: {name: each for name, each in theirs[part].items() if _in_a_section(name)}
+        | {name: each for name, each in said.items() if not _in_a_section(name)}
+        for part, said in own.items()
+    }
+
+
+def _in_a_section(setting: str) -> bool:
+    return setting.partition(".")[0] in SECTIONS
+
+
+def merged_outcomes(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
+    """What became of a reload in all workers. Workers that say the same share a line."""
+    lines: dict[str, list[str]] = {}
+    said = {n: json.loads(body if status == OK else _SILENT) for n, (status, body) in answers.items()}
+    for number, each in said.items():
+        lines.setdefault(each["said"], []).append(str(number))
+    text = "\n".join(f"worker {', '.join(numbers)}: {what}" for what, numbers in lines.items())
+    taken = [each["taken"] for each in said.values()]
+    restart = dict.fromkeys(name for each in said.values() for name in each["restart"])
+    return outcome(text, taken=None if None in taken else all(taken), restart=restart)
 
 
 def merged_warnings(bodies: Mapping[int, bytes]) -> list[dict[str, object]]:

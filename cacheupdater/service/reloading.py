@@ -14,10 +14,9 @@ import asyncio
 import logging
 import os
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from cacheupdater.errors import CacheUpdaterError, Misconfigured
+from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.service.difference import Difference, difference
 
 if TYPE_CHECKING:
@@ -31,6 +30,14 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = (
     1.0  # seconds between two looks at the file; Kubernetes takes up to a minute to bring a ConfigMap
 )
+
+
+class NeedsRestart(Misconfigured):
+    """The running updater cannot go over to this configuration; one that is started anew would use it."""
+
+    def __init__(self, settings: tuple[str, ...]) -> None:
+        super().__init__(f"{', '.join(settings)}: needs a restart")
+        self.settings = settings
 
 
 class Sight(NamedTuple):
@@ -72,22 +79,47 @@ class Reloading:
         self._observer = observer
         self._due = asyncio.Event()
         self._one = asyncio.Lock()  # reloads come one after the other
+        self._next: asyncio.Future[Difference] | None = None  # of the next reload
         self._succeeded()
 
     def ask(self) -> None:
         """A reload is wanted. Requests that come before it begins are one reload."""
         self._due.set()
 
+    async def outcome(self) -> Difference:
+        """Asks for a reload, and waits for it. Raises CacheUpdaterError as `reload` does, and Unavailable at a start or an end.
+
+        The reload is not the caller's: it goes on if the caller is cancelled.
+        """
+        if self._next is None:
+            raise Unavailable("the updater starts or stops, and reads its configuration only between")
+        self.ask()
+        return await asyncio.shield(self._next)
+
     async def run(self, running: Running) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            if self._reread is not None and self._reread.file is not None:
-                group.create_task(self._watch(self._reread.file, self._reread.seen))
-            while True:
-                await self._due.wait()
-                self._due.clear()
-                with suppress(CacheUpdaterError):  # it is logged
-                    await self.reload(running)
+        self._next = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.TaskGroup() as group:
+                if self._reread is not None and self._reread.file is not None:
+                    group.create_task(self._watch(self._reread.file, self._reread.seen))
+                while True:
+                    await self._due.wait()
+                    self._due.clear()
+                    outcome, self._next = self._next, asyncio.get_running_loop().create_future()
+                    await self._reload_for(outcome, running)
+        finally:
+            self._next.cancel()
+            self._next = None
+
+    async def _reload_for(self, outcome: asyncio.Future[Difference], running: Running) -> None:
+        try:
+            outcome.set_result(await self.reload(running))
+        except CacheUpdaterError as e:  # it is logged
+            outcome.set_exception(e)
+            outcome.exception()  # perhaps nobody waits
+        finally:
+            outcome.cancel()  # without an effect, unless the service ends meanwhile
 
     async def reload(self, running: Running) -> Difference:
         """Reads the configuration and goes over to it. Raises CacheUpdaterError if it is refused: then all stays as it was."""
@@ -109,7 +141,7 @@ class Reloading:
         config = await asyncio.to_thread(self._reread.read)
         changes = difference(running.config, config)
         if changes.restart:
-            raise Misconfigured(f"{', '.join(changes.restart)}: needs a restart")
+            raise NeedsRestart(changes.restart)
         if changes.added or changes.changed or changes.removed:
             await running.go_over(config, changes)
         return changes

@@ -121,7 +121,7 @@ class Service:
             ready=conditions,
             warnings=self._notices.plain,
             pages={"/freshness": self._freshness},
-            keyed=turnover.pages(self._config.admin_token),
+            keyed=turnover.pages(self._config.admin_token, self._reloading.outcome),
         )
         await server.start()
         stack.push_async_callback(server.close)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.admin_http import Keyed
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.service.components import rate_of
+from cacheupdater.service.configuration import RELOAD, SAME, SETTINGS, ConfigurationPages
 from cacheupdater.service.explain import Explainer
 from cacheupdater.service.quarantine import FORGET, LIST, RETRY, QuarantinePages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection
     from contextlib import AsyncExitStack
 
     from cacheupdater.adapters.observer_prometheus import PrometheusObserver
@@ -118,14 +119,20 @@ class Turnover:
             notices.over("foreign", name)
         self._turned.set()
 
-    def pages(self, token: str | None) -> Keyed:
-        """The pages about keys. Each answers for the present generation."""
+    def pages(self, token: str | None, reloaded: Callable[[], Awaitable[Difference]]) -> Keyed:
+        """The pages about keys and the configuration. Each answers for the present generation. `reloaded` reads the file."""
         quarantine = self._quarantine
+        configuration = ConfigurationPages(lambda: self.config, reloaded)
         return Keyed(
             {"/explain": lambda key: self._explainer().page(key)},
             token,
-            queried={LIST: lambda query: quarantine().listed(query)},
+            queried={
+                LIST: lambda query: quarantine().listed(query),
+                SETTINGS: configuration.settings,
+                SAME: configuration.same,
+            },
             changes={
+                RELOAD: configuration.reload,
                 RETRY: lambda query: quarantine().retry(query),
                 FORGET: lambda query: quarantine().forget(query),
             },

@@ -24,7 +24,8 @@ from cacheupdater.config.addresses import UnixAddress
 from cacheupdater.config.queues import KafkaQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.notices import Notices
-from cacheupdater.service import pages, quarantine
+from cacheupdater.service import configuration, pages, quarantine
+from cacheupdater.service.configuration import ConfigurationPages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +66,7 @@ class Workers:
         if not isinstance(config.queue, KafkaQueueConfig):
             raise Misconfigured("queue: memory:// belongs to one process; --workers needs a kafka:// queue")
         self._config = config
+        self._own = ConfigurationPages(lambda: config)
         self._command = command
         self._folder = _folder(count)
         self._workers = [Worker(number, Path(self._folder.name)) for number in range(count)]
@@ -149,8 +151,13 @@ class Workers:
             keyed=Keyed(
                 {"/explain": self._explain},
                 self._config.admin_token,
-                queried={quarantine.LIST: self._quarantine},
-                changes={each: partial(self._change, each) for each in (quarantine.RETRY, quarantine.FORGET)},
+                queried={
+                    quarantine.LIST: self._quarantine,
+                    configuration.SETTINGS: self._settings,
+                    configuration.SAME: self._same,
+                },
+                changes={each: partial(self._change, each) for each in (quarantine.RETRY, quarantine.FORGET)}
+                | {configuration.RELOAD: self._reload},
             ),
         )
         await server.start()
@@ -175,9 +182,26 @@ class Workers:
     async def _change(self, page: str, query: Mapping[str, bytes]) -> dict[str, object] | None:
         return pages.summed(await self._asked(page + _quoted(query), method="POST"))
 
-    async def _asked(self, page: str, *, method: str = "GET") -> dict[int, tuple[int, bytes]]:
+    async def _settings(self, query: Mapping[str, bytes]) -> dict[str, object]:
+        own = await self._own.settings(query)
+        return pages.with_own_top(await self._asked(configuration.SETTINGS + _quoted(query)), own)
+
+    async def _same(self, query: Mapping[str, bytes]) -> dict[str, object] | None:
+        own = await self._own.same(query)
+        if own is None:
+            return None
+        return pages.with_own_top(await self._asked(configuration.SAME + _quoted(query)), own)
+
+    async def _reload(self, _query: Mapping[str, bytes]) -> dict[str, object]:
+        within = configuration.RELOAD_S + pages.FETCH_S
+        return pages.merged_outcomes(await self._asked(configuration.RELOAD, method="POST", within=within))
+
+    async def _asked(
+        self, page: str, *, method: str = "GET", within: float = pages.FETCH_S
+    ) -> dict[int, tuple[int, bytes]]:
         """Each worker's answer, by its number."""
-        asked = (asyncio.to_thread(pages.fetch, each.socket, page, method=method) for each in self._workers)
+        fetch = partial(pages.fetch, method=method, within=within)
+        asked = (asyncio.to_thread(fetch, each.socket, page) for each in self._workers)
         return dict(enumerate(await asyncio.gather(*asked)))
 
     async def _probe(self) -> None:

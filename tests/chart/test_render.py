@@ -30,6 +30,7 @@ from kube.chart_tools import (
 
 from cacheupdater import __version__
 from cacheupdater.config import load_config
+from cacheupdater.service.difference import RESTART
 
 CASES = sorted((CHART / "ci").glob("*-values.yaml"))
 GOLDEN = Path(__file__).parent / "golden"
@@ -149,15 +150,34 @@ def test_large_numbers_are_not_rewritten(tmp_path):
     assert "max_backlog: 1000000" in config["data"]["cacheupdater.yaml"]
 
 
-def test_pods_restart_when_the_configuration_changes():
-    case = CHART / "ci/memory-values.yaml"
-    sums = {
-        each["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
-        for more in ([], ["--set", "config.log_keys=full"])
-        for each in rendered("--values", case, *more)
-        if each["kind"] == "Deployment"
-    }
-    assert len(sums) == 2
+RESTARTS = {
+    "listen": "config.listen[0]=tcp://0.0.0.0:7272",
+    "queue": "config.queue.partitions=2",
+    "cache": "config.cache.url=redis://other",
+    "admin.token_file": "config.admin.token_file=/run/secrets/cacheupdater/token",
+    "state": "config.state=/var/lib/cacheupdater/learned",
+    "fleet": "config.fleet=shops",
+    "log_keys": "config.log_keys=full",
+    "a new variable": "config.sources.main.url=postgresql+asyncpg://${OTHER_USER}@db/shop",
+}
+LIVE = ["config.sources.main.budget=700/s", "config.defaults.ttl=7m", "config.namespaces.product.ttl=7m"]
+
+
+def test_each_setting_that_needs_a_restart_is_tried_here():
+    assert RESTARTS.keys() - {"a new variable"} == set(RESTART.values()) - {"admin"}  # the chart sets `admin`
+
+
+@pytest.mark.parametrize("said", [*RESTARTS.values(), *LIVE])
+def test_pods_restart_only_for_what_a_running_updater_cannot_take_over(said):
+    files, sums = set(), set()
+    for more in ([], ["--set", said]):
+        for each in rendered("--values", CHART / "ci/memory-values.yaml", *more):
+            if each["kind"] == "ConfigMap":
+                files.add(each["data"]["cacheupdater.yaml"])
+            if each["kind"] == "Deployment":
+                sums.add(each["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+    assert len(files) == 2
+    assert len(sums) == (1 if said in LIVE else 2)
 
 
 @pytest.mark.parametrize(

@@ -128,13 +128,25 @@ def test_rendered_configuration_is_one_that_a_sidecar_may_run_with(chart, case, 
     assert not config.warnings
 
 
-def test_another_configuration_rolls_the_pods_out(chart):
-    def checksum(*options):
-        template = objects(render(chart, *options))["Deployment"]["spec"]["template"]
-        return template["metadata"]["annotations"]["checksum/cacheupdater"]
+@pytest.mark.parametrize(
+    ("said", "restarts"),
+    [
+        ("fleet=other", True),
+        ("config.cache.url=redis://other", True),
+        ("config.sources.shop.url=postgresql+asyncpg://${OTHER}@db/shop", True),
+        ("config.sources.shop.budget=700/s", False),
+        ("config.defaults.ttl=7m", False),
+    ],
+)
+def test_pods_are_rolled_out_only_for_what_a_running_sidecar_cannot_take_over(chart, said, restarts):
+    def rendered(*options):
+        found = objects(render(chart, *options))
+        template = found["Deployment"]["spec"]["template"]
+        return template["metadata"]["annotations"]["checksum/cacheupdater"], found["ConfigMap"]["data"]
 
-    assert checksum() == checksum()
-    assert checksum() != checksum("--set", f"{PREFIX}fleet=other")
+    (before, file), (after, changed) = rendered(), rendered("--set", f"{PREFIX}{said}")
+    assert changed != file
+    assert (after != before) is restarts
 
 
 def test_plain_manifest_is_what_the_include_renders(chart):

@@ -173,6 +173,8 @@ def test_a_poisoned_row_is_listed_with_its_error_and_retried_after_mending(
         assert all("DivisionByZero" in each["error"] for each in listed(updater))
         assert listed(updater, "item") == []
         assert updater.page("/quarantine")[0] == 401
+        assert updater.page("/configuration")[0] == updater.page("/configuration/same")[0] == 401
+        assert command(updater, "reload", "--dry-run")[:2] == (0, "no change\n")
         assert plain.mget("part:7", "part:8") == [None, None]
 
         database.execute("UPDATE parts SET divisor = 2 WHERE id IN (7, 8)")
@@ -215,3 +217,6 @@ def test_the_parent_of_workers_answers_for_all_of_them(
         eventually(lambda: sum(parent.metric("paused", worker=str(n)) for n in (0, 1)) == 2)
         assert command(parent, "quarantine", "forget", *keys)[1] == "forgotten 20 of 20\n"
         assert listed(parent) == []
+
+        assert command(parent, "reload", "--dry-run")[:2] == (0, "no change\n")
+        assert command(parent, "reload")[:2] == (0, "worker 0, 1: no change\n")

@@ -11,6 +11,7 @@ import pytest
 from live.shop import NAMESPACES, TABLES
 from live.updater_process import config, eventually
 
+from cacheupdater.cli import main
 from cacheupdater_client import Redis
 
 PRODUCT = {"name": "product 1", "price": "100.00"}
@@ -136,6 +137,35 @@ def test_what_needs_a_restart_is_refused_by_name_and_the_rest_is_not_taken_over(
     eventually(lambda: "log_keys: needs a restart" in updater.log)
     assert updater.metric("config_last_reload_successful") == 0
     assert "added: namespaces.named" not in updater.log
+
+
+def test_an_operator_sees_a_change_before_it_is_taken_and_has_it_taken(updater, hand, capsys, tmp_path):
+    """The other file stands elsewhere first. Then it is the updater's own, and is read at once."""
+    hand.said["namespaces"]["named"] = OTHER
+    hand.said["sources"]["main"]["budget"] = "700/s"
+    other = tmp_path / "other.yaml"
+    other.write_text(json.dumps(hand.said))
+
+    assert main(["reload", "--dry-run", "-c", str(other)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["added    namespaces.named", "changed  sources.main.budget: 5000/s -> 700/s"]
+    assert "namespaces.named" not in updater.log
+
+    hand.write()
+    assert main(["reload", "-c", str(other)]) == 0
+    took = "added: namespaces.named; changed: sources.main"
+    # on a slow machine the updater may have looked at the file by itself before
+    assert capsys.readouterr().out in {f"{took}\n", "no change\n"}
+    assert took in updater.log
+    assert main(["reload", "--dry-run", "-c", str(other)]) == 0
+    assert capsys.readouterr().out == "no change\n"
+
+    hand.said["log_keys"] = "full"
+    hand.write()
+    assert main(["reload", "-c", str(updater.file)]) == 3
+    assert "log_keys: needs a restart" in capsys.readouterr().err
+    assert main(["reload", "--dry-run", "-c", str(updater.file)]) == 3
+    assert "restart  log_keys: hash -> full" in capsys.readouterr().out
 
 
 @pytest.mark.prove

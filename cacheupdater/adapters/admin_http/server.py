@@ -75,7 +75,8 @@ class _Request(NamedTuple):
 
 
 class Keyed(NamedTuple):
-    """Pages about keys. Keys are data: a request needs the token; if none is configured, it must come from this machine."""
+    """Pages about keys, and those that only an operator may ask for. Keys are data: a request needs the token; if none is
+    configured, it must come from this machine."""
 
     pages: Mapping[str, KeyPage]
     token: str | None = None

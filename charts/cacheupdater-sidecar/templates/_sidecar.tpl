@@ -96,9 +96,12 @@ data:
 {{- end }}
 {{- end }}
 
-{{- /* For an annotation of the pod: another configuration rolls it out. */ -}}
+{{- /* For an annotation of the pod: a configuration that a running updater cannot take over rolls the pod out. That is every
+setting but those of sources, defaults and namespaces, and the names of the variables, which a container gets at its start. */ -}}
 {{- define "cacheupdater.sidecar.checksum" -}}
-{{- include "cacheupdater.sidecar.config" . | sha256sum -}}
+{{- $file := include "cacheupdater.sidecar.config" . -}}
+{{- $variables := regexFindAll "\\$\\{[A-Za-z0-9_]+" $file -1 | uniq | sortAlpha -}}
+{{- list (omit (fromYaml $file) "sources" "defaults" "namespaces") $variables | toJson | sha256sum -}}
 {{- end }}
 
 {{- define "cacheupdater.sidecar.name" -}}

@@ -63,6 +63,14 @@ app.kubernetes.io/component: updater
 {{- toYaml (set $config "admin" $admin) }}
 {{- end }}
 
+{{/* What a running updater cannot take over from a changed file: every setting but those of sources, defaults and namespaces,
+and the names of the variables, which a container gets when it starts. */}}
+{{- define "cacheupdater.fixed" -}}
+{{- $file := include "cacheupdater.config" . }}
+{{- $variables := regexFindAll "\\$\\{[A-Za-z0-9_]+" $file -1 | uniq | sortAlpha }}
+{{- list (omit (fromYaml $file) "sources" "defaults" "namespaces") $variables | toJson }}
+{{- end }}
+
 {{/* memory, kafka, or unknown where nothing or only a variable says it. */}}
 {{- define "cacheupdater.queue" -}}
 {{- $url := dig "queue" "url" "memory://" (default dict .Values.config) }}

@@ -98,7 +98,7 @@ metadata:
     {{- end }}
   annotations:
     {{- if not .Values.existingConfigMap }}
-    checksum/config: {{ include "cacheupdater.config" . | sha256sum }}
+    checksum/config: {{ include "cacheupdater.fixed" . | sha256sum }}
     {{- end }}
     kubectl.kubernetes.io/default-container: cacheupdater
     {{- with .Values.podAnnotations }}

@@ -8,10 +8,12 @@ from cacheupdater.errors import Unavailable
 from cacheupdater.service.pages import (
     merged_freshness,
     merged_metrics,
+    merged_outcomes,
     merged_quarantine,
     merged_warnings,
     of_the_owner,
     summed,
+    with_own_top,
 )
 
 METRICS = b'# HELP a Some.\n# TYPE a gauge\na{source="main"} 1.0\n'
@@ -95,3 +97,33 @@ def test_what_workers_have_changed_is_summed_and_a_bad_query_stays_bad():
     assert summed({0: (400, b"Bad Request"), 1: done(3)}) is None
     with pytest.raises(Unavailable):
         summed({0: (0, b"")})
+
+
+# --- the configuration ---
+
+
+def outcome(said, *, taken=False, restart=()):
+    return 200, json.dumps({"taken": taken, "said": said, "restart": list(restart)}).encode()
+
+
+def test_the_parents_own_settings_and_the_sections_of_a_worker_make_a_page():
+    worker = {"settings": {"state": "/learned.0", "sources.a.budget": "7/s", "namespaces.b.key": "b"}}
+    own = {"settings": {"state": "/learned", "sources.a.budget": "5/s", "sources.gone.budget": "1/s"}}
+    merged = with_own_top({0: (0, b""), 1: (200, json.dumps(worker).encode())}, own)
+    assert merged == {"settings": {"state": "/learned", "sources.a.budget": "7/s", "namespaces.b.key": "b"}}
+    with pytest.raises(Unavailable):
+        with_own_top({0: (0, b"")}, own)
+
+
+def test_workers_with_the_same_outcome_share_a_line():
+    found = merged_outcomes({0: outcome("no change", taken=True), 1: outcome("no change", taken=True)})
+    assert found == {"taken": True, "said": "worker 0, 1: no change", "restart": []}
+
+
+def test_one_worker_that_refuses_or_is_silent_is_seen_in_the_outcome_of_all():
+    good, bad = outcome("no change", taken=True), outcome("cache: needs a restart", restart=["cache"])
+    refused = merged_outcomes({0: good, 1: bad})
+    assert (refused["taken"], refused["restart"]) == (False, ["cache"])
+    silent = merged_outcomes({0: good, 1: (0, b""), 2: bad})
+    assert silent["taken"] is None
+    assert "worker 1: does not answer" in silent["said"]

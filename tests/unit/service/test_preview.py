@@ -1,0 +1,89 @@
+"""A preview shows each changed setting with both values, and finds what a reload would find."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheupdater.config import load_config
+from cacheupdater.config.spelled import spelled
+from cacheupdater.service.difference import difference
+from cacheupdater.service.preview import Change, preview, section_of, uncertain
+
+WAS = """\
+version: 1
+listen: ["tcp://127.0.0.1:7171"]
+cache: {url: "redis://user:secret@127.0.0.1:1/0"}
+sources: {shop: {budget: 50/s, url: "postgresql+asyncpg://user:sesame@db/shop"}}
+namespaces:
+  item: {key: "item:{id:int}", load: {source: shop, python: "shop:items"}}
+"""
+
+
+@pytest.fixture
+def both(tmp_path):
+    """The running configuration, and the one in which these words have become others."""
+
+    def load(text):
+        file = tmp_path / "shop.yaml"
+        file.write_text(text)
+        return load_config(file, {})
+
+    return lambda old, new: (load(WAS), load(WAS.replace(old, new)))
+
+
+def seen(running, read):
+    """What the command does with an updater that answers."""
+    was, now = spelled(running), spelled(read)
+    shown = [{name: each.shown for name, each in one.items()} for one in (was, now)]
+    unlike = {name for name in uncertain(*shown) if was[name].whole != now[name].whole}
+    return preview(*shown, unlike)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("50/s", "80/s", Change("sources.shop.budget", "50/s", "80/s")),
+        ("50/s", "50/s, pool_size: 7", Change("sources.shop.pool_size", "5", "7")),
+        ("id:int", "id:str", Change("namespaces.item.key", "item:{id:int}", "item:{id:str}")),
+        ("namespaces:", "defaults: {ttl: 7s}\nnamespaces:", Change("namespaces.item.ttl.base", "300s", "7s")),
+        ('items"}', 'items"}, quota: {rate: 5/s}', Change("namespaces.item.quota.rate", None, "5/s")),
+        (
+            "sesame",
+            "open-sesame",
+            Change("sources.shop.url", *["postgresql+asyncpg://***@db/shop"] * 2),
+        ),
+    ],
+)
+def test_a_setting_that_changes_live_is_shown_with_both_values(both, old, new, changed):
+    found = seen(*both(old, new))
+    assert found == ((), (changed,), (), ())
+    (same,) = difference(*both(old, new)).changed
+    assert section_of(changed.setting) == same
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "restart"),
+    [
+        ("1:1/0", "1:1/1", [("cache", "redis://***@127.0.0.1:1/0", "redis://***@127.0.0.1:1/1")]),
+        ("secret", "another", [("cache", "redis://***@127.0.0.1:1/0", "redis://***@127.0.0.1:1/0")]),
+        ("sources:", "log_keys: full\nfleet: all\nsources:", None),
+        ("cache:", "queue: {partitions: 2}\ncache:", None),
+        ("7171", "7172", None),
+        ("cache:", "state: /tmp/state\nadmin: {listen: 127.0.0.1:9464}\ncache:", None),
+    ],
+)
+def test_what_needs_a_restart_stands_apart(both, old, new, restart):
+    found = seen(*both(old, new))
+    assert {each.setting for each in found.restart} == set(difference(*both(old, new)).restart)
+    assert not found.changed
+    if restart:
+        assert list(map(tuple, found.restart)) == restart
+
+
+def test_sections_that_come_and_go_are_named_once(both):
+    found = seen(*both("  item:", "  other:"))
+    assert found == (("namespaces.other",), (), ("namespaces.item",), ())
+
+
+def test_the_same_file_changes_nothing(both):
+    assert not any(seen(*both("item", "item")))
