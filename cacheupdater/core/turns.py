@@ -1,13 +1,15 @@
 """Whose turn it is at a source among the namespaces of one priority: they share by weight, however large their units are.
 
 A source has one `Turns` for each priority (`priorities` chooses among these), shared by all engines of the process like its
-bucket. Each engine has a `Line` of its backlogs there. A namespace's start is the service that it has had so far, divided by
-its weight. A namespace that comes to the line starts by the clock, which goes on by the service that each of those in line
-would have had of a fair source. The backlog that would get all that it needs first is first in line. So one key of a quiet namespace does not wait for another's long unit, and a long unit is put off only by as much as
-the others get meanwhile. The first backlog keeps its turn until it can be paid, and no other backlog spends what it saves up.
-Service that has cost nothing after all is given back, and the namespace's backlogs in line move up by it. This is deficit
-round robin with a heap for the ring: a unit costs the logarithm of the backlogs in line, and a backlog that has nothing to do
-costs nothing.
+bucket. Each engine has a `Line` of its backlogs there. This is weighted fair queueing: beside the real source there is a fair
+one, which serves all that have something to do at the same time. Its clock shows the rows that a namespace of weight 1 has got.
+A backlog's start is the service of its namespace so far, on that clock, and what the backlogs of its namespace need that stand
+in line already. The backlog that would get all that it needs first is first in line. So one key of a quiet namespace does not
+wait for another's long unit, and a namespace has one share, in however many engines it stands.
+
+The first backlog keeps its turn until it can be paid, and no other backlog spends what it saves up. Service that has cost
+nothing after all is given back, and the namespace's backlogs in line move up by it. A unit costs the logarithm of the backlogs
+in line, and a backlog that has nothing to do costs nothing.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ B = TypeVar("B", bound=Standing)
 class Moving(Protocol):
     """What other lines may ask of a line."""
 
-    def move_up(self, namespace: Account) -> None:
+    def move_up(self, namespace: Account, by: float) -> None:
         """The namespace got something back, so it moves up."""
 
 
@@ -91,15 +93,32 @@ class Head(NamedTuple):
 class Turns:
     """The turns of one priority at one source."""
 
-    __slots__ = ("_clock", "_served", "_standing", "backlogs", "lines", "weight")
+    __slots__ = (
+        "_ahead",
+        "_order",
+        "_promised",
+        "_served",
+        "_standing",
+        "_tags",
+        "backlogs",
+        "clock",
+        "lines",
+        "weight",
+    )
 
     def __init__(self) -> None:
         self.backlogs = 0  # in line, of all engines
-        self.weight = 0.0  # of the namespaces of these backlogs together
+        self.weight = 0.0  # of all that the fair source serves now
         self.lines: dict[Moving, None] = {}  # of all engines
         self._standing: dict[Account, int] = {}  # backlogs in line, by namespace
-        self._clock = 0.0
-        self._served: dict[Account, float] = {}  # amounts, each divided by the weight
+        self.clock = 0.0
+        # amounts, each divided by the weight
+        self._served: dict[Account, float] = {}
+        self._promised: dict[Account, float] = {}  # what the backlogs in line need
+        # The fair source still serves these namespaces, which stand nowhere any more; and until when, by its clock.
+        self._ahead: dict[Account, float] = {}
+        self._tags: list[tuple[float, int, Account]] = []
+        self._order = count()
 
     def count(self, namespace: Account, more: int) -> None:
         """So many more backlogs of the namespace stand in line (fewer, if negative)."""
@@ -107,48 +126,80 @@ class Turns:
         self.backlogs += more
         if before + more:
             self._standing[namespace] = before + more
-        if not before:
-            self.weight += namespace.weight
+        if not before:  # one that was away has saved up nothing
+            self._served[namespace] = max(self.clock, self._served.get(namespace, 0.0))
+            if self._ahead.pop(namespace, None) is None:
+                self.weight += namespace.weight
         elif not before + more:
-            self.weight = self.weight - namespace.weight if self.backlogs else 0.0  # 0: without rounding
+            self.weight -= namespace.weight
+            self._stay(namespace)
+
+    def _stay(self, namespace: Account) -> None:
+        """The namespace stands nowhere, but the fair source may still have to serve what it has got here."""
+        served = self._served[namespace]
+        if served > self.clock:
+            if namespace not in self._ahead:
+                self.weight += namespace.weight
+            self._ahead[namespace] = served
+            heappush(self._tags, (served, next(self._order), namespace))
+
+    def _go_on(self, clock: float) -> None:
+        """The clock moves, and whoever has got all from the fair source too leaves it."""
+        self.clock = clock
+        tags, ahead = self._tags, self._ahead
+        while tags and tags[0][0] <= clock:
+            served, _, namespace = heappop(tags)
+            if ahead.get(namespace) == served:
+                del ahead[namespace]
+                self.weight -= namespace.weight
+        if not ahead and not self._standing:
+            self.weight = 0.0  # without rounding
 
     def part(self, namespace: Account) -> float:
         """The part of one backlog of the namespace in what all in line get."""
         return namespace.weight * self._fair(namespace) / max(1, self._standing.get(namespace, 0))
 
+    def promise(self, namespace: Account, amount: float) -> None:
+        """A backlog in line needs so much more (less, if negative). Those that come after it stand behind it."""
+        if namespace in self._standing:
+            self._promised[namespace] = self._promised.get(namespace, 0.0) + amount / namespace.weight
+        else:
+            self._promised.pop(namespace, None)  # without rounding
+
     def behind(self, namespace: Account, rate: float) -> float:
-        """How far the namespace may stand behind: its backlogs in the engines stand one turn behind each other."""
-        turns = len(self.lines) * namespace.cost.per_row / namespace.weight
-        return BEHIND * rate * self._fair(namespace) + turns
+        """How far the namespace may stand behind."""
+        return BEHIND * rate * self._fair(namespace) + namespace.cost.per_row / namespace.weight
 
     def _fair(self, namespace: Account) -> float:
-        """What the namespace gets in line, divided by its weight; a part of the rate."""
-        return 1.0 / (self.weight if namespace in self._standing else self.weight + namespace.weight)
+        """What the namespace gets of the fair source, divided by its weight; a part of the rate."""
+        counts = namespace in self._standing or namespace in self._ahead
+        return 1.0 / (self.weight if counts else self.weight + namespace.weight)
 
     def earliest(self, namespace: Account, rate: float) -> float:
         """The earliest place that the namespace may have kept: it saves up no more than it may be behind."""
-        return self._clock - BEHIND * rate * self._fair(namespace)
+        return self.clock - BEHIND * rate * self._fair(namespace)
 
     def start(self, namespace: Account, behind: float = inf) -> float:
-        """The place of a namespace that comes to the line now. One that was away has saved up nothing. One that would stand
-        further behind than `behind` is moved up to that."""
-        start = max(self._clock, self._served.get(namespace, 0.0))
-        if start > self._clock + behind:
-            start = self._served[namespace] = self._clock + behind
-        return start
+        """The place of a backlog that comes to the line now, behind those of its namespace that are there. A namespace that would
+        stand further behind than `behind` is moved up to that."""
+        served = self._served[namespace] = min(self._served[namespace], self.clock + behind)
+        return served + self._promised.get(namespace, 0.0)
 
     def serve(self, namespace: Account, start: float, amount: float) -> None:
         """The namespace had its turn. Its backlogs in all engines share one account."""
-        start = min(start, self.start(namespace))  # something was given back
-        self._clock = max(self._clock + amount * self._fair(namespace), start)
-        self._served[namespace] = max(start, self._served.get(namespace, 0.0)) + amount / namespace.weight
+        served, fair = self._served[namespace], self._fair(namespace)
+        self._served[namespace] = served + amount / namespace.weight
+        if namespace not in self._standing:
+            self._stay(namespace)
+        self._go_on(max(self.clock + amount * fair, min(start, served)))
 
     def give_back(self, namespace: Account, amount: float) -> None:
         """So much of its turn was not needed."""
         if namespace in self._served:
-            self._served[namespace] -= amount / namespace.weight
+            by = amount / namespace.weight
+            self._served[namespace] -= by
             for line in self.lines:
-                line.move_up(namespace)
+                line.move_up(namespace, by)
 
 
 class Line(Generic[B]):
@@ -174,13 +225,12 @@ class Line(Generic[B]):
         )
         self._enter(backlog, backlog.start)
 
-    def move_up(self, namespace: Account) -> None:
+    def move_up(self, namespace: Account, by: float) -> None:
         """The namespace got something back, so its place is an earlier one now."""
         _, backlog = self._backlogs.get(namespace, (0, None))
-        start = self._turns.start(namespace)
-        if backlog is not None and backlog.start is not None and start < backlog.start:
-            backlog.start = start
-            self._enter(backlog, start)
+        if backlog is not None and backlog.start is not None and backlog.start > self._turns.clock:
+            backlog.start = max(self._turns.clock, backlog.start - by)
+            self._enter(backlog, backlog.start)
             if len(self._ends) > _LEFT_OVER * len(self._backlogs):
                 self._work_out()
             self._skip()
@@ -203,7 +253,7 @@ class Line(Generic[B]):
         _, _, backlog = heappop(self._ends)
         del self._backlogs[backlog.namespace]
         self._skip()
-        self._turns.count(backlog.namespace, -1)
+        self._gone(backlog)
         start, backlog.start = backlog.start or 0.0, None
         return start
 
@@ -229,20 +279,26 @@ class Line(Generic[B]):
     def leave(self) -> None:
         """The engine is done."""
         for _, backlog in self._backlogs.values():
-            self._turns.count(backlog.namespace, -1)
+            self._gone(backlog)
         self._turns.lines.pop(self, None)
         self._backlogs.clear()
         self._ends.clear()
 
+    def _gone(self, backlog: B) -> None:
+        """The backlog does not stand in line any more."""
+        needed, backlog.need = backlog.need, 0
+        self._turns.count(backlog.namespace, -1)
+        self._turns.promise(backlog.namespace, -needed * backlog.namespace.cost.per_row)
+
     def _end(self, backlog: B, start: float) -> float:
         """When the backlog would have all that it needs: the keys that are worth waiting for, so that a short bucket makes few
         statements."""
-        limits, quota = self._limits, backlog.namespace.quota
+        limits, quota, before = self._limits, backlog.namespace.quota, backlog.need
         cost = backlog.namespace.cost.per_row
         share = self._bucket.share(min(limits.pace, ROUND * self._turns.part(backlog.namespace)), cost)
-        backlog.need = min(share, limits.unit_keys, backlog.ready)
-        if quota is not None:
-            backlog.need = min(backlog.need, quota.share(limits.pace))
+        need = min(share, limits.unit_keys, backlog.ready)
+        backlog.need = need if quota is None else min(need, quota.share(limits.pace))
+        self._turns.promise(backlog.namespace, (backlog.need - before) * cost)
         return start + backlog.need * cost / backlog.namespace.weight
 
     def _work_out(self) -> None:
@@ -256,7 +312,8 @@ class Line(Generic[B]):
 
     def _start(self, backlog: B) -> float:
         turns, namespace = self._turns, backlog.namespace
-        return turns.start(namespace, turns.behind(namespace, self._bucket.rate))
+        own = backlog.need * namespace.cost.per_row / namespace.weight
+        return turns.start(namespace, turns.behind(namespace, self._bucket.rate)) - own
 
     def _enter(self, backlog: B, start: float) -> None:
         order = next(self._order)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import quantiles
+from typing import TYPE_CHECKING
 
 import pytest
 from stories.engine import Story, namespace
@@ -13,6 +15,9 @@ from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.turns import BEHIND
+
+if TYPE_CHECKING:
+    from cacheupdater.core.unit import Unit
 
 
 class Undecided(Market):
@@ -31,6 +36,19 @@ class Undecided(Market):
         self.rows[unit.namespace.name] -= len(unit.keys)
         story.engine.on_unasked(unit, [Answer(Result.UNDECIDED, 0.1)] * len(unit.keys), now)
         self._wakes = [now] * len(self.engines)
+
+
+class Quiet(Market):
+    """Notes how long each row of all but the flood has waited for its start."""
+
+    def __init__(self, *engines: Story) -> None:
+        super().__init__(*engines)
+        self.waits: list[float] = []
+
+    def takes(self, unit: Unit, now: float) -> float:
+        if unit.namespace.name != "flood":
+            self.waits += [now - self._since[key] for key in unit.keys]
+        return super().takes(unit, now)
 
 
 class Looked(Bucket):
@@ -85,6 +103,25 @@ def test_busy_namespace_gets_its_fair_share_and_no_more_beside_a_thousand_small_
     assert fair == pytest.approx(25.0 / 2, rel=0.02)
     assert 0.9 * fair - 1 <= rows["busy"] <= 1.1 * fair + 1
     assert min(rows[name] for name in small) >= 0.8 * fair - 1
+
+
+@pytest.mark.parametrize("engines", [1, 4, 12])
+def test_nobody_waits_for_a_namespace_that_sends_nine_hints_of_ten(engines, record_property):
+    shared = source(500.0)
+    quiet = [f"n{number}" for number in range(20)]
+    spaces = [namespace(name, source=shared) for name in ["flood", *quiet]]
+    market = Quiet(*(Story(*spaces) for _ in range(engines)))
+    for number, name in enumerate(quiet):
+        market.offer(name, 10.0, 20.0, kind=Kind.TOUCH, engine=number % engines)
+    for engine in range(engines):
+        market.offer("flood", 1_800.0 / engines, 20.0, kind=Kind.MISS, engine=engine)
+    market.run(20.0)
+
+    p99 = quantiles(market.waits, n=100)[-1]
+    record_property(f"figure: p99 of a wait beside a flood, {engines} partitions, ms", 1_000 * p99)
+    assert len(market.waits) == 4_000
+    assert p99 <= 0.01, "a few rows at 500 a second; the flood's units take 100 ms each"
+    assert market.rows["flood"] >= 0.98 * 300.0 * 19.0
 
 
 def test_namespace_that_was_served_while_nobody_else_wanted_anything_owes_nobody_anything():
