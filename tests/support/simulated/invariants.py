@@ -408,7 +408,7 @@ def _within_rates(seen, plan):
         flights = [f for f in seen.flights if f.owner.process == process and f.keys]
         for name, rate, burst in _rates(plan):
             mine = [f for f in flights if name == "budget" or f.keys[0][:1] == b"b"]
-            saved = burst if plan.crowded else 0.0  # its first turn may be open when it begins
+            saved = _saved(plan, burst)
             if rate and (at := overspent(mine, rate, burst, since=started, saved=saved)) is not None:
                 violations.append(f"Q1: {process} has spent more than its {name} of {rate}/s at {at:.4f}")
     return violations
@@ -424,9 +424,14 @@ def _group_within_rates(seen, plan):
         shared = plan.fleet and name == "budget"  # by a record that includes lost owners too
         flights = [f for f in seen.flights if f.keys and (shared or not f.lost)]
         mine = [f for f in flights if name == "budget" or f.keys[0][:1] == b"b"]
-        if rate and (at := overspent(mine, rate, burst, since=0.0)) is not None:
+        if rate and (at := overspent(mine, rate, burst, since=0.0, saved=_saved(plan, burst))) is not None:
             violations.append(f"Q1: the group has spent more than its {name} of {rate}/s at {at:.4f}")
     return violations
+
+
+def _saved(plan, burst):
+    """What may be there at the beginning. In a crowd an owner spends in turns, and its first turn may be open at once."""
+    return burst if plan.crowded else 0.0
 
 
 def _rates(plan):
