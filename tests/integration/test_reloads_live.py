@@ -149,7 +149,7 @@ def story(updater, redis_url, plain, log):
             application.ended.set()
             application.join()
         eventually(lambda: not lost(application.changed, loads_in(log)))
-        (application.target,) = cacheupdater_client.stats()["targets"].values()
+        application.target = cacheupdater_client.stats()["targets"][updater.emit]
     return application, operator, loads_in(log), control
 
 
