@@ -22,6 +22,7 @@ from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.drops import Drops
 from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.fills import Fills
+from cacheupdater.core.heard import count_hints
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.outcomes import Failure, Load, Outcomes
@@ -161,7 +162,7 @@ class Engine:
         for pack in batch:
             self._account_for_drops()  # strangers that are found among the drops are known from now on
             open_pack = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
-            self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
+            count_hints(pack, self._keyspace, self.tally)
             # strangers leave before the policy learns of them, or it would hold them back uncounted
             hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)
             self.tally.add("dropped", nobodys, reason="unknown")
@@ -334,8 +335,7 @@ class Engine:
         patient = self._tell_policy(hints, now)
         prompt = [key for key in hints.keys if key not in patient] if patient else hints.keys
         late = [key for key in hints.keys if key in patient] if patient else ()
-        counted = hints.kind is Kind.MISS and hints.counts
-        asks = dict(zip(hints.keys, hints.counts, strict=True)) if counted else _ONCE
+        asks = hints.asks
         for keys, urgency in ((prompt, URGENCY[hints.kind]), (late, PATIENT)):
             demand = Demand(hints.kind, urgency, open_pack, now)
             fresh = [key for key in keys if self._decide(key, demand, now, asks=asks.get(key, 1))]
