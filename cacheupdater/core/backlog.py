@@ -53,7 +53,7 @@ class Backlog:
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.queues: tuple[Fair[int, ByHeat], ...] = tuple(Fair(ByHeat) for _ in range(PATIENT + 1))
+        self.queues: tuple[Fair[int, ByHeat[Unit]], ...] = tuple(Fair(ByHeat) for _ in range(PATIENT + 1))
         # keys of `waiting`, by the number of their peer; a number without keys stays, for there are few numbers
         self.by_peer: defaultdict[int, int] = defaultdict(int)
         self.owed = 0.0  # rows that changes have saved up while misses were served
@@ -151,7 +151,7 @@ class Picking:
         self._enough = rows // 2
         self._seats = seats
 
-    def take(self, queue: Fair[int, ByHeat], most: int) -> None:
+    def take(self, queue: Fair[int, ByHeat[Unit]], most: int) -> None:
         """Take at most so many keys from this queue."""
         while self.rows and most > 0 and (flow := queue.first()):
             items = flow.items.first

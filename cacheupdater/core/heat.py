@@ -10,12 +10,12 @@ key waits no longer than any other may: `aged` looks at each queue.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cacheupdater.core.unit import Unit
+Item = TypeVar("Item")
 
 HOTTEST = 12
 """The greatest heat: 4096 readers and more. A key with so many is served within a turn or two anyway."""
@@ -34,30 +34,30 @@ def by_heat(keys: Sequence[bytes], asks: Sequence[int]) -> dict[int, list[bytes]
     return groups
 
 
-class ByHeat:
+class ByHeat(Generic[Item]):
     """The due units of one peer: one queue per heat, each in the order of arrival. Almost always there is only one queue."""
 
     __slots__ = ("_queues",)
 
     def __init__(self) -> None:
-        self._queues: list[deque[Unit]] = [deque()]  # the coldest first
+        self._queues: list[deque[Item]] = [deque()]  # the coldest first
 
     def __bool__(self) -> bool:
         return bool(self.first)
 
-    def __iter__(self) -> Iterator[deque[Unit]]:
+    def __iter__(self) -> Iterator[deque[Item]]:
         """The queues in which a unit waits, the coldest first."""
         return filter(None, self._queues)
 
     @property
-    def first(self) -> deque[Unit]:
+    def first(self) -> deque[Item]:
         """The queue with the hottest units; an empty one if nothing waits."""
         queues = self._queues
         while not queues[-1] and len(queues) > 1:
             queues.pop()
         return queues[-1]
 
-    def of(self, heat: int) -> deque[Unit]:
+    def of(self, heat: int) -> deque[Item]:
         """The queue of this heat."""
         while len(self._queues) <= heat:
             self._queues.append(deque())

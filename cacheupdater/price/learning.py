@@ -78,11 +78,15 @@ def read_rate(state: NDArray[np.float32], idle: Doubles, *, age: float) -> Doubl
     return np.asarray(slow / heard(SLOW_MEMORY, age))
 
 
-def known_rate(table: Table, rows: Rows, now: float) -> Doubles:
-    """Reads per second that have been heard of for minutes. What was heard for a moment only counts for little: it must not
-    weigh more than a waiting reader."""
-    state, times = table.look(rows)
-    return read_rate(state, now - times[:, TOUCHED], age=inf)
+def known_rates(table: Table, keys: Sequence[bytes], now: float) -> list[float]:
+    """Reads per second that have been heard of for minutes; 0 for strangers. What was heard for a moment only counts for
+    little: it must not weigh more than a waiting reader."""
+    rows = table.find(keys)
+    known = rows >= 0
+    state, times = table.look(rows[known])
+    rates = np.zeros(len(rows))
+    rates[known] = read_rate(state, now - times[:, TOUCHED], age=inf)
+    return list(rates.tolist())
 
 
 def silent(state: NDArray[np.float32], idle: Doubles, *, age: float) -> NDArray[np.bool_]:

@@ -126,11 +126,7 @@ class Price:
             self.table.due[rows] = now + UNDER_WAY
 
     def read_rates(self, keys: Sequence[bytes], now: float) -> Sequence[float]:
-        rows = self.table.find(keys)
-        known = rows >= 0
-        rates = np.zeros(len(rows))
-        rates[known] = learning.known_rate(self.table, rows[known], now)
-        return rates.tolist()
+        return learning.known_rates(self.table, keys, now)
 
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
         """The first announcement after a load dates the change exactly. A key that is hardly read, or never, can wait."""
