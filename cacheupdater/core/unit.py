@@ -43,9 +43,7 @@ class Demand(NamedTuple):
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
     moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
-    asks: int = (
-        1  # of a miss: how many readers have asked, or will; of several keys, at least so many for each
-    )
+    asks: int = 1  # of a miss: readers that have asked, or will; of several keys, the fewest
 
     @property
     def peer(self) -> Peer:

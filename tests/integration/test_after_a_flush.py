@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 from live.updater_process import config, eventually
-from suite.pace import Metronome
+from suite.pace import Metronome, busiest
 
 from cacheupdater_client import Redis
 
@@ -85,16 +85,6 @@ def story(updaters, settings, emit, *, redis_url, plain, tmp_path, count):
         time.sleep(AFTER_S)
     lines = [[line.split() for line in log.read_text().splitlines()] for log in logs]
     return [[(float(at), keys) for at, *keys in each if float(at) >= flushed] for each in lines]
-
-
-def busiest(times, seconds):
-    """Most rows in any window of so long."""
-    most = begin = 0
-    for end, at in enumerate(times):
-        while times[begin] < at - seconds:
-            begin += 1
-        most = max(most, end - begin + 1)
-    return most
 
 
 def judge(loads, control, record_property, who):
