@@ -36,7 +36,7 @@ READS = 5_000  # a second
 ROWS = 500  # a second, for each cache
 AT_ONCE = 50  # keys of one read
 BURST_S = 0.2  # of the rows; the updater's burst has the same size
-WARM_S, LIMIT_S = 15.0, 200.0
+WARM_S, LIMIT_S = 10.0, 180.0
 WINDOW_S = 2.0
 FIRST_S = 30.0
 LOOK_TURNS = 500  # reads between two looks whether all are back: five seconds
@@ -223,7 +223,9 @@ def rows(old, new):
         per_s = len(new["ours"]) * AT_ONCE / new["ours"][-1][0]  # a busy machine reads more slowly
         reads = f"{per_s:.0f} reads/s of {KEYS} keys, Zipf; {ROWS} rows/s each; old hit rate {rate(old['ours']):.3f}"
         method = f"s until 99 % of the old hit rate: {back['ours']:.0f} / {back[name]:.0f} (limit {LIMIT_S:.0f}); hit rate {partly} s; {reads}"
-        made.append(row(f"P13-{name}", back["ours"] / back[name], GOAL, method=method))
+        # a machine that reads too slowly brings nobody back in time: that is no success
+        goal = None if back["ours"] == back[name] == LIMIT_S else GOAL
+        made.append(row(f"P13-{name}", back["ours"] / back[name], goal, method=method))
         said = f"reads without a value in the first {FIRST_S:.0f} s: {lost['ours']} / {lost[name]}"
         made.append(row(f"P13-{name}-missed", lost["ours"] / lost[name], GOAL, method=said))
     return made
