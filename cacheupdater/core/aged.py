@@ -89,7 +89,7 @@ class Aged:
 
     def _collect(self, backlog: Backlog, now: float) -> bool:
         """Whether these were all."""
-        for queue in [each for fair in backlog.queues for each in fair]:
+        for queue in list(backlog.all_queues()):
             while queue and self.at(queue[0]) <= now:
                 if len(self.units) >= self._limits.turn_keys:
                     return False

@@ -2,8 +2,8 @@
 
 `schedule` makes a backlog when the first key of a namespace is due, and keeps it for its own life. A backlog knows the order
 of its own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Peers take
-turns within each of these. Changes get a part of the rows however many misses wait. The schedule decides which namespace is
-next, and what can be paid.
+turns within each of these, and of a peer's misses the hottest go first (`heat`). Changes get a part of the rows however many
+misses wait. The schedule decides which namespace is next, and what can be paid.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.fair import Fair
+from cacheupdater.core.heat import ByHeat
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Unit
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.seats import Seats
@@ -52,7 +53,7 @@ class Backlog:
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.queues: tuple[Fair[int, Unit], ...] = tuple(Fair() for _ in range(PATIENT + 1))
+        self.queues: tuple[Fair[int, ByHeat[Unit]], ...] = tuple(Fair(ByHeat) for _ in range(PATIENT + 1))
         # keys of `waiting`, by the number of their peer; a number without keys stays, for there are few numbers
         self.by_peer: defaultdict[int, int] = defaultdict(int)
         self.owed = 0.0  # rows that changes have saved up while misses were served
@@ -85,10 +86,11 @@ class Backlog:
         self.by_peer[peer.number] += keys
 
     def put(self, unit: Unit) -> None:
-        """In the order of arrival. A unit that is due again, or merged, keeps its place among those of its peer."""
+        """In the order of arrival. A unit that is due again, or merged, keeps its place among those of its peer and heat."""
         unit.ready = True
         demand = unit.demand
-        queue, since = self.queues[demand.urgency].of(demand.peer.number), demand.since
+        queue = self.queues[demand.urgency].of(demand.peer.number).of(demand.heat)
+        since = demand.since
         if queue and since < queue[-1].demand.since:
             queue.insert(bisect_right(queue, since, key=lambda other: other.demand.since), unit)
         else:
@@ -98,8 +100,12 @@ class Backlog:
     @property
     def oldest(self) -> Unit | None:
         """The ready unit that came first."""
-        firsts = (queue[0] for fair in self.queues for queue in fair)
+        firsts = (queue[0] for queue in self.all_queues())
         return min(firsts, key=lambda unit: unit.demand.since, default=None)
+
+    def all_queues(self) -> Iterator[deque[Unit]]:
+        """The queues in which a unit waits, each in the order of arrival."""
+        return (queue for fair in self.queues for items in fair for queue in items)
 
     def clear(self) -> None:
         """What is left in the queues has no live keys."""
@@ -145,10 +151,11 @@ class Picking:
         self._enough = rows // 2
         self._seats = seats
 
-    def take(self, queue: Fair[int, Unit], most: int) -> None:
+    def take(self, queue: Fair[int, ByHeat[Unit]], most: int) -> None:
         """Take at most so many keys from this queue."""
         while self.rows and most > 0 and (flow := queue.first()):
-            unit = flow.items[0]
+            items = flow.items.first
+            unit = items[0]
             if unit.demand.alone and self.parts:
                 self.rows = 0
                 return
@@ -156,12 +163,12 @@ class Picking:
             if most < self.rows and len(keys) > most:  # owed rows are given even if a unit is cut for them
                 keys = self._cut(unit, keys, most)
             elif len(keys) > self.rows:
-                if self.parts and _bring_forward(flow.items, self.rows):
+                if self.parts and _bring_forward(items, self.rows):
                     continue
                 keys = self._cut(unit, keys, self.rows) if self.rows > self._enough else []
                 self.rows = 0
             else:
-                flow.items.popleft()
+                items.popleft()
                 self._add(unit, keys)
             most -= len(keys)
             queue.serve(flow, len(keys))

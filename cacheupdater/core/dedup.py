@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from cacheupdater.core.absent import AbsentMarks
-    from cacheupdater.core.cursors import OpenPack
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.namespace import Namespace
 
@@ -76,15 +75,17 @@ class Dedup:
                 over.append(key)
         return fresh, over
 
-    def hint(self, key: bytes, kind: Kind, open_pack: OpenPack, now: float, *, urgency: int) -> Action | None:
-        """Does what the table says about one hint, and returns it. None: the key needs a seat, which `accept` gives it later."""
+    def hint(self, key: bytes, new: Demand, now: float, *, asks: int = 1) -> Action | None:
+        """Does what the table says about one hint, of so many readers, and returns it. None: the key needs a seat, which
+        `accept` gives it later."""
+        kind, urgency, open_pack = new.kind, new.urgency, new.open_pack
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
         action = TABLE[self._state(key, unit), event][1]
         if unit is None:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
-            demand = self._spaced(Demand(kind, urgency, open_pack, now), unit, key)
+            demand = self._spaced(new, unit, key)
             self._vacate(unit, key)
             self._recent_ends.put((key,), unit.ended, now)
             if demand.not_before <= now:
@@ -93,13 +94,15 @@ class Dedup:
             self._seat(unit.namespace, [key], demand, now)
         elif action is Action.MERGE:
             demand = unit.demand.covering(kind, urgency, open_pack.peer)
+            if kind is Kind.MISS and self.schedule.is_behind(unit.namespace):
+                demand = _asked(unit, demand, asks)
             if demand is not unit.demand:
                 self.schedule.leave(unit)
                 open_pack.lean(kind > unit.demand.kind)
                 self._seat(unit.namespace, [key], demand, now)
         elif action is Action.BLOCK:
             open_pack.hold(1)
-            self.tails[key] = Demand(kind, urgency, open_pack, now)
+            self.tails[key] = new
         elif action is Action.COVER:
             tail = self.tails[key]
             open_pack.lean(kind > tail.kind)
@@ -354,6 +357,14 @@ class Dedup:
         if unit.late:
             unit.late = False
             self._late -= 1
+
+
+def _asked(unit: Unit, demand: Demand, asks: int) -> Demand:
+    """The demand of a key of this unit, with more readers. A key that is alone in its unit stays there until its heat rises."""
+    asked = demand._replace(asks=demand.asks + asks)
+    if demand is unit.demand and len(unit.keys) == 1 and asked.heat == demand.heat:
+        unit.demand = asked
+    return asked
 
 
 def _is_news(unit: Unit, began: float, now: float, *, gap: float) -> bool:

@@ -4,14 +4,15 @@ The partition's shell calls it with `now` on every occasion: hints were read, a 
 an invalidation was acknowledged. It calls `step` whenever something may be due. The engine never awaits, so each call is
 atomic. It lives from the gain of a partition to its hand-over, and is then forgotten as a whole.
 
-Its parts decide what to do and when: `dedup` (the automaton), `schedule` (order and pace), `cursors` (what may be
-committed), `outcomes` (what becomes of a unit that has run), `removals` (changes that could not be served), `absent` (rows
-that are not there), `prolonging` (old values that live on while their source fails), `pausing` (what an operator paused).
+Its parts decide what to do and when: `dedup` (the automaton), `seating` (new heads), `schedule` (order and pace), `cursors`
+(what may be committed), `outcomes` (what becomes of a unit that has run), `removals` (changes that could not be served),
+`absent` (rows that are not there), `prolonging` (old values that live on), `pausing` (what an operator paused).
 """
 
 from __future__ import annotations
 
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.absent import AbsentMarks
@@ -21,6 +22,7 @@ from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.drops import Drops
 from cacheupdater.core.explain import Explained, seat_of
 from cacheupdater.core.fills import Fills
+from cacheupdater.core.heard import count_hints
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.outcomes import Failure, Load, Outcomes
@@ -29,12 +31,13 @@ from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.prolonging import Prolonging
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
+from cacheupdater.core.seating import Seating
 from cacheupdater.core.starting import Starting
 from cacheupdater.core.strangers import Strangers
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.keyspace import Keyspace
@@ -57,6 +60,7 @@ class Work(NamedTuple):
 
 
 UNSEEN = Load()
+_ONCE: Mapping[bytes, int] = MappingProxyType({})
 
 
 class Engine:
@@ -92,6 +96,9 @@ class Engine:
         )
         self._prolonging = Prolonging(
             keyspace, self._dedup, removals=self._removals, limits=limits, tally=self.tally
+        )
+        self._seating = Seating(
+            keyspace, self._dedup, policy=policy, strangers=self._strangers, tally=self.tally, limits=limits
         )
         self._pausing = Pausing(keyspace, self._dedup, policy=policy, tally=self.tally)
         self._drops = Drops(
@@ -155,7 +162,7 @@ class Engine:
         for pack in batch:
             self._account_for_drops()  # strangers that are found among the drops are known from now on
             open_pack = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
-            self.tally.add("hints", sum(pack.counts) or len(pack.keys), pack.kind.name.lower())
+            count_hints(pack, self._keyspace, self.tally)
             # strangers leave before the policy learns of them, or it would hold them back uncounted
             hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)
             self.tally.add("dropped", nobodys, reason="unknown")
@@ -297,8 +304,8 @@ class Engine:
         open_pack = self.cursor.here(now, self._peers.of(NOBODY))
         demand = Demand(Kind.MISS, URGENCY[Kind.MISS], open_pack, now, alone=True)
         for key in (freed := list(filter(self.quarantine.forget, keys))):
-            if self._decide(key, Kind.MISS, open_pack, now, urgency=demand.urgency):
-                self._seat([key], demand, now)
+            if self._decide(key, demand._replace(alone=False), now):
+                self._seating.seat([key], demand, now, asks=_ONCE)
         return len(freed)
 
     def hasten(self) -> None:
@@ -320,17 +327,19 @@ class Engine:
     def _touches(self, keys: Sequence[bytes], open_pack: OpenPack, now: float) -> None:
         fresh, over = self._dedup.touches(keys)
         self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
-        urgency = URGENCY[Kind.TOUCH]
-        fresh += [key for key in over if self._decide(key, Kind.TOUCH, open_pack, now, urgency=urgency)]
-        self._accept(fresh, Kind.TOUCH, open_pack, now, urgency=urgency)
+        demand = Demand(Kind.TOUCH, URGENCY[Kind.TOUCH], open_pack, now)
+        fresh += [key for key in over if self._decide(key, demand, now)]
+        self._accept(fresh, demand, now)
 
     def _others(self, hints: Hints, open_pack: OpenPack, now: float) -> None:
         patient = self._tell_policy(hints, now)
         prompt = [key for key in hints.keys if key not in patient] if patient else hints.keys
         late = [key for key in hints.keys if key in patient] if patient else ()
+        asks = hints.asks
         for keys, urgency in ((prompt, URGENCY[hints.kind]), (late, PATIENT)):
-            fresh = [key for key in keys if self._decide(key, hints.kind, open_pack, now, urgency=urgency)]
-            self._accept(fresh, hints.kind, open_pack, now, urgency=urgency)
+            demand = Demand(hints.kind, urgency, open_pack, now)
+            fresh = [key for key in keys if self._decide(key, demand, now, asks=asks.get(key, 1))]
+            self._accept(fresh, demand, now, asks=asks)
 
     def _tell_policy(self, hints: Hints, now: float) -> Collection[bytes]:
         """Misses and changes are loaded whatever the policy thinks. Returns the changes that it lets wait."""
@@ -341,9 +350,9 @@ class Engine:
         self._policy.on_misses(hints.keys, hints.counts, now)
         return ()
 
-    def _decide(self, key: bytes, kind: Kind, open_pack: OpenPack, now: float, *, urgency: int) -> bool:
+    def _decide(self, key: bytes, demand: Demand, now: float, *, asks: int = 1) -> bool:
         """What the automaton says; True when the key needs a seat of its own."""
-        action = self._dedup.hint(key, kind, open_pack, now, urgency=urgency)
+        action = self._dedup.hint(key, demand, now, asks=asks)
         if action is None:
             return True
         unit = self._dedup.seats.get(key)
@@ -351,7 +360,7 @@ class Engine:
         return False
 
     def _accept(
-        self, keys: list[bytes], kind: Kind, open_pack: OpenPack, now: float, *, urgency: int
+        self, keys: list[bytes], demand: Demand, now: float, *, asks: Mapping[bytes, int] = _ONCE
     ) -> None:
         if self._strangers:
             keys, nobodys = self._strangers.rest(keys)
@@ -359,29 +368,21 @@ class Engine:
         if not keys:
             return
         listed = self.quarantine.keys
-        keys, freed = self._outside_quarantine(keys, kind, open_pack, now) if listed else (keys, [])
-        demand = Demand(kind, urgency, open_pack, now)
-        self._seat(keys, demand, now)
+        keys, freed = self._outside_quarantine(keys, demand, now) if listed else (keys, [])
+        self._seating.seat(keys, demand, now, asks=asks)
         for key in freed:  # alone: if such a key still fails, no other refresh fails with it
-            self._seat([key], demand._replace(alone=True), now)
-
-    def _seat(self, keys: list[bytes], demand: Demand, now: float) -> None:
-        groups, unknown = self._keyspace.resolve_many(keys)
-        self.tally.add("dropped", len(unknown), reason="unknown")
-        self._strangers.put(unknown)
-        for namespace, known in groups.items():
-            self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
-            self._dedup.accept(namespace, known, demand, now)
+            self._seating.seat([key], demand._replace(alone=True), now, asks=asks)
 
     def _outside_quarantine(
-        self, keys: list[bytes], kind: Kind, open_pack: OpenPack, now: float
+        self, keys: list[bytes], demand: Demand, now: float
     ) -> tuple[list[bytes], list[bytes]]:
         """The keys that are not in quarantine, and those whose time in it is over. The others are dropped."""
         listed = dict.fromkeys(key for key in keys if key in self.quarantine.keys)
         if not listed:
             return keys, []
         freed = [key for key in listed if not self.quarantine.bars(key, now)]
-        self._drops.bar([key for key in keys if key in self.quarantine.keys], kind, open_pack, now)
+        barred = [key for key in keys if key in self.quarantine.keys]
+        self._drops.bar(barred, demand.kind, demand.open_pack, now)
         return [key for key in keys if key not in listed], freed
 
     # --- ends of hints ---------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from cacheupdater.core.unit import PATIENT, Phase
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.unit import PATIENT, URGENCY, Phase
 
 if TYPE_CHECKING:
     from cacheupdater.core.dedup import Dedup
@@ -70,13 +71,22 @@ def hindrance(unit: Unit, now: float) -> str:
         what = "ms of database time" if source.timed else "rows"
         return (
             f"the budget of source {source.name}: {source.bucket.rate:g} {what} a second are spent,"
-            f" and {source.due:.0f} are due"
+            f" and {source.due:.0f} are due{_overtaken(unit)}"
         )
     if quota is not None and quota.level(now) < 1.0:
         return f"the quota of namespace {namespace.name}: {quota.rate:g} rows a second are spent"
     if demand.urgency == PATIENT:
         return "a quiet moment of its source: few readers would notice the change"
     return "its turn among namespaces and peers"
+
+
+def _overtaken(unit: Unit) -> str:
+    """Whether hotter misses go first."""
+    source = unit.namespace.source
+    is_miss = unit.demand.urgency == URGENCY[Kind.MISS]
+    return (
+        "; misses for which more readers ask go first" if is_miss and source.due > source.bucket.rate else ""
+    )
 
 
 def _busy(namespace: Namespace, now: float) -> str:

@@ -10,10 +10,9 @@ A `Fair` lives as long as the store that it orders. It knows neither packs nor k
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heappop, heappush, heapreplace
 from itertools import count
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -24,8 +23,16 @@ finds room. These are the dynamic thresholds by which switches share their buffe
 
 _LEFT_OVER = 64  # idle flows that are remembered, beyond one per waiting flow
 
+
+class Clearable(Protocol):
+    """The items of a flow: true while there are any."""
+
+    def clear(self) -> None:
+        """No item is left."""
+
+
 Name = TypeVar("Name", bound="Hashable")
-Item = TypeVar("Item")
+Items = TypeVar("Items", bound=Clearable)
 
 
 def leaves_room(own: int, total: int, most: int) -> bool:
@@ -33,44 +40,46 @@ def leaves_room(own: int, total: int, most: int) -> bool:
     return own <= PART * max(0, most - total)
 
 
-class Flow(Generic[Name, Item]):
+class Flow(Generic[Name, Items]):
     """The items of one flow, in their order."""
 
     __slots__ = ("entered", "items", "name", "start")
 
-    def __init__(self, name: Name) -> None:
+    def __init__(self, name: Name, items: Items) -> None:
         self.name = name
-        self.items: deque[Item] = deque()
+        self.items = items
         self.start = 0.0  # the service that it has had, on the clock
         self.entered = False  # stands in the heap
 
 
-class Fair(Generic[Name, Item]):
+class Fair(Generic[Name, Items]):
     """All flows."""
 
-    __slots__ = ("_clock", "_end", "_flows", "_heap", "_only", "_order")
+    __slots__ = ("_clock", "_end", "_flows", "_heap", "_items", "_only", "_order")
 
-    def __init__(self) -> None:
+    def __init__(self, items: Callable[[], Items]) -> None:
+        """`items` makes the empty container of a new flow."""
+        self._items = items
         self._clock = 0.0
         self._end = 0.0  # of the turn that was served last: a new flow begins there
         # A flow that is alone needs no turns. All hints of a topic are one flow.
-        self._only: tuple[int, Flow[Name, Item]] | None = None
-        self._flows: dict[Name, Flow[Name, Item]] = {}
+        self._only: tuple[int, Flow[Name, Items]] | None = None
+        self._flows: dict[Name, Flow[Name, Items]] = {}
         self._heap: list[
-            tuple[float, int, Flow[Name, Item]]
+            tuple[float, int, Flow[Name, Items]]
         ] = []  # starts may be later by now, never earlier
         self._order = count()
 
     def __bool__(self) -> bool:
         return self.first() is not None
 
-    def __iter__(self) -> Iterator[deque[Item]]:
+    def __iter__(self) -> Iterator[Items]:
         """The items of each flow that has any."""
         if self._only:
             self._admit_others(*self._only)
         return (flow.items for _, _, flow in self._heap if flow.items)
 
-    def of(self, name: Name) -> deque[Item]:
+    def of(self, name: Name) -> Items:
         """The flow's items. The caller puts one in at once."""
         if self._only:
             order, only = self._only
@@ -81,19 +90,19 @@ class Fair(Generic[Name, Item]):
                 return only.items
             self._admit_others(order, only)
         elif not self._flows:
-            only = Flow(name)
+            only = Flow(name, self._items())
             self._only = next(self._order), only
             return only.items
         flow = self._flows.get(name)
         if flow is None:
-            flow = self._flows[name] = Flow(name)
+            flow = self._flows[name] = Flow(name, self._items())
         if not flow.entered:
             flow.entered = True
             flow.start = max(flow.start, self._end)
             heappush(self._heap, (flow.start, next(self._order), flow))
         return flow.items
 
-    def _admit_others(self, order: int, flow: Flow[Name, Item]) -> None:
+    def _admit_others(self, order: int, flow: Flow[Name, Items]) -> None:
         """From now on this flow is one of many."""
         self._only = None
         if flow.items:
@@ -101,14 +110,14 @@ class Fair(Generic[Name, Item]):
             self._flows[flow.name] = flow
             self._heap.append((0.0, order, flow))
 
-    def waiting(self, name: Name) -> deque[Item]:
+    def waiting(self, name: Name) -> Items:
         """The flow's items, which the caller may take out."""
         if self._only:
             self._admit_others(*self._only)
         flow = self._flows.get(name)
-        return deque() if flow is None else flow.items
+        return self._items() if flow is None else flow.items
 
-    def first(self) -> Flow[Name, Item] | None:
+    def first(self) -> Flow[Name, Items] | None:
         """The flow whose turn it is."""
         if self._only:
             only = self._only[1]
@@ -127,14 +136,14 @@ class Fair(Generic[Name, Item]):
         self._forget()
         return None
 
-    def first_where(self, ready: Callable[[Name], bool]) -> Flow[Name, Item] | None:
+    def first_where(self, ready: Callable[[Name], bool]) -> Flow[Name, Items] | None:
         """The flow whose turn it is among those that are ready. This costs a look at each flow."""
         if self._only:
             self._admit_others(*self._only)
         waiting = [flow for _, _, flow in self._heap if flow.items and ready(flow.name)]
         return min(waiting, key=lambda flow: flow.start, default=None)
 
-    def serve(self, flow: Flow[Name, Item], amount: float) -> None:
+    def serve(self, flow: Flow[Name, Items], amount: float) -> None:
         """The flow has had so much."""
         self._clock = max(self._clock, flow.start)
         flow.start = self._end = self._clock + amount

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core.peers import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
 
 class Kind(IntEnum):
@@ -46,6 +46,12 @@ class Hints(NamedTuple):
     tokens: Sequence[
         int
     ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; or empty
+
+    @property
+    def asks(self) -> Mapping[bytes, int]:
+        """How many readers have missed each key; a key that is not there was missed once."""
+        counted = self.kind is Kind.MISS and self.counts
+        return dict(zip(self.keys, self.counts, strict=True)) if counted else {}
 
     def without(self, keys: Container[bytes]) -> tuple[Hints, int]:
         """The pack without these keys, and how many hints have left it, repeated ones counted."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 Metric = Literal[
     "hints",  # counter by kind: hints that reached the engine, repeated ones included
+    "namespace_hints",  # counter by namespace: the same, estimated from one key of each pack
     "decisions",  # counter by namespace and reason: what the automaton decided (accept, merge, hold, block, ...)
     "refreshes",  # counter by namespace and result: how heads ended
     "dropped",  # counter by namespace and reason: hints given up

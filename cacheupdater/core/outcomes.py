@@ -136,10 +136,10 @@ class Outcomes:
         if learned:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
             by_key = dict(zip(learned, answers, strict=True))
-            for demand, keys in wrote:  # each demand apart, for an announced change is no surprise
+            for kind, keys in _by_kind(wrote):  # each kind apart, for an announced change is no surprise
                 changed = [by_key[key].result is Result.WRITTEN for key in keys]
                 mine = [said[key] for key in keys] if said else ()
-                self._policy.on_loaded(Loaded(demand.kind, keys, changed, unit.began, mine, absent), now)
+                self._policy.on_loaded(Loaded(kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
@@ -250,6 +250,16 @@ class Outcomes:
         """One age per demand: its keys came together. Bounded, for it may be that nobody takes the ages."""
         for demand, _ in parts[: AGES_MAX - len(self.ages)]:
             self.ages.append((namespace.name, now - demand.since))
+
+
+def _by_kind(parts: Sequence[tuple[Demand, list[bytes]]]) -> Iterable[tuple[Kind, list[bytes]]]:
+    """The keys by the kind of their demand: of hot misses each may have a demand of its own."""
+    if len(parts) == 1:
+        return [(parts[0][0].kind, parts[0][1])]
+    kinds: dict[Kind, list[bytes]] = {}
+    for demand, keys in parts:
+        kinds.setdefault(demand.kind, []).extend(keys)
+    return kinds.items()
 
 
 def _cut(keys: list[bytes], pieces: int) -> Iterator[list[bytes]]:

@@ -53,6 +53,10 @@ class Policy(Protocol):
         """These keys were missed. They are loaded whatever the policy thinks."""
         ...
 
+    def read_rates(self, keys: Sequence[bytes], now: float) -> Sequence[float]:
+        """How many reads per second of each key are known of; empty if nothing is known. Asked while many misses wait."""
+        ...
+
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
         """These keys have changed. They are due whatever the policy thinks; the returned ones can wait for a quiet moment."""
         ...
@@ -95,6 +99,9 @@ class Fixed:
 
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         """Nothing to learn."""
+
+    def read_rates(self, keys: Sequence[bytes], now: float) -> Sequence[float]:  # noqa: ARG002  the seam's signature
+        return ()
 
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:  # noqa: ARG002  the seam's signature
         return ()

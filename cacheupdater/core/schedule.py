@@ -88,6 +88,14 @@ class Schedule:
         if self.waiting > self._room:
             self.shedding.make_room(self._active, int(self.waiting - self._room))
 
+    def is_behind(self, namespace: Namespace) -> bool:
+        """Whether more keys wait than a second pays for. Else it does not matter which of them is first."""
+        source, quota = namespace.source, namespace.quota
+        if source.due > source.bucket.rate:
+            return True
+        backlog = self._backlogs.get(namespace) if quota is not None else None
+        return quota is not None and backlog is not None and backlog.waiting > quota.rate
+
     def leave(self, unit: Unit) -> None:
         """One key has left a due unit for a stronger demand."""
         backlog = self._backlogs[unit.namespace]

@@ -4,7 +4,7 @@ A namespace may have at most `max_backlog` waiting keys, and all namespaces of a
 pending. Beyond that, the namespace with the most waiting keys gives some up. So a flood costs its own namespace, reading goes
 on, and a namespace with few keys keeps all of them. If there is only one namespace, nothing is given up for others: reading
 pauses, and its senders wait. Within a namespace the peer with most waiting keys gives up first: touches
-before misses before changes, the oldest first.
+before misses before changes, of misses the coldest first (`heat`), and of equals the oldest.
 `schedule` makes one and says when to shed; the engine accounts for what was `dropped`. Lives as long as its schedule.
 """
 
@@ -102,7 +102,9 @@ class Shedding:
         heapify(peers)
         while peers and backlog.waiting > most:
             peer = -peers[0][1]
-            queues = (backlog.queues[urgency].waiting(peer) for urgency in _LEAST_URGENT_FIRST)
+            queues = (
+                queue for urgency in _LEAST_URGENT_FIRST for queue in backlog.queues[urgency].waiting(peer)
+            )
             if any(self._drop_some(backlog, queue, backlog.waiting - most) for queue in queues):
                 heapreplace(peers, (-backlog.by_peer.get(peer, 0), -peer))
             else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.heat import heat_of
 from cacheupdater.core.hints import Kind
 
 if TYPE_CHECKING:
@@ -42,11 +43,17 @@ class Demand(NamedTuple):
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
     moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
+    asks: int = 1  # of a miss: readers that have asked, or will; of several keys, the fewest
 
     @property
     def peer(self) -> Peer:
         """The peer in whose turn it waits."""
         return self.moved_to or self.open_pack.peer
+
+    @property
+    def heat(self) -> int:
+        """How much it is wanted, beside others of its urgency."""
+        return heat_of(self.asks) if self.urgency == URGENCY[Kind.MISS] else 0
 
     def covering(self, kind: Kind, urgency: int, peer: Peer) -> Demand:
         """This demand with one more hint, of this peer. It waits in the turn of the peer that is served sooner."""

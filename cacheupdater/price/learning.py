@@ -5,7 +5,7 @@ Only `policy` calls it. `posterior` has the arithmetic of change rates; this mod
 
 from __future__ import annotations
 
-from math import expm1
+from math import expm1, inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.price import posterior
 from cacheupdater.price.meter import CHANGES, LOADS
 from cacheupdater.price.posterior import SHAPE
-from cacheupdater.price.table import FAST, IDLE, LOADED, PALM, SEEN, SLOW, SPACE, STALE, STATUS, A, B
+from cacheupdater.price.table import FAST, IDLE, LOADED, PALM, SEEN, SLOW, SPACE, STALE, STATUS, TOUCHED, A, B
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +76,17 @@ def read_rate(state: NDArray[np.float32], idle: Doubles, *, age: float) -> Doubl
     """Reads per second by now."""
     slow = state[:, SLOW] * np.exp(np.maximum(idle, 0.0) / -SLOW_MEMORY)
     return np.asarray(slow / heard(SLOW_MEMORY, age))
+
+
+def known_rates(table: Table, keys: Sequence[bytes], now: float) -> list[float]:
+    """Reads per second that have been heard of for minutes; 0 for strangers. What was heard for a moment only counts for
+    little: it must not weigh more than a waiting reader."""
+    rows = table.find(keys)
+    known = rows >= 0
+    state, times = table.look(rows[known])
+    rates = np.zeros(len(rows))
+    rates[known] = read_rate(state, now - times[:, TOUCHED], age=inf)
+    return list(rates.tolist())
 
 
 def silent(state: NDArray[np.float32], idle: Doubles, *, age: float) -> NDArray[np.bool_]:

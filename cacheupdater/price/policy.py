@@ -125,6 +125,9 @@ class Price:
             self._remember(rows, state, now)
             self.table.due[rows] = now + UNDER_WAY
 
+    def read_rates(self, keys: Sequence[bytes], now: float) -> Sequence[float]:
+        return learning.known_rates(self.table, keys, now)
+
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
         """The first announcement after a load dates the change exactly. A key that is hardly read, or never, can wait."""
         table, spaces = self.table, self.spaces

@@ -13,7 +13,7 @@ import pytest
 import redis
 from hints.peer import HintPeer
 from live.updater_process import config, eventually
-from suite.pace import Metronome
+from suite.pace import Metronome, busiest
 
 from cacheupdater.core.shares import ASK_AGAIN, CLAIM_LIFE, EXCHANGE_EVERY
 from cacheupdater_client.protocol.wire import MISS
@@ -62,16 +62,6 @@ def ask(updater, begin, count):
     with HintPeer(updater.socket) as peer:
         for at in range(begin, begin + count, 100):
             peer.hint(MISS, *(b"item:%d" % n for n in range(at, at + 100)))
-
-
-def busiest(times, seconds):
-    """Most rows in any window of so long."""
-    most = begin = 0
-    for end, at in enumerate(times):
-        while times[begin] < at - seconds:
-            begin += 1
-        most = max(most, end - begin + 1)
-    return most
 
 
 @pytest.mark.prove

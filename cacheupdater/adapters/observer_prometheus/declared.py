@@ -128,6 +128,11 @@ class Declared(NamedTuple):
 
 DECLARED: dict[Metric, Declared] = {
     "hints": Declared("counter", "Hints that reached the engine, including repeated ones.", "kind"),
+    "namespace_hints": Declared(
+        "counter",
+        "Hints of this namespace, including repeated ones; estimated from one key of each pack. Divided by `rows_total`: how many hints share a load.",
+        "namespace",
+    ),
     "decisions": Declared(
         "counter", "What the automaton decided about hints.", "namespace", "decision", _DECISIONS
     ),

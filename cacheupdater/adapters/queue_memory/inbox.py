@@ -73,7 +73,7 @@ class Inbox:
         self.total = Fill()
         self.next = self.done = self.epoch = 0
         self._fills: dict[int, Fill] = {}
-        self._unread: Fair[tuple[int, bool], Message] = Fair()  # by peer, changes apart
+        self._unread: Fair[tuple[int, bool], deque[Message]] = Fair(deque)  # by peer, changes apart
         self._again: deque[Message] = (
             deque()
         )  # read by an earlier owner and not finished, in the order of offsets

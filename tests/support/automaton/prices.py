@@ -72,6 +72,9 @@ class Priced:
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         self._inner.on_misses(keys, counts, now)
 
+    def read_rates(self, keys: Sequence[bytes], now: float) -> Sequence[float]:
+        return self._inner.read_rates(keys, now)
+
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
         patient = self._inner.on_changes(keys, now)
         self.patient.append(patient)
@@ -130,6 +133,9 @@ class ByLot:
 
     def on_misses(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> None:
         """Nothing to learn."""
+
+    def read_rates(self, keys: Sequence[bytes], now: float) -> Sequence[float]:
+        return [self._rng.choice((0.0, 0.1, 10.0)) for _ in keys]
 
     def on_changes(self, keys: Sequence[bytes], now: float) -> Collection[bytes]:
         return {key for key in keys if not self._play.is_fixed(key) and self._rng.random() < LIKELY}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from automaton.model import require
@@ -31,10 +32,11 @@ class DropLog(list):
             self._check_order(dropped)
 
     def _check_order(self, dropped: Dropped) -> None:
-        """ "oldest touch dropped first" """
+        """ "oldest touch dropped first", and the coldest of the misses"""
         theirs = _worth(dropped.demand)
         for fair in self.schedule._backlogs[dropped.namespace].queues:
-            for unit in fair.waiting(dropped.demand.peer.number):
+            queues = fair.waiting(dropped.demand.peer.number)
+            for unit in chain.from_iterable(queues):
                 mine = _worth(unit.demand)
                 require(
                     mine >= theirs or not self.schedule._seats.live(unit),
@@ -43,8 +45,8 @@ class DropLog(list):
                 )
 
 
-def _worth(demand: Demand) -> tuple[int, float]:
-    return GIVE_UP_ORDER.index(demand.urgency), demand.since
+def _worth(demand: Demand) -> tuple[int, int, float]:
+    return GIVE_UP_ORDER.index(demand.urgency), demand.heat, demand.since
 
 
 class LoggedCursor(Cursor):

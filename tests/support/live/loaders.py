@@ -70,6 +70,13 @@ def nonsense(keys):
     return dict.fromkeys(keys, "fine")
 
 
+def named(keys):
+    """A number for each key. Notes the keys themselves, too: time and keys."""
+    with Path(os.environ["LOADER_LOG"]).open("a", encoding="utf-8") as log:  # noqa: TID251  how the test tells its child
+        log.write(f"{time.monotonic()} {' '.join(map(str, keys))}\n")
+    return dict.fromkeys(keys, 1)
+
+
 async def plain(keys):
     """A short value for each key, for tests that are not about loaders."""
     return dict.fromkeys(keys, "fine")

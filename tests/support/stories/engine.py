@@ -19,7 +19,7 @@ from cacheupdater.core.redis_clock import RedisClock
 from cacheupdater_client.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cacheupdater.core.policy import Policy
     from cacheupdater.core.removals import Invalidation
@@ -88,6 +88,11 @@ class Story:
 
     def miss(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
         self._hint(Kind.MISS, keys, at, peer)
+
+    def asked(self, asks: Mapping[bytes, int], *, at: float, peer: int = NOBODY) -> None:
+        """So many readers have missed each of these keys."""
+        self.engine.on_hints([Hints(self.offset, Kind.MISS, list(asks), list(asks.values()), peer)], at)
+        self.offset += 1
 
     def awaited(self, *keys: bytes, at: float) -> None:
         """Readers have found neither these keys nor marks of absent rows in Redis, and wait."""

@@ -67,3 +67,13 @@ class Metronome(threading.Thread):
     def __exit__(self, *_):
         self._ended.set()
         self.join()
+
+
+def busiest(times, seconds):
+    """The most of these times, which are in order, in any window of so many seconds."""
+    most = begin = 0
+    for end, at in enumerate(times):
+        while times[begin] < at - seconds:
+            begin += 1
+        most = max(most, end - begin + 1)
+    return most

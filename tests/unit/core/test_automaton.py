@@ -12,6 +12,7 @@ from stories.engine import Story, namespace
 
 from cacheupdater.core.automaton import TABLE, Action, Event, State
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.unit import Demand
 
 ROOT = Path(__file__).parents[3]
 HINTS = (Event.TOUCH, Event.FILL, Event.MISS, Event.CHANGE)
@@ -96,7 +97,7 @@ def test_hint_that_the_table_does_not_know_changes_nothing(monkeypatch):
     monkeypatch.setattr(dedup, "_event", lambda *_: Event.MISS_ABSENT)
 
     with pytest.raises(KeyError):
-        dedup.hint(A, Kind.MISS, None, 0.1, urgency=0)
+        dedup.hint(A, Demand(Kind.MISS, 0, None, 0.1), 0.1)
 
     assert (dedup.seats, dedup.tails, unit.gone) == ({A: unit}, {}, 0)
 

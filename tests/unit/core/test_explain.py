@@ -65,6 +65,16 @@ def test_a_due_key_tells_the_first_thing_in_its_way(space, why):
     assert seat.waits_for.startswith(why)
 
 
+def test_a_miss_that_hotter_ones_overtake_says_so_and_a_touch_does_not():
+    story = Story(namespace(source=Source("db", Bucket(10.0, 10.0, now=0.0), concurrency=1)))
+    story.miss(*(b"p:%d" % number for number in range(20)), at=0.0)
+    story.touch(b"p:99", at=0.0)
+    hotter = "more readers ask go first"
+
+    assert hotter in story.engine.explain(b"p:7", 0.0).seat.waits_for
+    assert hotter not in story.engine.explain(b"p:99", 0.0).seat.waits_for
+
+
 def test_a_key_that_failed_waits_for_its_next_try():
     story = Story()
     story.touch(A, at=0.0)

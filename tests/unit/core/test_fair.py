@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 
 from cacheupdater.core.fair import PART, Fair, leaves_room
 
@@ -20,14 +21,14 @@ def fill(fair, name, items):
 
 
 def test_one_alone_has_its_items_in_order():
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "a", range(5))
     assert [serve(fair) for _ in range(5)] == [0, 1, 2, 3, 4]
     assert not fair
 
 
 def test_who_comes_with_a_little_is_next_however_much_another_has():
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "flood", ["f"] * 100)
     assert [serve(fair, 200) for _ in range(10)] == ["f"] * 10
     fill(fair, "honest", ["h"])
@@ -35,7 +36,7 @@ def test_who_comes_with_a_little_is_next_however_much_another_has():
 
 
 def test_turns_are_of_equal_cost_not_of_equal_number():
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "large", ["l"] * 100)
     fill(fair, "small", ["s"] * 100)
     served = [serve(fair, 10 if fair.first().name == "large" else 1) for _ in range(66)]
@@ -43,7 +44,7 @@ def test_turns_are_of_equal_cost_not_of_equal_number():
 
 
 def test_who_was_away_has_saved_up_nothing():
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "a", "a" * 50)
     fill(fair, "b", "b")
     served = [serve(fair) for _ in range(21)]
@@ -53,7 +54,7 @@ def test_who_was_away_has_saved_up_nothing():
 
 
 def test_those_that_must_wait_are_passed_over_and_keep_their_place():
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "a", [1, 2])
     fill(fair, "b", [3])
     flow = fair.first_where(lambda name: name != "a")
@@ -64,7 +65,7 @@ def test_those_that_must_wait_are_passed_over_and_keep_their_place():
 
 
 def test_no_flow_is_remembered_once_nobody_waits_nor_many_that_are_away():
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "always", [0] * 10_000)
     for number in range(5_000):
         fill(fair, number, [1])
@@ -78,7 +79,7 @@ def test_no_flow_is_remembered_once_nobody_waits_nor_many_that_are_away():
 
 def test_shares_are_equal_whatever_comes_when():
     for seed in range(50):
-        rng, fair = random.Random(seed), Fair()
+        rng, fair = random.Random(seed), Fair(deque)
         had = dict.fromkeys("abc", 0)
         for _ in range(600):
             for name in had:
@@ -104,7 +105,7 @@ def test_one_alone_leaves_a_ninth_and_many_that_press_leave_room_for_who_has_lit
 
 
 def test_who_had_to_wait_has_saved_up_nothing_either():
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "held", "h" * 50)
     fill(fair, "read", "r" * 100)
     for _ in range(50):
@@ -116,7 +117,7 @@ def test_who_had_to_wait_has_saved_up_nothing_either():
 
 def test_flows_that_keep_coming_with_a_little_do_not_hold_up_one_that_waits():
     """As somebody who takes another connection for each pack."""
-    fair = Fair()
+    fair = Fair(deque)
     fill(fair, "honest", "h")
     serve(fair)
     fill(fair, "flood", "f")

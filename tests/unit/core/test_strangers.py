@@ -44,7 +44,8 @@ def test_a_key_of_nobody_is_looked_for_once():
     """Whether its prefix, or its unit, has told that it is nobody's; each of its hints is counted."""
     space = namespace("p")
     story = Story(space, namespace("q"))
-    story.engine._keyspace = asked = Asked([(space.pattern, space)])
+    asked = Asked([(space.pattern, space)])
+    story.engine._keyspace = story.engine._seating._keyspace = asked
     story.touch(b"r:1", b"p:x", b"p:7", at=0.0)
     assert story.refresh(0.0) == [b"p:7"]
     for at in (1.0, 2.0):

@@ -52,6 +52,19 @@ def test_key_that_changes_is_worth_more_than_one_that_never_does():
     assert cheapest(desk, A, end + 10.0) > 5 * cheapest(desk, B, end + 10.0)
 
 
+def test_a_read_rate_is_known_once_it_was_heard_for_minutes():
+    """Misses that wait are put in order by it. A key that was met a moment ago must not look like one that is always read."""
+    desk = Desk()
+    for second in range(600):
+        desk.read(A, B, at=float(second), counts=[20, 1])
+    desk.read(C, at=600.0)
+    often, seldom, new, unknown = desk.policy.read_rates([A, B, C, b"p:9"], 600.0)
+
+    assert often == pytest.approx(20.0, rel=0.2)
+    assert seldom == pytest.approx(1.0, rel=0.2)
+    assert (round(new, 2), unknown) == (0.0, 0.0)
+
+
 def test_key_that_is_read_more_is_worth_more():
     desk = Desk()
     for second in range(200):
