@@ -53,8 +53,9 @@ class Seating:
         for namespace, known in groups.items():
             self._tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
             if demand.kind is Kind.MISS and self._dedup.schedule.is_behind(namespace):
-                readers = self._readers(known, asks, now)
-                for least, alike in by_heat(known, readers).items():
+                once = list(dict.fromkeys(known))  # a pack may name a key twice; its heat is then judged once
+                readers = self._readers(once, asks, now)
+                for least, alike in by_heat(once, readers).items():
                     self._dedup.accept(namespace, alike, demand._replace(asks=least), now)
             else:
                 self._dedup.accept(namespace, known, demand, now)

@@ -48,6 +48,21 @@ def test_many_readers_in_one_pack_count_as_one_by_one():
     assert story.refresh(0.2) == [key(2), key(3)]
 
 
+def test_a_key_that_a_pack_names_twice_has_one_heat_and_one_seat():
+    class Unsteady(Fixed):
+        """Each answer is higher than the one before."""
+
+        def read_rates(self, keys, now):
+            return [2.0**number for number in range(len(keys))]
+
+    story = behind(Unsteady())
+    before = story.engine.pending
+    story.miss(key(1), key(1), at=0.1)
+
+    assert story.engine.pending == before + 1
+    assert story.refresh(0.2)[0] == key(1)
+
+
 def test_a_reader_that_waits_counts_as_much_as_one_that_is_expected():
     story = behind(Knowing({key(1): 2 / 30.0}))
     story.asked({key(1): 1, key(2): 4}, at=0.1)
