@@ -12,7 +12,7 @@ writes, the meaning of answers.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -194,7 +194,8 @@ class Node:
         self._make = make
         self._sessions = [Session(make) for _ in range(connections)]
         self._next = 0
-        self._issued: dict[int, Session] = {}
+        # ordered: the first entry of a dict is behind all entries that were ever deleted before it
+        self._issued: OrderedDict[int, Session] = OrderedDict()
         self._closed = False
 
     async def token(self) -> int | redis_errors.ResponseError:
@@ -207,7 +208,7 @@ class Node:
             token += 1000
         self._issued[token] = session
         if len(self._issued) > TOKENS_MAX:
-            del self._issued[next(iter(self._issued))]
+            self._issued.popitem(last=False)
         return token
 
     def session_of(self, token: int) -> Session | None:
