@@ -275,7 +275,7 @@ The next table is for one engine whose namespaces are all offered {OFFER} times 
 | namespaces | us per hint | us per unit |
 | --: | --: | --: |
 {_namespace_table(model)}
-What limits a process is the number of units a second, and not the number of namespaces: a namespace that has nothing to load costs nothing. A namespace whose quota is one row a second makes one statement a second of one row, which is the dearest way to load rows. `make prove` runs a whole updater with 3,000 of these, and prints what it needs: [limits](limits.md#many-namespaces) has the figures.
+What limits a process is the number of units a second, and not the number of namespaces: a namespace that has nothing to load costs nothing. A namespace whose quota is one row a second makes one statement a second of one row, which is the dearest way to load rows. `make prove` runs a whole updater with 3,000 of these, and prints what it needs: [limits](limits.md) has the figures.
 """
 
 
