@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import table
+from many_namespaces import NAMESPACES, OFFER
+from many_namespaces import ROWS as NAMESPACE_ROWS
 
 from cacheupdater.adapters.queue_kafka.settings import SETTLE
 from cacheupdater_client.sender import DRAIN_S
@@ -24,7 +26,7 @@ from cacheupdater_client.transports.kafka import ENOUGH, LINGER_S
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "scaling.md"
 FIGURES = table.FILE.with_name("scaling.json")
-NEEDED = ("P1-sync", "P2", "P4-zipf", "P4-uniform", "P6-d1")
+NEEDED = ("P1-sync", "P2", "P4-zipf", "P4-uniform", "P6-d1", "P10-hint", "P10-unit")
 
 READS = 10_000_000  # a second, of the fleet that is computed
 CLIENT_READS = 10_000  # a second, of one application process
@@ -126,6 +128,15 @@ class Model:
             raise Missing(f"no {pattern!r} in what {row} says")
         return float(match[1])
 
+    def cost(self, row, namespaces):
+        """The microseconds that the row P10 of this name says for so many namespaces."""
+        return self.said(row, rf"([\d.]+) us with {namespaces:,}\b")
+
+    def hundredfold(self, row):
+        """How much a hundred times as many namespaces cost."""
+        few, *_, many = NAMESPACES
+        return self.cost(row, many) / self.cost(row, few)
+
     @property
     def client_ns(self):
         """The ns per read (beside the GET, in the sender's thread)."""
@@ -165,7 +176,7 @@ def fleet(model):
 
 
 def text(model):
-    parts = (_head, _hints, _keys, _partitions, _updaters, _fleet, _budget, _not)
+    parts = (_head, _hints, _keys, _namespaces, _partitions, _updaters, _fleet, _budget, _not)
     return "\n".join(part(model) for part in parts)
 
 
@@ -173,7 +184,7 @@ def _head(model):
     found, (_, partition) = model.found, model.idle_line()
     return f"""# How cost grows, and what a large fleet needs
 
-<!-- written by `python benchmarks/run.py p2 p4 scaling`; do not edit -->
+<!-- written by `python benchmarks/run.py p2 p4 p10 scaling`; do not edit -->
 
 Measured on {found["cores"]} shared cores: the broker (Apache Kafka) ran on one, all updaters ran on the other. The load average was {found["load"][0]} when the measurement began and {found["load"][1]} when it ended. On a busy machine all times below are too long, and ratios are wrong by less.
 Times are CPU time of the updaters. Where a figure was computed and not measured, the page says so.
@@ -182,6 +193,7 @@ Times are CPU time of the updaters. Where a figure was computed and not measured
 | --- | --- |
 | hints | cost is proportional to keys sent; in packs of 10 a key costs {model.ns(10) / model.ns(500):.1f} times what it costs in packs of 500 |
 | keys | ten times as many tracked keys make a hint {found["keys"]["ratio"]:.2f} times as expensive (goal: at most {KEYS_GOAL}), and take ten times the memory |
+| namespaces | with a hundred times as many namespaces a hint costs {model.hundredfold("P10-hint"):.2f} times as much, and a unit {model.hundredfold("P10-unit"):.2f} times (goal: at most {model.rows["P10-unit"]["goal"]}) |
 | partitions | each costs {partition:.2g} ms of CPU a second; more partitions also make packs smaller |
 | updaters | two updaters need {model.setups[2, 12, 500]["to_one"]:.2f} times the CPU that one needs for the same work (goal: at most {SPLIT_GOAL}) |
 | rows from the database, writes to Redis | do not grow with reads: the budget limits both |
@@ -253,6 +265,25 @@ During the longest step the updater does nothing else. Such a step may be a tabl
 
 def _million(count):
     return f"{count / 1e6:.2g} M" if count >= 1e6 else f"{count:,}"
+
+
+def _namespaces(model):
+    return f"""## With namespaces
+
+The next table is for one engine whose namespaces are all offered {OFFER} times their quotas. All have the same rates: {OFFER * NAMESPACE_ROWS:,} hints and {NAMESPACE_ROWS:,} rows a second, one row in each unit. So only the number of namespaces differs. These are the rows P10 of `make bench`; loads and writes are not in it.
+
+| namespaces | us per hint | us per unit |
+| --: | --: | --: |
+{_namespace_table(model)}
+What limits a process is the number of units a second, and not the number of namespaces: a namespace that has nothing to load costs nothing. A namespace whose quota is one row a second makes one statement a second of one row, which is the dearest way to load rows. `make prove` runs a whole updater with 3,000 of these, and prints what it needs: [limits](limits.md) has the figures.
+"""
+
+
+def _namespace_table(model):
+    return "".join(
+        f"| {number:,} | {model.cost('P10-hint', number):.1f} | {model.cost('P10-unit', number):.1f} |\n"
+        for number in NAMESPACES
+    )
 
 
 def _partitions(model):
@@ -353,7 +384,7 @@ def _not(model):
 - Keys longer than 22 bytes. Longer keys cost bytes in Kafka and memory, and little CPU.
 - More than some seconds at a time. The page does not show how load changes during a day; retention, quotas and the {1 - BUSY:.0%} of each core that stay free are for that.
 
-To repeat: `python benchmarks/run.py p2 p4 scaling`. The figures are in `build/scaling.json` and `build/bench.json`.
+To repeat: `python benchmarks/run.py p2 p4 p10 scaling`. The figures are in `build/scaling.json` and `build/bench.json`.
 """
 
 

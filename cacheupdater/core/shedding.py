@@ -1,7 +1,7 @@
 """Which due keys are given up when too many wait, and what is noted of them.
 
 A namespace may have at most `max_backlog` waiting keys, and all namespaces of a partition at most `ROOM` of what may be
-pending. Beyond that, the namespace with the most waiting keys gives some up. So a flood costs its own namespace, reading goes
+pending. Beyond that, the namespaces with the most waiting keys give some up. So a flood costs its own namespace, reading goes
 on, and a namespace with few keys keeps all of them. If there is only one namespace, nothing is given up for others: reading
 pauses, and its senders wait. Within a namespace the peer with most waiting keys gives up first: touches
 before misses before changes, of misses the coldest first (`heat`), and of equals the oldest.
@@ -11,6 +11,7 @@ before misses before changes, of misses the coldest first (`heat`), and of equal
 from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
+from itertools import pairwise
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,7 @@ from cacheupdater.core.seats import narrow
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from cacheupdater.core.aged import Aged
     from cacheupdater.core.backlog import Backlog
@@ -33,11 +34,8 @@ ROOM = 0.7
 that floods some of its namespaces goes on to be read for the others."""
 
 MORE = 0.02
-"""The part of `Limits.pending` that is given up beyond what is too much: the search for the largest backlog looks at all of
-them, half a millisecond for ten thousand, so it must be rare."""
-
-FROM = 3
-"""Backlogs that one call may shed from: the keys of the largest may all be delayed, and delayed keys are not given up."""
+"""The part of `Limits.pending` that is given up beyond what is too much: the search for the largest backlogs looks at all of
+them, some milliseconds for ten thousand, so it must be rare."""
 
 _LEAST_URGENT_FIRST = (3, 2, 0, 1)  # patient keys, touches, misses, changes
 
@@ -45,6 +43,16 @@ _LEAST_URGENT_FIRST = (3, 2, 0, 1)  # patient keys, touches, misses, changes
 def room(limits: Limits, namespaces: int) -> float:
     """How many keys may wait in a partition. A namespace that is alone takes nothing from others: its senders wait instead."""
     return round(limits.pending * ROOM) if namespaces > 1 else inf
+
+
+def _level(sizes: Sequence[int], excess: int) -> int:
+    """What the largest of these sizes, the largest first, shrink to when they give up so much together."""
+    together = 0
+    for number, (size, following) in enumerate(pairwise([*sizes, 0]), 1):
+        together += size
+        if together - number * following >= excess:
+            return (together - excess) // number
+    return 0
 
 
 class Dropped(NamedTuple):
@@ -85,15 +93,18 @@ class Shedding:
             self.drop(backlogs[unit.namespace], unit, keys, aged.why(unit))
 
     def make_room(self, backlogs: Iterable[Backlog], excess: int) -> None:
-        """So many keys too many wait in these backlogs. The largest gives them up, and some more."""
+        """So many keys too many wait in these backlogs. The largest give them up, and some more: down to one level, so that
+        a search finds as many keys among ten thousand small backlogs as in one large one."""
         excess += int(self._limits.pending * MORE)
-        for _ in range(FROM):
-            largest = max(backlogs, key=attrgetter("waiting"), default=None)
-            if largest is None or excess <= 0:
+        # delayed keys are not given up: a backlog that has no others must not be found again and again
+        largest = sorted((each for each in backlogs if each.ready), key=attrgetter("waiting"), reverse=True)
+        level = _level([each.waiting for each in largest], excess)
+        for backlog in largest:
+            if excess <= 0:
                 return
-            before = largest.waiting
-            self.keep(largest, max(0, before - excess))
-            excess -= before - largest.waiting
+            before = backlog.waiting
+            self.keep(backlog, level)
+            excess -= before - backlog.waiting
 
     def keep(self, backlog: Backlog, most: int) -> None:
         """Drop from the peer with most keys waiting (of equals, the one that came last), the least urgent and oldest keys

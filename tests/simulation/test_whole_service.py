@@ -63,6 +63,7 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
         ("reads on while full", "M1"),
         ("rows are matched by their place", "V1"),
         ("replies of an exchange are crossed", "A1"),
+        ("a call gets the reply of another one that is sent with it", "A1"),
         ("a claim is believed for ever", "Q1"),
         ("a new record is believed at once", "Q1"),
         ("a new record is believed after two exchanges", "Q1"),

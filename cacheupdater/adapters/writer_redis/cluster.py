@@ -9,6 +9,7 @@ exchange, to all nodes at the same time. If a node is in trouble, only its own k
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -85,7 +86,7 @@ class ClusterWriter:
             raise Misconfigured("this writer needs the URL of a Redis Cluster: redis+cluster://host:6379")
         self._slots = Slots(address)
         self._hold_off_ms = hold_off_ms
-        self._issued: dict[int, Issued] = {}
+        self._issued: OrderedDict[int, Issued] = OrderedDict()  # as in `sessions`
         self._closed = False
 
     async def token(self, keys: Sequence[bytes] = ()) -> int:

@@ -12,8 +12,9 @@ writes, the meaning of answers.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict, deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import ConnectionPool
@@ -40,9 +41,13 @@ except ImportError:
 CALL_TIMEOUT_S = 0.5
 CONNECT_TIMEOUT_S = 0.3  # so that a connect leaves time for the call
 CONNECTIONS = 4  # two to four batches in flight saturate a Redis core
+TOGETHER_BYTES = (
+    65_536  # calls that are sent along with another one: Redis takes so much in one read or a few
+)
 TOKENS_MAX = 16_384  # tokens remembered: far more loads than can be under way within load_age
 
 ASKING = ("ASKING",)
+_LOST = "the connection was lost"
 
 
 def connector(url: str) -> Callable[[], Any]:
@@ -60,44 +65,113 @@ def connector(url: str) -> Callable[[], Any]:
     return connect
 
 
+class _Waiting(NamedTuple):
+    """A call that waits while another one uses the connection."""
+
+    commands: Sequence[Sequence[Any]]
+    replies: asyncio.Future[list[Any] | None]  # None: it is this call's turn to send
+
+
 class Session:
-    """The life of one socket. Commands take turns. After the first error the session is over, and is never used again."""
+    """The life of one socket. After the first error the session is over, and is never used again.
+
+    Calls take turns. Whoever has the turn sends small calls that wait along with its own. So the busier a connection is, the
+    less an exchange costs: an updater with thousands of units of one key a second makes far fewer exchanges than units.
+    """
 
     def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
         self._make = make
         self._connection: Any = None  # redis-py's own: half of it has no types
-        self._turn = asyncio.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self.is_busy = False
         self.over = False
 
     @property
     def is_new(self) -> bool:
         return not self.over and self._connection is None
 
-    @property
-    def is_busy(self) -> bool:
-        return self._turn.locked()
-
     async def call(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Sends these commands; one reply per command. An error reply is returned, not raised."""
-        async with self._turn:
+        if self.is_busy:
+            replies = await self._wait(commands)
+            if replies is not None:
+                return replies
+        self.is_busy = True
+        try:
+            return await self._exchange(commands)
+        finally:
+            self._pass_on()
+
+    async def _wait(self, commands: Sequence[Sequence[Any]]) -> list[Any] | None:
+        waiting = _Waiting(commands, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        try:
+            return await waiting.replies
+        except asyncio.CancelledError:
+            replies = waiting.replies
+            if not replies.cancelled() and replies.exception() is None and replies.result() is None:
+                self._pass_on()  # cancelled just when its turn had come
+            raise
+
+    def _pass_on(self) -> None:
+        """The next call that waits has the turn. If the session is over, all that wait fail."""
+        self.is_busy = False
+        while self._waiting and not self.is_busy:
+            replies = self._waiting.popleft().replies
+            if replies.done():
+                continue  # it has been cancelled
             if self.over:
-                raise redis_errors.ConnectionError("the connection was lost")
-            try:
-                connection = self._connection or await self._connect()
-                packed = [piece for command in commands for piece in self._packed(command)]
-                await connection.send_packed_command(packed, check_health=False)
-                return [await self._reply(connection) for _ in commands]
-            except BaseException:  # a cancelled call too: an unread reply would answer the next command
-                await self.end()
-                raise
+                replies.set_exception(redis_errors.ConnectionError(_LOST))
+            else:
+                self.is_busy = True
+                replies.set_result(None)
+
+    async def _exchange(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Sends these commands, and those that wait as far as there is room, in one piece."""
+        if self.over:
+            raise redis_errors.ConnectionError(_LOST)
+        others: list[_Waiting] = []
+        try:
+            connection = self._connection or await self._connect()
+            packed = self._packed(commands)
+            others = self._fitting(packed)
+            await connection.send_packed_command(packed, check_health=False)
+            replies = [await self._reply(connection) for _ in commands]
+            for other in others:
+                said = [await self._reply(connection) for _ in other.commands]
+                if not other.replies.done():
+                    other.replies.set_result(said)
+        except BaseException:  # a cancelled call too: an unread reply would answer the next command
+            await self.end()
+            self._waiting.extendleft(each for each in others if not each.replies.done())
+            raise
+        return replies
+
+    def _fitting(self, packed: list[bytes]) -> list[_Waiting]:
+        """The calls that are sent along: their commands are packed too."""
+        fitting: list[_Waiting] = []
+        room = TOGETHER_BYTES - sum(map(len, packed))
+        while self._waiting and room > 0:
+            waiting = self._waiting[0]
+            if not waiting.replies.done():
+                more = self._packed(waiting.commands)
+                room -= sum(map(len, more))
+                if room < 0:
+                    break
+                packed += more
+                fitting.append(waiting)
+            self._waiting.popleft()
+        return fitting
 
     async def _connect(self) -> Any:
         self._connection = await self._make()
         await self._connection.connect()
         return self._connection
 
-    def _packed(self, command: Sequence[Any]) -> Sequence[bytes]:
-        return self._connection.pack_command(*command) if _pack is None else (_pack(tuple(command)),)
+    def _packed(self, commands: Sequence[Sequence[Any]]) -> list[bytes]:
+        if _pack is not None:
+            return [_pack(tuple(command)) for command in commands]
+        return [piece for command in commands for piece in self._connection.pack_command(*command)]
 
     async def _reply(self, connection: Any) -> Any:
         try:
@@ -120,7 +194,8 @@ class Node:
         self._make = make
         self._sessions = [Session(make) for _ in range(connections)]
         self._next = 0
-        self._issued: dict[int, Session] = {}
+        # ordered: the first entry of a dict is behind all entries that were ever deleted before it
+        self._issued: OrderedDict[int, Session] = OrderedDict()
         self._closed = False
 
     async def token(self) -> int | redis_errors.ResponseError:
@@ -133,7 +208,7 @@ class Node:
             token += 1000
         self._issued[token] = session
         if len(self._issued) > TOKENS_MAX:
-            del self._issued[next(iter(self._issued))]
+            self._issued.popitem(last=False)
         return token
 
     def session_of(self, token: int) -> Session | None:

@@ -80,3 +80,9 @@ def named(keys):
 async def plain(keys):
     """A short value for each key, for tests that are not about loaders."""
     return dict.fromkeys(keys, "fine")
+
+
+async def dated(keys):
+    """The value of each key is the time of its load, so that Redis tells afterwards how much was loaded when."""
+    now = time.time()  # noqa: TID251  as a database would say it
+    return {key: {"at": now} for key in keys}

@@ -18,7 +18,7 @@ from cacheupdater.testing.memory_fleet import MemoryRecords
 from cacheupdater.testing.memory_redis import MemoryRedis
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.fence import NO_FORMS
-from simulated.connection import SimConnection
+from simulated.connection import SimConnection, SimSession
 from simulated.history import OWNED, CacheEvent, ForeignGone, Prolonged, Removal
 from simulated.lost import Lost
 
@@ -26,7 +26,7 @@ CALL_S = 0.2  # the real writer's second, in the scale of these schedules
 LATE_S = (0.2, 1.5)
 SLOW_S = (0.03, 0.19)
 EPOCH = 1_000.0  # Redis' clock when ours is at zero
-SESSIONS = 3  # connections per writer
+SESSIONS = 3  # connections per writer, at most: with one, calls wait and are sent together
 ADDRESS = "redis://simulated:6379"
 FOREIGN = b"foreign "  # begins the values that an application wrote itself: it is not JSON
 
@@ -39,6 +39,7 @@ def hurried(plan):
     """
     changes = (
         (sessions, "CALL_TIMEOUT_S", CALL_S),
+        (sessions, "Session", SimSession),
         (standalone, "WINDOW", plan.window),
         (standalone, "connector", lambda url: None),
         (fence, "SCRIPT_KEYS_MAX", plan.script_keys),
@@ -197,14 +198,15 @@ class SimWriter:
         self._world = world
         self._removals = {}  # by task
         self._requests = {}
-        self.redis = RedisWriter(ADDRESS, connections=SESSIONS, hold_off_ms=world.plan.hold_off_ms)
+        self.redis = RedisWriter(
+            ADDRESS, connections=1 + world.plan.seed % SESSIONS, hold_off_ms=world.plan.hold_off_ms
+        )
         self.redis._where._connect = lambda: SimConnection(cache, self, world)
 
-    def task_of_now(self):
-        """The task that makes this call."""
-        task = asyncio.current_task()
+    def task_of(self, sender):
+        """What this asyncio task does at Redis now."""
         seen = self._world.seen
-        return Task(seen, seen.flight_if_any(), self._removals.get(task), self._requests.get(task))
+        return Task(seen, seen.flight_of(sender), self._removals.get(sender), self._requests.get(sender))
 
     def put(self, stamp, entry, life, *, form):
         """Writes one key at the server, behind the fence."""

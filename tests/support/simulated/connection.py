@@ -7,12 +7,14 @@ for a single key, so that a planted fault may change it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from functools import partial
 
 from redis import exceptions as redis_errors
 
 from cacheupdater.adapters.writer_redis.looks import LOOK
+from cacheupdater.adapters.writer_redis.sessions import Session
 from cacheupdater.core.answers import Result
 from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.fence import Failed, Refused
@@ -37,6 +39,33 @@ REFUSALS = (  # of a whole call, for now
     partial(redis_errors.BusyLoadingError, "Redis is loading the dataset in memory"),
 )
 KEY_REFUSED = "The user executing the script can't access at least one of the keys mentioned in the script"
+
+
+class Piece(bytes):
+    """A packed command, and the asyncio task that sends it."""
+
+    def __new__(cls, packed, task):
+        piece = super().__new__(cls, packed)
+        piece.task = task
+        return piece
+
+
+class Commands(list):
+    """The commands of one call, and the asyncio task that makes it."""
+
+    def __init__(self, commands):
+        super().__init__(commands)
+        self.task = asyncio.current_task()
+
+
+class SimSession(Session):
+    """A session sends calls of several tasks together, so each command says whose it is."""
+
+    async def call(self, commands):
+        return await super().call(Commands(commands))
+
+    def _packed(self, commands):
+        return [Piece(packed, commands.task) for packed in super()._packed(commands)]
 
 
 class SimConnection:
@@ -64,11 +93,11 @@ class SimConnection:
 
     async def send_packed_command(self, packed, *, check_health):
         self._writer.process.check()
-        self._sent = [piece.split(b"\r\n")[2::2] for piece in packed]
+        self._sent = [(piece.split(b"\r\n")[2::2], self._writer.task_of(piece.task)) for piece in packed]
 
     async def read_response(self):
         if not self._replies:
-            serve = partial(self._serve, self._sent, self._writer.task_of_now())
+            serve = partial(self._serve, self._sent)
             try:
                 self._replies.extend(await self._cache.call(serve, kind="writer"))
             except Lost as e:
@@ -81,10 +110,10 @@ class SimConnection:
 
     # --- at the server ----------------------------------------------------------------------------------
 
-    def _serve(self, commands, task):
-        """Serves the commands. Raises Lost between two commands of one exchange."""
+    def _serve(self, sent):
+        """Serves the commands, each for its task. Raises Lost between two commands of one exchange."""
         replies = []
-        for command in commands:
+        for command, task in sent:
             if replies and self._world.faults("redis_partial"):
                 raise Lost("the connection was lost between two calls")
             replies.append(self._reply(command, task))

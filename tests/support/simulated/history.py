@@ -224,9 +224,9 @@ class Seen:
         self._by_task[asyncio.current_task()] = flight
         return flight
 
-    def flight_if_any(self):
-        """As `flight`; None for a task without one."""
-        return self._by_task.get(asyncio.current_task())
+    def flight_of(self, task):
+        """The refresh that this task carries out; None if it carries out none."""
+        return self._by_task.get(task)
 
     def flight(self):
         """The refresh that the present task carries out."""

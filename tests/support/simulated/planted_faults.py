@@ -195,6 +195,40 @@ class Crossed(PlantedFault):
         return writer
 
 
+class Mixed(PlantedFault):
+    name = "a call gets the reply of another one that is sent with it"
+
+    def writer(self, cache, process, world):
+        writer = SimWriter(cache, process, world)
+        node = writer.redis._node
+        pick = node._pick
+
+        def mixing(**how):
+            session = pick(**how)
+            if "_exchange" not in vars(session):
+                _mix(session)
+            return session
+
+        node._pick = mixing
+        return writer
+
+
+def _mix(session):
+    exchange, fitting, sent = session._exchange, session._fitting, []
+
+    def remembered(packed):
+        sent[:] = fitting(packed)
+        return list(sent)
+
+    async def mixed(commands):
+        sent.clear()
+        replies = await exchange(commands)
+        others = [each.replies.result() for each in sent if not each.replies.cancelled()]
+        return next((said for said in others if len(said) == len(replies)), replies)
+
+    session._exchange, session._fitting = mixed, remembered
+
+
 class Overwriter(SimWriter):
     """Overwrites foreign values."""
 
@@ -539,6 +573,7 @@ PLANTED_FAULTS = {
         Insatiable,
         ByPlace,
         Crossed,
+        Mixed,
         Overwrites,
         Removes,
         Anew,

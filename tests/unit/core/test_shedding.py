@@ -107,14 +107,19 @@ def test_namespace_that_is_alone_gives_up_nothing_for_others_and_its_senders_wai
     assert story.engine.full
 
 
-def test_search_for_the_largest_is_rare():
+@pytest.mark.parametrize("namespaces", [2, 100], ids=["one large backlog", "many small ones"])
+def test_search_for_the_largest_is_rare(namespaces):
     """A thousand keys beyond the room cost some fifty searches, not a thousand."""
-    story = partition("a", "calm")
+    names = [f"n{number}" for number in range(namespaces)]
+    story = partition(*names)
     searches = []
     shedding = story.engine._dedup.schedule.shedding
     make_room = shedding.make_room
     shedding.make_room = lambda *args: searches.append(args) or make_room(*args)
     for n in range(2_000):
-        story.touch(b"a:%d" % n, at=1.0)
+        story.touch(b"n%d:%d" % (n % namespaces, n), at=1.0)
 
     assert len(searches) <= (2_000 - ROOM * PENDING) / (MORE * PENDING) + 1
+    left = [waiting(story, name) for name in names]
+    assert max(left) - min(left) <= 3, "all give up alike"
+    assert sum(left) >= (ROOM - 2 * MORE) * PENDING, "no more is given up than the search was for"
