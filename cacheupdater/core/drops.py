@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.prolonging import Prolonging
     from cacheupdater.core.removals import Removals
+    from cacheupdater.core.retry import Quarantine
     from cacheupdater.core.shedding import Dropped
     from cacheupdater.core.strangers import Strangers
 
@@ -53,6 +54,17 @@ class Drops:
         self._tally.add("dropped", len(keys) - len(ours), reason="unknown")
         self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
         demand.open_pack.release(len(keys) - len(ours))
+
+    def outside_quarantine(
+        self, keys: list[bytes], kind: Kind, open_pack: OpenPack, now: float, *, quarantine: Quarantine
+    ) -> tuple[list[bytes], list[bytes]]:
+        """The keys that are not in quarantine, and those whose time in it is over. The others are dropped."""
+        listed = dict.fromkeys(key for key in keys if key in quarantine.keys)
+        if not listed:
+            return keys, []
+        freed = [key for key in listed if not quarantine.bars(key, now)]
+        self.bar([key for key in keys if key in quarantine.keys], kind, open_pack, now)
+        return [key for key in keys if key not in listed], freed
 
     def bar(self, keys: Sequence[bytes], kind: Kind, open_pack: OpenPack, now: float) -> None:
         """Hints of these keys are declined, because the keys are in quarantine."""

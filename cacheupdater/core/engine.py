@@ -29,6 +29,7 @@ from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.prolonging import Prolonging
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
+from cacheupdater.core.seen import without_made_up
 from cacheupdater.core.starting import Starting
 from cacheupdater.core.strangers import Strangers
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase
@@ -338,6 +339,9 @@ class Engine:
             return ()
         if hints.kind is Kind.CHANGE:
             return self._policy.on_changes(hints.keys, now)
+        if withheld := self._dedup.schedule.withheld:
+            seen = self._dedup.seen
+            hints = without_made_up(hints, seen, keyspace=self._keyspace, withheld=withheld)
         self._policy.on_misses(hints.keys, hints.counts, now)
         return ()
 
@@ -359,7 +363,11 @@ class Engine:
         if not keys:
             return
         listed = self.quarantine.keys
-        keys, freed = self._outside_quarantine(keys, kind, open_pack, now) if listed else (keys, [])
+        keys, freed = (
+            self._drops.outside_quarantine(keys, kind, open_pack, now, quarantine=self.quarantine)
+            if listed
+            else (keys, [])
+        )
         demand = Demand(kind, urgency, open_pack, now)
         self._seat(keys, demand, now)
         for key in freed:  # alone: if such a key still fails, no other refresh fails with it
@@ -372,17 +380,6 @@ class Engine:
         for namespace, known in groups.items():
             self.tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
             self._dedup.accept(namespace, known, demand, now)
-
-    def _outside_quarantine(
-        self, keys: list[bytes], kind: Kind, open_pack: OpenPack, now: float
-    ) -> tuple[list[bytes], list[bytes]]:
-        """The keys that are not in quarantine, and those whose time in it is over. The others are dropped."""
-        listed = dict.fromkeys(key for key in keys if key in self.quarantine.keys)
-        if not listed:
-            return keys, []
-        freed = [key for key in listed if not self.quarantine.bars(key, now)]
-        self._drops.bar([key for key in keys if key in self.quarantine.keys], kind, open_pack, now)
-        return [key for key in keys if key not in listed], freed
 
     # --- ends of hints ---------------------------------------------------------------------------------
 

@@ -121,6 +121,8 @@ class Outcomes:
         stamps: Sequence[float | None],
     ) -> None:
         """The writes of a running unit were answered, in the order of its keys."""
+        if absent:
+            self._charge(unit, set(absent), now)
         learned = unit.keys if self._policy.learns else ()
         bad: dict[bytes, Answer] = {}
         if self._count_results(unit, answers) < len(answers):
@@ -141,6 +143,13 @@ class Outcomes:
                 mine = [said[key] for key in keys] if said else ()
                 self._policy.on_loaded(Loaded(demand.kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
+
+    def _charge(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
+        """Absent rows that misses of unseen keys have asked for. Changes and known keys may find many too, after a clean-up."""
+        asked = chain.from_iterable(keys for demand, keys in unit.parts if demand.unseen)
+        rows = sum(key in absent for key in asked)
+        unit.namespace.absent_bucket.charge(rows, now)
+        self._tally.add("absent_rows", rows, unit.namespace.name)
 
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
         """The whole unit leaves. If it is at fault itself, it is due again in smaller pieces; if not, as it was."""
@@ -179,7 +188,9 @@ class Outcomes:
         gone = unit.gone
         keys = seats.live(unit)
         self.troubles.over(keys)
+        self._dedup.seen.put(keys)
         if absent:
+            self._dedup.seen.forget(absent)
             # A tail is a change or touch since the head began: it ends the mark at once.
             tails = self._dedup.tails
             known = [key for key in absent if seats.get(key) is unit and key not in tails]

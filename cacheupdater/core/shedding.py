@@ -4,7 +4,8 @@ A namespace may have at most `max_backlog` waiting keys, and all namespaces of a
 pending. Beyond that, the namespace with the most waiting keys gives some up. So a flood costs its own namespace, reading goes
 on, and a namespace with few keys keeps all of them. If there is only one namespace, nothing is given up for others: reading
 pauses, and its senders wait. Within a namespace the peer with most waiting keys gives up first: touches
-before misses before changes, the oldest first.
+before misses before changes, the oldest first. Misses that wait for the absent bucket go before all of these: a flood of keys
+that do not exist costs no key that does.
 `schedule` makes one and says when to shed; the engine accounts for what was `dropped`. Lives as long as its schedule.
 """
 
@@ -15,7 +16,9 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
+from cacheupdater.core.unit import PATIENT, UNSEEN, URGENCY
 
 if TYPE_CHECKING:
     from collections import deque
@@ -39,7 +42,14 @@ them, half a millisecond for ten thousand, so it must be rare."""
 FROM = 3
 """Backlogs that one call may shed from: the keys of the largest may all be delayed, and delayed keys are not given up."""
 
-_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # patient keys, touches, misses, changes
+_LEAST_URGENT_FIRST = (
+    PATIENT,
+    URGENCY[Kind.TOUCH],
+    UNSEEN,
+    URGENCY[Kind.MISS],
+    URGENCY[Kind.CHANGE],
+)  # queues
+_UNSEEN_FIRST = (UNSEEN, *(each for each in _LEAST_URGENT_FIRST if each != UNSEEN))
 
 
 def room(limits: Limits, namespaces: int) -> float:
@@ -100,9 +110,10 @@ class Shedding:
         first, until at most so many are left. A thousand peers are put in order once, and not for each key."""
         peers = [(-keys, -peer) for peer, keys in backlog.by_peer.items() if keys]
         heapify(peers)
+        order = _UNSEEN_FIRST if backlog.unseen_wait else _LEAST_URGENT_FIRST
         while peers and backlog.waiting > most:
             peer = -peers[0][1]
-            queues = (backlog.queues[urgency].waiting(peer) for urgency in _LEAST_URGENT_FIRST)
+            queues = (backlog.queues[at].waiting(peer) for at in order)
             if any(self._drop_some(backlog, queue, backlog.waiting - most) for queue in queues):
                 heapreplace(peers, (-backlog.by_peer.get(peer, 0), -peer))
             else:
