@@ -73,3 +73,12 @@ def nonsense(keys):
 async def plain(keys):
     """A short value for each key, for tests that are not about loaders."""
     return dict.fromkeys(keys, "fine")
+
+
+FEW = 100
+
+
+async def few(numbers):
+    """Only the numbers below a hundred have a row. It notes how many of the others it is asked for."""
+    _note([number for number in numbers if number >= FEW])
+    return {number: "fine" for number in numbers if number < FEW}
