@@ -106,8 +106,9 @@ def test_only_absent_rows_of_misses_of_unseen_keys_are_charged():
     story.miss(b"p:1", at=1.0)
     story.end(story.start(1.0), 1.1, absent=True)
     assert (story.bucket.charged, story.count("absent_rows", "")) == (0, 0)
-    story.miss(b"p:4", b"p:5", at=2.0)
-    story.end(story.start(2.0), 2.1, absent=True)
+    story.miss(b"p:4", b"p:5", b"p:6", at=2.0)
+    unit = story.start(2.0)
+    story.engine.on_answers(unit, story.written(unit), 2.1, absent=[b"p:4", b"p:5"])
     assert (story.bucket.charged, story.count("absent_rows", "")) == (2, 2)
 
 
@@ -158,6 +159,41 @@ def test_a_key_that_an_operator_retries_does_not_wait():
     assert story.refresh(1.0) == [b"p:7"]
 
 
+def test_a_debt_holds_up_what_stands_in_line_already():
+    poor = source(10.0)
+    poor.bucket.take(20.0)
+    space = namespace(source=poor, missing_ttl=0.0)
+    story = Story(space)
+    story.miss(b"p:7", at=0.0)
+    assert story.refresh(0.0) == [], "its source cannot pay"
+    space.absent_bucket.charge(10, 0.0)
+    assert story.refresh(5.0) == []
+    assert story.refresh(10.0) == [b"p:7"]
+
+
+def test_the_end_of_a_debt_is_not_missed_while_changes_wait_for_a_quiet_moment():
+    class Patient(Fixed):
+        learns = True
+
+        def on_changes(self, keys, now):
+            return set(keys)
+
+    slow = Source("db", Bucket(1.0, 100.0, now=0.0), concurrency=5)
+    space = namespace(source=slow, quota=Bucket(QUOTA, QUOTA, now=-1.0))
+    story = Story(space, policy=Patient())
+    space.absent_bucket.charge(int(2 * RATE), 10.0)
+    story.change(b"p:1", at=10.0)
+    story.miss(b"p:7", at=10.0)
+    work = story.step(10.0)
+    assert not work.units
+    assert work.wake <= 12.0
+    now = 10.0
+    while now < 12.5 and not work.units:
+        now = max(now, work.wake)
+        work = story.step(now)
+    assert [unit.keys for unit in work.units] == [[b"p:7"]]
+
+
 def test_what_waits_leaves_by_age():
     story = Desk(debt=10_000)
     story.miss(b"p:7", at=1.0)
@@ -186,9 +222,12 @@ def test_what_waits_for_the_bucket_does_not_count_as_due_at_the_source():
     story.miss(b"p:7", b"p:8", at=1.0)
     story.step(1.0)
     assert (due.due, story.bucket.waiting) == (0.0, 2)
+    story.miss(b"p:5", b"p:6", at=1.0)
+    story.change(b"p:6", at=1.0)
     story.touch(b"p:9", at=1.0)
+    assert due.due == 2.0
     story.refresh(1.0)
-    assert due.due == 0.0
+    assert (due.due, story.bucket.waiting) == (0.0, 3)
     story.engine.leave()
     assert (due.due, story.bucket.waiting) == (0.0, 0)
 
