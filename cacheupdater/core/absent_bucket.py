@@ -5,7 +5,7 @@ quota for them. So absent rows are charged to this bucket as well, after their l
 unseen keys (`seen`). The bucket may go into debt. While it is in debt, misses of unseen keys wait, and everything else goes on.
 A row that exists is never charged, so new keys are held up only while somebody asks for many that do not exist.
 
-One per namespace, shared by all engines of the process. `outcomes` charges it, and `schedule` asks it. The rate follows the
+One per namespace, shared by all engines of the process. `outcomes` charges it once a load has found no row, and `schedule` asks it. The rate follows the
 bucket that it is a part of, for a fleet and a group move that. Pure: `now` is an argument.
 """
 

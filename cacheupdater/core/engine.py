@@ -108,6 +108,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
+        self.on_absent = self._outcomes.on_absent  # called for each unit once its rows are loaded
         self.suspects = self._outcomes.suspects  # keys of which `braked` must know whether they have a value
         self._pruned = -inf
 

@@ -121,8 +121,6 @@ class Outcomes:
         stamps: Sequence[float | None],
     ) -> None:
         """The writes of a running unit were answered, in the order of its keys."""
-        if absent:
-            self._charge(unit, set(absent), now)
         learned = unit.keys if self._policy.learns else ()
         bad: dict[bytes, Answer] = {}
         if self._count_results(unit, answers) < len(answers):
@@ -144,10 +142,14 @@ class Outcomes:
                 self._policy.on_loaded(Loaded(demand.kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
 
-    def _charge(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
-        """Absent rows that misses of unseen keys have asked for. Changes and known keys may find many too, after a clean-up."""
+    def on_absent(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
+        """The source has answered, and has no rows of these keys. Those that misses of unseen keys have asked for are charged,
+        whatever becomes of the write. Changes and known keys may find many too, after a clean-up."""
+        if not absent:
+            return
+        rowless = set(absent)
         asked = chain.from_iterable(keys for demand, keys in unit.parts if demand.unseen)
-        rows = sum(key in absent for key in asked)
+        rows = sum(key in rowless for key in asked)
         unit.namespace.absent_bucket.charge(rows, now)
         self._tally.add("absent_rows", rows, unit.namespace.name)
 

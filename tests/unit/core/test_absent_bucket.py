@@ -98,6 +98,7 @@ class Desk(Story):
 
 
 def test_only_absent_rows_of_misses_of_unseen_keys_are_charged():
+    """And they are charged even if Redis does not take their marks."""
     story = Desk()
     story.miss(b"p:1", at=0.0)
     story.refresh(0.0)
@@ -108,7 +109,8 @@ def test_only_absent_rows_of_misses_of_unseen_keys_are_charged():
     assert (story.bucket.charged, story.count("absent_rows", "")) == (0, 0)
     story.miss(b"p:4", b"p:5", b"p:6", at=2.0)
     unit = story.start(2.0)
-    story.engine.on_answers(unit, story.written(unit), 2.1, absent=[b"p:4", b"p:5"])
+    story.engine.on_absent(unit, [b"p:4", b"p:5"], 2.1)
+    story.fail(unit, 2.2, own=False)
     assert (story.bucket.charged, story.count("absent_rows", "")) == (2, 2)
 
 
@@ -286,6 +288,7 @@ class Flooded(Market):
             kind, since = self._read.pop(key, (None, 0.0))
             if kind is not None and since >= WARM:
                 self.waits[kind].append(now - since)
+        story.engine.on_absent(unit, absent, now)
         story.engine.on_answers(unit, story.written(unit), now, absent=absent)
 
     def most_absent(self, seconds: float) -> int:
