@@ -363,12 +363,9 @@ class Engine:
             self.tally.add("dropped", nobodys, reason="unknown")
         if not keys:
             return
-        listed = self.quarantine.keys
-        keys, freed = (
-            self._drops.outside_quarantine(keys, kind, open_pack, now, quarantine=self.quarantine)
-            if listed
-            else (keys, [])
-        )
+        freed: list[bytes] = []
+        if (quarantine := self.quarantine).keys:
+            keys, freed = self._drops.outside_quarantine(keys, kind, open_pack, now, quarantine=quarantine)
         demand = Demand(kind, urgency, open_pack, now)
         self._seat(keys, demand, now)
         for key in freed:  # alone: if such a key still fails, no other refresh fails with it
