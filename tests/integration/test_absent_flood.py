@@ -102,10 +102,14 @@ def missed_and_filled(plain, client, key):
     return time.monotonic() - began
 
 
-def test_a_million_made_up_keys_cost_their_bucket_and_nothing_else(
-    updaters, redis_url, plain, tmp_path, record_property
-):
-    log = tmp_path / "loads"
+@pytest.fixture
+def log(tmp_path):
+    """Where the loader notes the rows that do not exist."""
+    return tmp_path / "loads"
+
+
+@pytest.fixture
+def updater(updaters, redis_url, log):
     space = {
         "key": "item:{id:int}",
         "load": {"source": "main", "python": "live.loaders:few"},
@@ -114,7 +118,12 @@ def test_a_million_made_up_keys_cost_their_bucket_and_nothing_else(
     }
     settings = config(redis_url, {"main": {"budget": "1000/s"}}, {"item": space})
     del settings["defaults"]["refresh"]
-    updater = updaters.start(settings, environment={"LOADER_LOG": str(log)})
+    return updaters.start(settings, environment={"LOADER_LOG": str(log)})
+
+
+def test_a_million_made_up_keys_cost_their_bucket_and_nothing_else(
+    updater, redis_url, plain, log, record_property
+):
     with Redis.from_url(redis_url, emit=updater.emit) as client:
         client.mget(KNOWN)
         eventually(lambda: plain.exists(*KNOWN) == FEW)
@@ -140,7 +149,7 @@ def test_a_million_made_up_keys_cost_their_bucket_and_nothing_else(
         asked = absent_rows(log, began)
         grown = max(memories) - early_memory
         number, longer = turns(updater)
-        p90, alone = (quantiles(each, n=10)[-1] for each in (waits, quiet))
+        p90, alone = (quantiles([*each, max(each)], n=10)[-1] for each in (waits, quiet))
         figures = {
             "hints that the updater heard": updater.metric("hints_total"),
             "seconds": took,
