@@ -27,8 +27,10 @@ SECONDS = 40.0  # of the flood
 QUOTA, SHARE = 100.0, 0.1
 KNOWN = [f"item:{number}" for number in range(FEW)]
 FLOOR_S = 60.0  # the life of an absent row's floor
-GROWTH = 24 << 20  # bytes: ten thousand waiting keys, and 50,000 keys of nobody in each partition
-LONG_S, RARE = 0.02, 0.001  # of processor time: one longer turn in a thousand, as in other floods
+GROWTH = (
+    48 << 20
+)  # bytes: 20,000 waiting keys, and 100,000 keys of nobody. A million keys would take more than twice as much
+LONG_S, RARE = 0.02, 0.002  # of processor time: two longer turns in a thousand
 LONGEST_S = 0.1
 TIMES, PROMPT_S = (
     10,
