@@ -128,6 +128,13 @@ def jitter(value: object) -> float:
     return share
 
 
+def missing_share(value: object) -> float:
+    share = units.percent(value)
+    if not 0 < share <= 1:
+        raise ValueError("must be more than 0% and at most 100%")
+    return share
+
+
 def target(value: object) -> float:
     share = units.percent(value)
     if not 0 < share < 1:
@@ -143,6 +150,7 @@ def max_age(value: object) -> float:
 
 
 Jitter: TypeAlias = Annotated[float, BeforeValidator(jitter)]
+MissingShare: TypeAlias = Annotated[float, BeforeValidator(missing_share)]
 StateFile: TypeAlias = Annotated[Text, StringConstraints(pattern=r"[^/]$")]
 CacheUrl: TypeAlias = Annotated[Url, BeforeValidator(cache_url)]
 SourceUrl: TypeAlias = Annotated[Url, BeforeValidator(source_url)]

@@ -46,6 +46,7 @@ from cacheupdater.config.fields import (
     LeastGain,
     Listen,
     MaxAge,
+    MissingShare,
     Prefix,
     QueueUrl,
     Rate,
@@ -230,6 +231,8 @@ class RefreshSection(Section):
 class MissingSection(Section):
     # Reads of rows that do not exist cost one load per key and half minute; a change ends the mark at once
     ttl: Interval = 30.0
+    # of the quota, or of the source: most caches find nine rows of ten, and random keys take no more than a tenth
+    share: MissingShare = 0.1
 
 
 class FailSafeSection(Section):

@@ -50,6 +50,7 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     units.database_time: _text(f"^{_NUMBER}(ms|s)/s$", "300ms/s"),
     units.factor: {"anyOf": [{"type": "number"}, _text(f"^{_NUMBER}$", "10")]},
     fields.jitter: _text(f"^{_NUMBER}%$", "10%"),
+    fields.missing_share: _text(f"^{_NUMBER}%$", "10%"),
     fields.target: _text(f"^{_NUMBER}%$", "99%"),
     fields.switch: {
         "anyOf": [{"enum": ["off", "on", "verify", False, True]}, {"type": "string", "pattern": _VARIABLE}]

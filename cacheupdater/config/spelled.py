@@ -128,13 +128,14 @@ def _value(value: object, field: FieldInfo) -> Spelled:
     return _text(said + next((unit for reader, unit in _UNITS.items() if reader in readers), ""))
 
 
-_SHARES = {fields.jitter, fields.target}
+_SHARES = {fields.jitter, fields.missing_share, fields.target}
 _UNITS: dict[object, str] = {
     units.duration: "s",
     fields.max_age: "s",
     units.rate: "/s",
     units.database_time: "s/s",
     fields.jitter: "%",
+    fields.missing_share: "%",
     fields.target: "%",
 }
 """The unit of what each validator reads."""

@@ -1,7 +1,8 @@
 """The due keys of one namespace in one partition, and which of them go into its next unit.
 
 `schedule` makes a backlog when the first key of a namespace is due, and keeps it for its own life. A backlog knows the order
-of its own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Peers take
+of its own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Misses of
+unseen keys have a queue of their own: few or none of them may start while the absent bucket is wary. Peers take
 turns within each of these, and of a peer's misses the hottest go first (`heat`). Changes get a part of the rows however many
 misses wait. The schedule decides which namespace is next, and what can be paid.
 """
@@ -17,7 +18,7 @@ from cacheupdater.core.fair import Fair
 from cacheupdater.core.heat import ByHeat
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
-from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Unit
+from cacheupdater.core.unit import PATIENT, UNSEEN, URGENCY, Demand, Unit
 
 if TYPE_CHECKING:
     from collections import deque
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
 _MISSES, _CHANGES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE]
+_MOST_URGENT_FIRST = (_MISSES, UNSEEN, _CHANGES, URGENCY[Kind.TOUCH], PATIENT)  # queues
 CHANGES_PART = 1 / 3
 """Rows for changes per row for a miss, while both wait. So a flood of misses leaves a quarter of the rows to changes."""
 
@@ -44,23 +46,31 @@ class Backlog:
         "need",
         "owed",
         "patient",
+        "queued",
         "queues",
-        "ready",
         "rests",
         "start",
+        "unseen",
+        "unseen_room",
+        "unseen_wait",
+        "unseen_waiting",
         "waiting",
     )
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.queues: tuple[Fair[int, ByHeat[Unit]], ...] = tuple(Fair(ByHeat) for _ in range(PATIENT + 1))
+        self.queues: tuple[Fair[int, ByHeat[Unit]], ...] = tuple(Fair(ByHeat) for _ in range(UNSEEN + 1))
         # keys of `waiting`, by the number of their peer; a number without keys stays, for there are few numbers
         self.by_peer: defaultdict[int, int] = defaultdict(int)
         self.owed = 0.0  # rows that changes have saved up while misses were served
-        self.ready = 0  # live keys in the queues
-        self.patient = 0  # those of them in the last queue
-        self.waiting = 0  # all of `ready`, and the delayed ones
-        self.counted = 0  # keys of `waiting` that the source counts as due: all but the patient ones
+        self.queued = 0  # live keys in the queues
+        self.patient = 0  # those of them that can wait for a quiet moment
+        self.unseen = 0  # those of them that are unseen
+        self.unseen_wait = False  # the absent bucket is wary, so most of these wait
+        self.unseen_room = inf  # so many of them may start
+        self.waiting = 0  # all of `queued`, and the delayed ones
+        self.unseen_waiting = 0  # those of them that are unseen
+        self.counted = 0  # keys of `waiting` that the source counts as due: all that can run in any moment
         self.last_partial = -inf  # when its last unit was started
         self.looked_at = inf  # when its oldest keys may have waited too long
         self.rests = inf  # until when none of its keys may start, whatever the budget
@@ -70,13 +80,20 @@ class Backlog:
     @property
     def urgent(self) -> bool:
         """Whether a reader waits, or a value is known to be old."""
-        return bool(self.queues[0] or self.queues[1])
+        return bool(self.queues[0] or self.queues[1]) or (self.unseen > 0 and self.unseen_room >= 1)
+
+    @property
+    def ready(self) -> int:
+        """Live keys in the queues that may run once they are paid for."""
+        return self.queued - max(0, self.unseen - int(self.unseen_room)) if self.unseen_wait else self.queued
 
     def count_ready(self, demand: Demand, keys: int) -> None:
         """So many more live keys are in the queues (fewer, if negative)."""
-        self.ready += keys
+        self.queued += keys
         if demand.urgency == PATIENT:
             self.patient += keys
+        elif demand.unseen:
+            self.unseen += keys
 
     def count(self, demand: Demand, keys: int) -> None:
         """So many more keys wait (fewer, if negative)."""
@@ -84,12 +101,14 @@ class Backlog:
         self.waiting += keys
         peer.waiting += keys
         self.by_peer[peer.number] += keys
+        if demand.unseen:
+            self.unseen_waiting += keys
 
     def put(self, unit: Unit) -> None:
         """In the order of arrival. A unit that is due again, or merged, keeps its place among those of its peer and heat."""
         unit.ready = True
         demand = unit.demand
-        queue = self.queues[demand.urgency].of(demand.peer.number).of(demand.heat)
+        queue = self.queues[demand.queue].of(demand.peer.number).of(demand.heat)
         since = demand.since
         if queue and since < queue[-1].demand.since:
             queue.insert(bisect_right(queue, since, key=lambda other: other.demand.since), unit)
@@ -117,9 +136,13 @@ class Backlog:
         picking = Picking(rows, seats)
         if self.owed >= 1.0:
             picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))
-        for queue in self.queues if quiet else self.queues[:PATIENT]:
+        for at in _MOST_URGENT_FIRST:
+            queue = self.queues[at]
+            if at == PATIENT and not quiet:
+                continue
             if queue:
-                picking.take(queue, picking.rows)
+                most = picking.rows if at != UNSEEN else min(picking.rows, self.unseen_room)
+                picking.take(queue, int(most))
         self._owe(picking.parts)
         return picking
 

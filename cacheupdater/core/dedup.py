@@ -21,6 +21,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.recent_ends import RecentEnds
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
+from cacheupdater.core.seen import Seen
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase, Unit
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Dedup:
     def __init__(self, limits: Limits, marks: AbsentMarks, *, namespaces: int) -> None:
         self.seats = Seats()
         self.tails: dict[bytes, Demand] = {}
+        self.seen = Seen(limits.seen)
         self.schedule = Schedule(self.seats, limits, namespaces=namespaces)
         self.running_keys = 0
         self._limits = limits
@@ -135,6 +137,7 @@ class Dedup:
             unit.phase, unit.began, unit.ended, unit.hold_until = Phase.HELD, began, now, began + hold
             self.seats.give(unit)
             self._remind(unit.hold_until, unit)
+            self.seen.put(held)
         return held, covered
 
     def _make_way(self, unit: Unit | None, key: bytes) -> None:
@@ -148,7 +151,14 @@ class Dedup:
             self._vacate(unit, key)
 
     def accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
-        """New heads for keys that have no seat, cut so that each part can run as a unit without change."""
+        """New heads for keys that have no seat. Misses of unseen keys are apart, for they may have to wait."""
+        if demand.kind is Kind.MISS and not demand.alone:
+            keys, unseen = self.seen.split(keys)
+            self._accept(namespace, unseen, demand._replace(unseen=True), now)
+        self._accept(namespace, keys, demand, now)
+
+    def _accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
+        """Cuts the keys so that each part can run as a unit without change."""
         size = self._limits.unit_keys
         units: list[Unit] = []
         for at in range(0, len(keys), size):

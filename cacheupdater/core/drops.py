@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.prolonging import Prolonging
     from cacheupdater.core.removals import Removals
+    from cacheupdater.core.retry import Quarantine
     from cacheupdater.core.shedding import Dropped
     from cacheupdater.core.strangers import Strangers
+    from cacheupdater.core.unit import Demand
 
 
 class Drops:
@@ -53,6 +55,18 @@ class Drops:
         self._tally.add("dropped", len(keys) - len(ours), reason="unknown")
         self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
         demand.open_pack.release(len(keys) - len(ours))
+
+    def outside_quarantine(
+        self, keys: list[bytes], demand: Demand, now: float, *, quarantine: Quarantine
+    ) -> tuple[list[bytes], list[bytes]]:
+        """The keys that are not in quarantine, and those whose time in it is over. The others are dropped."""
+        listed = dict.fromkeys(key for key in keys if key in quarantine.keys)
+        if not listed:
+            return keys, []
+        freed = [key for key in listed if not quarantine.bars(key, now)]
+        barred = [key for key in keys if key in quarantine.keys]
+        self.bar(barred, demand.kind, demand.open_pack, now)
+        return [key for key in keys if key not in listed], freed
 
     def bar(self, keys: Sequence[bytes], kind: Kind, open_pack: OpenPack, now: float) -> None:
         """Hints of these keys are declined, because the keys are in quarantine."""

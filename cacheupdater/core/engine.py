@@ -32,6 +32,7 @@ from cacheupdater.core.prolonging import Prolonging
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.seating import Seating
+from cacheupdater.core.seen import without_made_up
 from cacheupdater.core.starting import Starting
 from cacheupdater.core.strangers import Strangers
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase
@@ -114,6 +115,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
+        self.on_absent = self._outcomes.on_absent  # called for each unit once its rows are loaded
         self.suspects = self._outcomes.suspects  # keys of which `braked` must know whether they have a value
         self._pruned = -inf
 
@@ -347,6 +349,9 @@ class Engine:
             return ()
         if hints.kind is Kind.CHANGE:
             return self._policy.on_changes(hints.keys, now)
+        if withheld := self._dedup.schedule.withheld:
+            seen = self._dedup.seen
+            hints = without_made_up(hints, seen, keyspace=self._keyspace, withheld=withheld)
         self._policy.on_misses(hints.keys, hints.counts, now)
         return ()
 
@@ -367,23 +372,12 @@ class Engine:
             self.tally.add("dropped", nobodys, reason="unknown")
         if not keys:
             return
-        listed = self.quarantine.keys
-        keys, freed = self._outside_quarantine(keys, demand, now) if listed else (keys, [])
+        freed: list[bytes] = []
+        if (quarantine := self.quarantine).keys:
+            keys, freed = self._drops.outside_quarantine(keys, demand, now, quarantine=quarantine)
         self._seating.seat(keys, demand, now, asks=asks)
         for key in freed:  # alone: if such a key still fails, no other refresh fails with it
             self._seating.seat([key], demand._replace(alone=True), now, asks=asks)
-
-    def _outside_quarantine(
-        self, keys: list[bytes], demand: Demand, now: float
-    ) -> tuple[list[bytes], list[bytes]]:
-        """The keys that are not in quarantine, and those whose time in it is over. The others are dropped."""
-        listed = dict.fromkeys(key for key in keys if key in self.quarantine.keys)
-        if not listed:
-            return keys, []
-        freed = [key for key in listed if not self.quarantine.bars(key, now)]
-        barred = [key for key in keys if key in self.quarantine.keys]
-        self._drops.bar(barred, demand.kind, demand.open_pack, now)
-        return [key for key in keys if key not in listed], freed
 
     # --- ends of hints ---------------------------------------------------------------------------------
 

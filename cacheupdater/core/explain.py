@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.dedup import Dedup
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.retry import Quarantined
-    from cacheupdater.core.unit import Unit
+    from cacheupdater.core.unit import Demand, Unit
 
 State: TypeAlias = Literal["none", "due", "running", "held"]
 
@@ -65,7 +65,7 @@ def hindrance(unit: Unit, now: float) -> str:
     source, quota = namespace.source, namespace.quota
     if demand.not_before > now:
         return f"its next try, in {demand.not_before - now:.1f} s"
-    if busy := _busy(namespace, now):
+    if busy := _unpaid(namespace, demand, now) or _busy(namespace, now):
         return busy
     if source.bucket.level(now) < namespace.cost.per_row:
         what = "ms of database time" if source.timed else "rows"
@@ -78,6 +78,17 @@ def hindrance(unit: Unit, now: float) -> str:
     if demand.urgency == PATIENT:
         return "a quiet moment of its source: few readers would notice the change"
     return "its turn among namespaces and peers"
+
+
+def _unpaid(namespace: Namespace, demand: Demand, now: float) -> str:
+    """Why a miss of an unseen key may not start."""
+    bucket = namespace.absent_bucket
+    if not demand.unseen or bucket.room(now) >= 1:
+        return ""
+    return (
+        f"the absent bucket of namespace {namespace.name}, for {bucket.opens_at(now) - now:.1f} s: more rows than"
+        f" {bucket.rate:g} a second did not exist (missing.share), and no load has found this key before"
+    )
 
 
 def _overtaken(unit: Unit) -> str:

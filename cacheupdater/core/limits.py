@@ -13,8 +13,8 @@ PROCESS_BYTES = 96 << 20
 TABLES_PART = 0.5
 """Part of the memory beyond that, for tables that may forget. The rest is for hints under way, rows and Redis' commands."""
 
-LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES, CLAIM_BYTES = 200, 250, 130, 130
-"""Per entry, its key of some 14 bytes included: 153 to 200, 245, 128 and 123 measured."""
+LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES, CLAIM_BYTES, SEEN_BYTES = 200, 250, 130, 130, 100
+"""Per entry, its key of some 14 bytes included: 153 to 200, 245, 128, 123 and 89 measured."""
 
 LEAST_PART = 0.01
 """Part of the usual tables that stays, however small the memory: smaller ones would forget a key before its next read."""
@@ -73,6 +73,9 @@ class Limits:
     claims: int = 50_000
     """Keys per partition whose readers have filled them lately: some six megabytes. Beyond it, a fill is a touch."""
 
+    seen: int = 100_000
+    """Keys per partition whose rows are known to exist, beside those with a seat: as many as are known to be absent."""
+
     strangers: int = 50_000
     """Keys of nobody that a partition remembers: some five megabytes."""
 
@@ -97,6 +100,7 @@ class Limits:
     def tables(self) -> int:
         """Bytes of one partition's tables when they are full."""
         known = self.learned * LEARNED_BYTES + self.absent * ABSENT_BYTES
+        known += self.seen * SEEN_BYTES
         return known + self.strangers * STRANGER_BYTES + self.claims * CLAIM_BYTES
 
     def within(self, memory: int | None, *, partitions: int, processes: int = 1) -> Limits:
@@ -111,6 +115,7 @@ class Limits:
             self,
             learned=int(self.learned * part),
             absent=int(self.absent * part),
+            seen=int(self.seen * part),
             strangers=int(self.strangers * part),
             claims=int(self.claims * part),
         )

@@ -13,6 +13,8 @@ Metric = Literal[
     "decisions",  # counter by namespace and reason: what the automaton decided (accept, merge, hold, block, ...)
     "refreshes",  # counter by namespace and result: how heads ended
     "dropped",  # counter by namespace and reason: hints given up
+    "absent_rows",  # counter by namespace: rows of unseen keys that do not exist: they are charged to the absent bucket
+    "unseen_waiting",  # gauge by namespace: misses of unseen keys that wait for the absent bucket
     "rows",  # counter by namespace: rows asked of the source
     "statements",  # counter by namespace
     "errors",  # counter by namespace and reason: failed loads and writes

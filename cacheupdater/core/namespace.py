@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from cacheupdater.core.absent_bucket import AbsentBucket
 from cacheupdater.core.budget import Cost
 from cacheupdater.core.priorities import Priority
 from cacheupdater.core.removing import Removing
@@ -40,6 +41,7 @@ class Namespace:
     ttl: float = 300.0  # seconds that a written value lives
     fail_safe: float = 0.0  # seconds beyond the ttl that a read value lives while its source fails; 0: none
     missing_ttl: float = 30.0  # seconds that a row known to be absent declines misses
+    missing_share: float = 0.1  # of its quota, or of its source: what absent rows of unseen keys may cost
     max_backlog: int = 10_000  # due keys; beyond it the oldest touch is dropped first
     backlog_age: float = inf  # seconds that a due key may wait, where that is less than `Limits.backlog_age`
     quota: Bucket | None = None  # rows of this namespace; None: only the source's budget binds
@@ -47,10 +49,13 @@ class Namespace:
     priority: Priority = Priority.NORMAL
     weight: float = 1.0  # its part of the source, beside the weights of the others of its priority
     cost: Cost = field(init=False)
+    absent_bucket: AbsentBucket = field(init=False)
     removing: Removing = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", Cost(self.source))
+        absent_bucket = AbsentBucket(self.source, self.quota, self.cost, share=self.missing_share)
+        object.__setattr__(self, "absent_bucket", absent_bucket)
         object.__setattr__(self, "removing", Removing(self.source, self.quota, self.cost))
 
     @property

@@ -142,6 +142,17 @@ class Outcomes:
                 self._policy.on_loaded(Loaded(kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
 
+    def on_absent(self, unit: Unit, absent: Collection[bytes], now: float) -> None:
+        """The source has answered, and has no rows of these keys. Those that misses of unseen keys have asked for are charged,
+        whatever becomes of the write. Changes and known keys may find many too, after a clean-up."""
+        if not absent:
+            return
+        rowless = set(absent)
+        asked = chain.from_iterable(keys for demand, keys in unit.parts if demand.unseen)
+        rows = sum(key in rowless for key in asked)
+        unit.namespace.absent_bucket.charge(rows, now)
+        self._tally.add("absent_rows", rows, unit.namespace.name)
+
     def failed(self, unit: Unit, failure: Failure, now: float) -> None:
         """The whole unit leaves. If it is at fault itself, it is due again in smaller pieces; if not, as it was."""
         at_fault, pieces = set(unit.keys) if failure.own else set(), 2
@@ -179,7 +190,9 @@ class Outcomes:
         gone = unit.gone
         keys = seats.live(unit)
         self.troubles.over(keys)
+        self._dedup.seen.put(keys)
         if absent:
+            self._dedup.seen.forget(absent)
             # A tail is a change or touch since the head began: it ends the mark at once.
             tails = self._dedup.tails
             known = [key for key in absent if seats.get(key) is unit and key not in tails]

@@ -1,7 +1,7 @@
 """What a unit takes from its source and its quota, from its start to its end: rows, database time and a slot.
 
 `schedule` makes a `Receipt` when a unit starts. The engine hears when its statement leaves, and how it ended. Nothing else
-touches bucket, quota or slot for a unit. A payment is at first only set apart, and is spent when the statement leaves. So
+touches bucket, quota or slot for a unit. Its unseen keys are set apart in the absent bucket until its end. A payment is at first only set apart, and is spent when the statement leaves. So
 what the database sees in any window is within the budget, however long a token or a connection took. If the statement never
 leaves, the payment is given back. A receipt ends once, by `end` or by `cancel`; an evicted refresh keeps its slot until then.
 """
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 class Receipt:
     """What one unit has paid."""
 
-    __slots__ = ("_began", "_left", "_namespace", "_rows", "paid")
+    __slots__ = ("_began", "_left", "_namespace", "_rows", "_unseen", "paid")
 
-    def __init__(self, namespace: Namespace, rows: int, now: float) -> None:
-        """A unit starts. Before, the caller has found so many rows in both buckets, and a free slot."""
+    def __init__(self, namespace: Namespace, rows: int, now: float, *, unseen: int = 0) -> None:
+        """A unit starts, with so many unseen keys. Before, the caller has found its rows in both buckets, and a free slot."""
         self._namespace = namespace
         self._began = now
         self._rows = rows
         self._left = False
+        self._unseen = unseen
         self.paid = rows * namespace.cost.per_row
         """What the source's bucket has given."""
         namespace.source.slots.take(namespace)
+        namespace.absent_bucket.set_apart(unseen)
         for bucket, amount in self._bills():
             bucket.set_apart(amount)
 
@@ -78,6 +80,7 @@ class Receipt:
 
     def _free_the_slot(self) -> None:
         self._namespace.source.slots.give_back(self._namespace)
+        self._namespace.absent_bucket.set_apart(-self._unseen)
         self._rows, self.paid = 0, 0.0
 
     def _spend(self, now: float) -> None:

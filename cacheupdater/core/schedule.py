@@ -1,6 +1,7 @@
 """Which due keys run next: misses before changes before touches, as fast as quotas and budgets pay.
 
-Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full.
+Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full. Misses of unseen
+keys start only as far as the absent bucket of their namespace lets them.
 Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits
 for company. Then it stands in line at its source, where `priorities` and `turns` say which backlog is first. Nothing here looks at all
 backlogs: a unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the
@@ -45,6 +46,7 @@ class Schedule:
     def __init__(self, seats: Seats, limits: Limits, *, namespaces: int) -> None:
         self.wake = inf
         self.waiting = 0
+        self.withheld: dict[Namespace, None] = {}  # whose misses of unseen keys wait for the absent bucket
         self.patient = 0  # patient keys of `waiting`: the source does not count them as due
         self._seats = seats
         self._limits = limits
@@ -109,6 +111,7 @@ class Schedule:
         self._over = True
         for backlog in self._backlogs.values():
             backlog.namespace.cost.wait(-backlog.counted)
+            backlog.namespace.absent_bucket.waiting -= backlog.unseen_waiting
             backlog.counted = 0
         for line in self._lines.values():
             line.leave()
@@ -157,14 +160,34 @@ class Schedule:
         self.aged.watch(backlog, unit)
 
     def _count(self, backlog: Backlog, demand: Demand, keys: int) -> None:
-        """So many more keys wait (fewer, if negative). The source does not count patient keys as due."""
+        """So many more keys wait (fewer, if negative). The source does not count keys as due that cannot run in any moment."""
         backlog.count(demand, keys)
         self.waiting += keys
+        if demand.unseen and not self._over:
+            backlog.namespace.absent_bucket.waiting += keys
         if demand.urgency == PATIENT:
             self.patient += keys
-        elif not self._over:
+        elif not (demand.unseen and backlog.unseen_wait):
+            self._count_due(backlog, keys)
+
+    def _count_due(self, backlog: Backlog, keys: int) -> None:
+        if not self._over:
             backlog.counted += keys
             backlog.namespace.cost.wait(keys)
+
+    def _ask_absent_bucket(self, backlog: Backlog, now: float) -> None:
+        """While it is wary, most misses of unseen keys wait. They take little from the source then, so they do not count as due."""
+        bucket = backlog.namespace.absent_bucket
+        wait = backlog.unseen_waiting > 0 and bucket.is_wary(now)
+        backlog.unseen_room = bucket.room(now) if wait else inf
+        if wait is backlog.unseen_wait:
+            return
+        backlog.unseen_wait = wait
+        self._count_due(backlog, -backlog.unseen_waiting if wait else backlog.unseen_waiting)
+        if wait:
+            self.withheld[backlog.namespace] = None
+        else:
+            self.withheld.pop(backlog.namespace, None)
 
     # --- turns ------------------------------------------------------------------------------------------
 
@@ -187,7 +210,8 @@ class Schedule:
         """Puts a backlog to rest, or into the line of its source. A backlog that stands there keeps its place."""
         if backlog.start is not None:
             return
-        if not backlog.ready:
+        self._ask_absent_bucket(backlog, now)
+        if not backlog.queued:
             self._active.pop(backlog, None)
             backlog.clear()
             return
@@ -218,6 +242,9 @@ class Schedule:
     def _rests(self, backlog: Backlog, now: float) -> float:
         """Until when nothing of this backlog may start, whatever its source can pay."""
         limits, quota = self._limits, backlog.namespace.quota
+        if backlog.unseen_wait and backlog.ready == backlog.patient:
+            paid = max(now + _MOMENT, backlog.namespace.absent_bucket.opens_at(now))
+            return min(paid, self._quiet_from(backlog.namespace.source, now)) if backlog.ready else paid
         # no free connection waits while a reader or a change does: company comes while all of them are busy
         if (
             backlog.ready < limits.unit_keys
@@ -247,6 +274,7 @@ class Schedule:
                 self._park(backlog, line)
                 continue
             rows = 0
+            self._ask_absent_bucket(backlog, now)
             if backlog.ready and self._rests(backlog, now) <= now:
                 rows = self._payable(backlog, line, now)
                 if not rows:
@@ -343,5 +371,7 @@ class Schedule:
             self._count(backlog, demand, -len(keys))
             backlog.count_ready(demand, -len(keys))
         backlog.last_partial = now
-        unit.receipt = Receipt(backlog.namespace, len(unit.keys), now)
+        unseen = sum(len(keys) for demand, keys in parts if demand.unseen)
+        backlog.unseen_room -= unseen
+        unit.receipt = Receipt(backlog.namespace, len(unit.keys), now, unseen=unseen)
         return unit

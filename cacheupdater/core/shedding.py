@@ -4,7 +4,8 @@ A namespace may have at most `max_backlog` waiting keys, and all namespaces of a
 pending. Beyond that, the namespaces with the most waiting keys give some up. So a flood costs its own namespace, reading goes
 on, and a namespace with few keys keeps all of them. If there is only one namespace, nothing is given up for others: reading
 pauses, and its senders wait. Within a namespace the peer with most waiting keys gives up first: touches
-before misses before changes, of misses the coldest first (`heat`), and of equals the oldest.
+before misses before changes, of misses the coldest first (`heat`), and of equals the oldest. Misses that wait for the absent
+bucket go before all of these: a flood of keys that do not exist costs no key that does.
 `schedule` makes one and says when to shed; the engine accounts for what was `dropped`. Lives as long as its schedule.
 """
 
@@ -16,7 +17,9 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
+from cacheupdater.core.unit import PATIENT, UNSEEN, URGENCY
 
 if TYPE_CHECKING:
     from collections import deque
@@ -37,7 +40,14 @@ MORE = 0.02
 """The part of `Limits.pending` that is given up beyond what is too much: the search for the largest backlogs looks at all of
 them, some milliseconds for ten thousand, so it must be rare."""
 
-_LEAST_URGENT_FIRST = (3, 2, 0, 1)  # patient keys, touches, misses, changes
+_LEAST_URGENT_FIRST = (
+    PATIENT,
+    URGENCY[Kind.TOUCH],
+    UNSEEN,
+    URGENCY[Kind.MISS],
+    URGENCY[Kind.CHANGE],
+)  # queues
+_UNSEEN_FIRST = (UNSEEN, *(each for each in _LEAST_URGENT_FIRST if each != UNSEEN))
 
 
 def room(limits: Limits, namespaces: int) -> float:
@@ -111,11 +121,10 @@ class Shedding:
         first, until at most so many are left. A thousand peers are put in order once, and not for each key."""
         peers = [(-keys, -peer) for peer, keys in backlog.by_peer.items() if keys]
         heapify(peers)
+        order = _UNSEEN_FIRST if backlog.unseen_wait else _LEAST_URGENT_FIRST
         while peers and backlog.waiting > most:
             peer = -peers[0][1]
-            queues = (
-                queue for urgency in _LEAST_URGENT_FIRST for queue in backlog.queues[urgency].waiting(peer)
-            )
+            queues = (queue for at in order for queue in backlog.queues[at].waiting(peer))
             if any(self._drop_some(backlog, queue, backlog.waiting - most) for queue in queues):
                 heapreplace(peers, (-backlog.by_peer.get(peer, 0), -peer))
             else:

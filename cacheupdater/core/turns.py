@@ -63,9 +63,12 @@ class Account(Protocol):
 class Standing(Protocol):
     """What a line reads of a backlog, and the place that it writes there."""
 
-    ready: int
     need: int
     start: float | None
+
+    @property
+    def ready(self) -> int:
+        """Its keys that may run once they are paid for."""
 
     @property
     def namespace(self) -> Account:

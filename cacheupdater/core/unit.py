@@ -30,6 +30,10 @@ PATIENT = 3
 """The urgency of a change that is not worth its row at the present price: it waits for a quiet moment."""
 
 
+UNSEEN = 4
+"""The queue of misses of unseen keys. They are as urgent as any miss, but may have to wait for the absent bucket."""
+
+
 class Demand(NamedTuple):
     """Why keys are due; of a tail, why its key will be due again. `open_pack` is held until the keys are finished or dropped."""
 
@@ -42,6 +46,7 @@ class Demand(NamedTuple):
     earliest: float | None = None
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
+    unseen: bool = False  # misses, and nobody knows whether their rows exist
     moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
     asks: int = 1  # of a miss: readers that have asked, or will; of several keys, the fewest
 
@@ -49,6 +54,11 @@ class Demand(NamedTuple):
     def peer(self) -> Peer:
         """The peer in whose turn it waits."""
         return self.moved_to or self.open_pack.peer
+
+    @property
+    def queue(self) -> int:
+        """The number of the queue in which it waits."""
+        return UNSEEN if self.unseen else self.urgency
 
     @property
     def heat(self) -> int:
@@ -61,9 +71,13 @@ class Demand(NamedTuple):
         if kind <= self.kind and urgency >= self.urgency:
             return demand
         stronger = demand._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))
-        if kind is not Kind.CHANGE or self.earliest is None:
+        if kind is not Kind.CHANGE:
             return stronger
-        return stronger._replace(not_before=self.earliest, earliest=None)
+        if self.earliest is not None:
+            stronger = stronger._replace(not_before=self.earliest, earliest=None)
+        return (
+            stronger._replace(unseen=False) if self.unseen else stronger
+        )  # whoever has changed a row knows it
 
     def refused(self, until: float) -> Demand:
         """As urgent as a change, for there was one. Nobody announced it here, so the demand keeps its kind."""

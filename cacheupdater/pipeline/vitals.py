@@ -2,7 +2,8 @@
 
 The partitions of a process share one `Vitals`, in their `Surroundings`. The service calls `tick` once a second. `Vitals`
 reports that no client is connected or sends hints, that hints belong to no namespace, or that keys which readers find are not
-in our Redis. For each source it reports whether the source is up, and the time since its last success. It decides nothing.
+in our Redis. For each source it reports whether the source is up, and the time since its last success;
+for each namespace, how many misses wait because too many rows do not exist. It decides nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Vitals:
         """`listens` are the addresses that clients may use, for the line that says that no client is connected."""
         self.looking = Looking(keyspace, observer=observer, random=random, log_keys=log_keys)
         self.whereabouts = Whereabouts(keyspace)
-        self._sources = list(dict.fromkeys(each.source for each in keyspace.values))
+        self._namespaces = list(keyspace.values)
+        self._sources = list(dict.fromkeys(each.source for each in self._namespaces))
+        self._waiting: set[Namespace] = set()  # whose misses of unseen keys wait
         self._observer = observer
         self._notices = notices
         self._log_keys = log_keys
@@ -68,6 +71,9 @@ class Vitals:
         self.looking.follow(keyspace)
         self.whereabouts.follow(keyspace)
         self._begin = _beginnings(keyspace)
+        self._namespaces = list(keyspace.values)
+        self._sources = list(dict.fromkeys(each.source for each in self._namespaces))
+        self._waiting &= set(self._namespaces)
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
         """Called for every pack of hints."""
@@ -104,6 +110,7 @@ class Vitals:
         self._tick_hints(now, clients)
         self._tick_nobodys(now)
         self._tick_elsewhere(now)
+        self._tick_absent(now)
 
     def plain(self, now: float) -> dict[str, object]:
         """The figures of the last minute, for JSON. Keys are named as the configuration allows."""
@@ -186,6 +193,22 @@ class Vitals:
         else:
             self._notices.over("elsewhere", "")
         where.tick(now)
+
+    def _tick_absent(self, now: float) -> None:
+        waiting = {each for each in self._namespaces if each.absent_bucket.waiting}
+        for each in self._waiting | waiting:
+            bucket = each.absent_bucket
+            waits = bucket.waiting if bucket.room(now) < 1 else 0
+            self._observer.level("unseen_waiting", float(waits), label=each.name)
+            if waits:
+                text = (
+                    f"more than {bucket.rate:g} rows a second do not exist (missing.share):"
+                    f" {waits} misses of keys that no load has found before wait; all other keys go on"
+                )
+                self._notices.trouble("absent", each.name, text)
+            else:
+                self._notices.over("absent", each.name)
+        self._waiting = waiting
 
     def _sums(self, now: float) -> tuple[int, int]:
         while self._minute and self._minute[0][0] < now - WINDOW_S:

@@ -114,6 +114,7 @@ class Components:
                 ttl=each.ttl.base,
                 fail_safe=each.fail_safe.extend_to if each.fail_safe else 0.0,
                 missing_ttl=each.missing.ttl,
+                missing_share=each.missing.share,
                 max_backlog=each.max_backlog.keys,
                 backlog_age=each.max_backlog.age,
                 priority=Priority[each.priority.upper()],
@@ -126,6 +127,8 @@ class Components:
         self.by_name = {each.name: each for each in found}
         for each in found:
             known = self._known(each.name)
+            if known is not None:
+                each.absent_bucket.succeed(known.absent_bucket)
             if known is not None and known.source.timed == each.source.timed:
                 each.cost.per_row = known.cost.per_row
         return found

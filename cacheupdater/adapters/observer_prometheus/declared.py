@@ -138,6 +138,16 @@ DECLARED: dict[Metric, Declared] = {
     ),
     "refreshes": Declared("counter", "How the refreshes of keys ended.", "namespace", "result", _RESULTS),
     "dropped": Declared("counter", "Hints that were given up.", "namespace", "reason", _DROPS),
+    "absent_rows": Declared(
+        "counter",
+        "Rows that do not exist, asked for by misses of keys that no load has found before: see `missing.share`.",
+        "namespace",
+    ),
+    "unseen_waiting": Declared(
+        "gauge",
+        "Misses of such keys that wait, because too many of their rows did not exist lately.",
+        "namespace",
+    ),
     "rows": Declared("counter", "Keys asked of the source; each costs a row of the budget.", "namespace"),
     "statements": Declared("counter", "Statements sent to the source.", "namespace"),
     "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),

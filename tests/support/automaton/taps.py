@@ -9,12 +9,14 @@ from automaton.model import require
 from cacheupdater.core.cursors import Cursor, OpenPack
 
 if TYPE_CHECKING:
+    from cacheupdater.core.backlog import Backlog
     from cacheupdater.core.peers import Peer
     from cacheupdater.core.schedule import Schedule
     from cacheupdater.core.shedding import Dropped
     from cacheupdater.core.unit import Demand
 
-GIVE_UP_ORDER = (3, 2, 0, 1)  # urgencies: a full backlog drops what can wait, then touches, misses, changes
+# queues: a full backlog drops what can wait, then touches, misses (those of unseen keys before others), changes
+GIVE_UP_ORDER = (3, 2, 4, 0, 1)
 
 
 class DropLog(list):
@@ -33,11 +35,12 @@ class DropLog(list):
 
     def _check_order(self, dropped: Dropped) -> None:
         """ "oldest touch dropped first", and the coldest of the misses"""
-        theirs = _worth(dropped.demand)
-        for fair in self.schedule._backlogs[dropped.namespace].queues:
+        backlog = self.schedule._backlogs[dropped.namespace]
+        theirs = _worth(dropped.demand, backlog)
+        for fair in backlog.queues:
             queues = fair.waiting(dropped.demand.peer.number)
             for unit in chain.from_iterable(queues):
-                mine = _worth(unit.demand)
+                mine = _worth(unit.demand, backlog)
                 require(
                     mine >= theirs or not self.schedule._seats.live(unit),
                     unit,
@@ -45,8 +48,10 @@ class DropLog(list):
                 )
 
 
-def _worth(demand: Demand) -> tuple[int, int, float]:
-    return GIVE_UP_ORDER.index(demand.urgency), demand.heat, demand.since
+def _worth(demand: Demand, backlog: Backlog) -> tuple[int, int, float]:
+    """Misses that wait for the absent bucket go first."""
+    waits = demand.unseen and backlog.unseen_wait
+    return -1 if waits else GIVE_UP_ORDER.index(demand.queue), demand.heat, demand.since
 
 
 class LoggedCursor(Cursor):

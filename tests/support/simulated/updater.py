@@ -48,16 +48,19 @@ class SimEngine(Engine):
             return left
 
         self._pausing.without_paused = without_and_note
+        outside = self._drops.outside_quarantine
+
+        def outside_and_note(keys, *rest, **named):
+            left, freed = outside(keys, *rest, **named)
+            self._note_drops(sorted(set(keys) - {*left, *freed}), "quarantined")
+            return left, freed
+
+        self._drops.outside_quarantine = outside_and_note
 
     def _account_for_drops(self):
         for dropped in self._dedup.schedule.shedding.dropped:
             self._note_drops(dropped.keys, dropped.reason)
         super()._account_for_drops()
-
-    def _outside_quarantine(self, keys, *rest, **named):
-        outside, freed = super()._outside_quarantine(keys, *rest, **named)
-        self._note_drops(sorted(set(keys) - {*outside, *freed}), "quarantined")
-        return outside, freed
 
     def _note_drops(self, keys, reason):
         self.seen.drops += [Drop(self.seen.clock(), OWNED.get(), key, reason) for key in keys]

@@ -131,7 +131,9 @@ class Story:
         absent: bool = False,
     ) -> None:
         answers = [Answer(result, wait)] * len(unit.keys)
-        self.engine.on_answers(unit, answers, at, absent=list(unit.keys) if absent else ())
+        rowless = list(unit.keys) if absent else []
+        self.engine.on_absent(unit, rowless, at)
+        self.engine.on_answers(unit, answers, at, absent=rowless)
 
     def written(self, unit: Unit) -> list[Answer]:
         """The answers of a writer that has written all keys."""

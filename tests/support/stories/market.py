@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from zlib import crc32
 from cacheupdater.core.hints import Hints, Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cacheupdater.core.unit import Unit
     from stories.engine import Story
 
@@ -29,7 +32,7 @@ class Market:
         self.steps = self.hinted = 0
         self._order = count()
         self._next_key = count()
-        self._events: list[tuple[float, int, object]] = []
+        self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._wakes = [0.0] * len(engines)
         self._since: dict[bytes, float] = {}
 
@@ -40,10 +43,16 @@ class Market:
         every = max(TICK, 1.0 / rate)
         for at in range(int(seconds / every)):
             shift = (crc32(name.encode()) % 97) / 97 * every
-            heappush(
-                self._events,
-                (since + at * every + shift, next(self._order), (engine, name, rate * every, kind)),
+            self._later(
+                since + at * every + shift, partial(self._offer_new, name, rate * every, kind, engine)
             )
+
+    def offer_key(self, key: bytes, at: float, *, kind: Kind, engine: int = 0) -> None:
+        """This one key at this moment."""
+        self._later(at, partial(self._hint, [key], kind, engine))
+
+    def _later(self, at: float, what: Callable[[float], None]) -> None:
+        heappush(self._events, (at, next(self._order), what))
 
     def offer_now(self, keys: list[bytes], *, kind: Kind, engine: int = 0) -> None:
         """All of these at once, before anything else."""
@@ -56,20 +65,21 @@ class Market:
             at = min([*self._wakes, self._events[0][0] if self._events else seconds])
             now = max(now, at)
             while self._events and self._events[0][0] <= now:
-                self._happen(heappop(self._events)[2], now)
+                heappop(self._events)[2](now)
             for number, wake in enumerate(self._wakes):
                 if wake <= now:
                     self._step(number, now)
 
-    def _happen(self, what, now: float) -> None:
-        if len(what) == 3:
-            story, unit, seconds = what
-            self.end(story, unit, seconds, now)
-            self._wakes = [now] * len(self.engines)  # the shell stirs all
-            return
-        engine, name, number, kind = what
-        self.hinted += 1
+    def _ended(self, story: Story, unit: Unit, seconds: float, now: float) -> None:
+        self.end(story, unit, seconds, now)
+        self._wakes = [now] * len(self.engines)  # the shell stirs all
+
+    def _offer_new(self, name: str, number: float, kind: Kind, engine: int, now: float) -> None:
         keys = [b"%s:%d" % (name.encode(), next(self._next_key)) for _ in range(round(number))]
+        self._hint(keys, kind, engine, now)
+
+    def _hint(self, keys: list[bytes], kind: Kind, engine: int, now: float) -> None:
+        self.hinted += 1
         self._since.update(dict.fromkeys(keys, now))
         self.engines[engine].engine.on_hints([Hints(next(self._order), kind, keys, ())], now)
         self._wakes[engine] = now
@@ -87,7 +97,7 @@ class Market:
             longest = now - min(self._since[key] for key in unit.keys)
             self.waited[name] = max(self.waited.get(name, 0.0), longest)
             seconds = self.takes(unit, now)
-            heappush(self._events, (now + seconds, next(self._order), (story, unit, seconds)))
+            self._later(now + seconds, partial(self._ended, story, unit, seconds))
 
     def takes(self, unit: Unit, now: float) -> float:
         """Seconds of the unit's load and write."""

@@ -138,6 +138,11 @@ CASES = [
     ),
     ("ttl: 5m", "ttl: {jitter: 60%}", "9:26: defaults.ttl.jitter: must be at most 50%"),
     (
+        "ttl: 5m",
+        "ttl: 5m, missing: {share: 0%}",
+        "9:38: defaults.missing.share: must be more than 0% and at most 100%",
+    ),
+    (
         "budget: 500/s",
         "budget: 500",
         '7:54: sources.main.budget: "500" has no unit; write a rate in rows such as 500/s, 50/m or 1000/h',

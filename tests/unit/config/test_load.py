@@ -98,7 +98,8 @@ def test_small_file_gets_the_documented_defaults(load):
     product = config.namespaces["product"]
     assert product.load == LoadSection(source="main", table="shop.products")
     assert (product.value.encoding, product.value.columns, product.value.foreign) == ("json", None, "keep")
-    assert (product.ttl.base, product.ttl.jitter, product.missing.ttl) == (300.0, 0.1, 30.0)
+    assert (product.ttl.base, product.ttl.jitter) == (300.0, 0.1)
+    assert (product.missing.ttl, product.missing.share) == (30.0, 0.1)
     assert (product.refresh.policy, product.refresh.worth, product.refresh.max_age) == ("price", 1.0, None)
     assert (product.quota, product.max_backlog.keys, product.max_backlog.age) == (None, 10_000, 30.0)
     assert (product.priority, product.weight) == ("normal", 1.0)
@@ -135,7 +136,7 @@ def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_fie
             "table: shop.products}}}", "table: p}, ttl: 2m, value: {columns: [a]}, quota: {rate: 5/m}}}"
         )
         + "defaults: {ttl: {base: 1h, jitter: 20%}, value: {encoding: hash, wrong_type: replace},"
-        " refresh: {every: 0s}, missing: {ttl: 0s}, quota: {rate: 9/s, burst: 99}, max_backlog: 7}\n"
+        " refresh: {every: 0s}, missing: {ttl: 0s, share: 25%}, quota: {rate: 9/s, burst: 99}, max_backlog: 7}\n"
     )
     product = config.namespaces["product"]
     assert (product.ttl.base, product.ttl.jitter) == (120.0, 0.2)
@@ -145,7 +146,7 @@ def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_fie
         "replace",
     )
     assert (product.refresh.policy, product.refresh.every) == ("fixed", 0.0)
-    assert (product.missing.ttl, product.max_backlog.keys) == (0.0, 7)
+    assert (product.missing.ttl, product.missing.share, product.max_backlog.keys) == (0.0, 0.25, 7)
     assert (product.quota.rate, product.quota.saved) == (5 / 60, 1), (
         "a quota replaces the default one as a whole"
     )

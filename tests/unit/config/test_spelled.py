@@ -29,6 +29,7 @@ namespaces:
     load: {source: shop, sql: "SELECT id, note AS pin FROM items WHERE id IN :id"}
     value: {columns: [id, pin]}
     ttl: {jitter: 7%}
+    missing: {share: 25%}
     quota: {rate: 5/s}
     fail_safe: 1h
   page: {key: "page:{id}", load: {source: timed, python: "shop:pages"}, framework: {kind: django}}
@@ -55,6 +56,7 @@ def shown(config):
         ("namespaces.item.key", "item:{id:int}"),
         ("namespaces.item.ttl.base", "420s"),
         ("namespaces.item.ttl.jitter", "7%"),
+        ("namespaces.item.missing.share", "25%"),
         ("namespaces.item.value.columns", "id, pin"),
         ("namespaces.item.refresh.max_age", "30s"),
         ("namespaces.item.fail_safe.extend_to", "3600s"),

@@ -35,5 +35,5 @@ def test_hardly_any_memory_leaves_a_hundredth():
 
 def test_memory_changes_no_bound_but_those_of_tables():
     small, usual = Limits().within(128 * MIB, partitions=12), Limits()
-    tables = {name: getattr(usual, name) for name in ("learned", "absent", "strangers", "claims")}
+    tables = {name: getattr(usual, name) for name in ("learned", "absent", "seen", "strangers", "claims")}
     assert replace(small, **tables) == usual

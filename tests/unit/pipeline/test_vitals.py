@@ -86,6 +86,24 @@ def test_nobody_connected_for_half_a_minute_is_said_until_somebody_is(caplog):
     assert "send its hints to unix:///run/hints.sock?" in caplog.messages[0]
 
 
+def test_misses_that_wait_for_the_absent_bucket_are_said_and_counted_until_its_debt_is_paid(caplog):
+    caplog.set_level(logging.INFO, logger="cacheupdater")
+    process, bucket = Process(), SPACE.absent_bucket
+    process.live(1)
+    assert ("unseen_waiting", "product") not in process.observer.levels
+    bucket.waiting = 30
+    bucket.charge(200, process.now)
+    process.live(5)
+    assert process.standing == {"absent"}
+    assert process.observer.levels["unseen_waiting", "product"] == 30.0
+    assert "more than 10 rows a second do not exist (missing.share): 30 misses" in caplog.messages[0]
+    bucket.waiting = 0
+    process.live(int(QUIET_S) + 1)
+    assert process.standing == set()
+    assert process.observer.levels["unseen_waiting", "product"] == 0.0
+    assert len(caplog.messages) == 2
+
+
 def test_clients_that_never_send_a_hint_are_said_until_one_comes(caplog):
     caplog.set_level(logging.INFO, logger="cacheupdater")
     process = Process()

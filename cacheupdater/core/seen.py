@@ -1,0 +1,63 @@
+"""Which keys have a row, as far as we know: a load or a reader has found it lately. All other keys are unseen.
+
+Only a miss asks: a miss of an unseen key may be a key that somebody has made up, so it waits while too many rows turn out to
+be absent (`absent_bucket`). One per `dedup`, which learns of rows from `outcomes`, and of fills. It is bounded, and no set of it is ever
+copied: the keys of two generations are known, and the older generation is forgotten as a whole. A key that is
+forgotten although its row exists is only unseen again. It knows nothing of time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from cacheupdater.core.hints import Hints
+    from cacheupdater.core.keyspace import Keyspace
+    from cacheupdater.core.namespace import Namespace
+
+
+def without_made_up(
+    hints: Hints, seen: Seen, *, keyspace: Keyspace[Namespace], withheld: Collection[Namespace]
+) -> Hints:
+    """Misses without the unseen keys of namespaces whose absent bucket is wary: somebody may have made them up, so no
+    policy shall learn them before their rows are found."""
+    unseen = seen.split(hints.keys)[1]
+    groups = keyspace.resolve_many(unseen)[0]
+    made_up = {key for namespace, keys in groups.items() if namespace in withheld for key in keys}
+    return hints.without(made_up)[0] if made_up else hints
+
+
+class Seen:
+    """The keys of one partition whose rows were found lately."""
+
+    def __init__(self, most: int) -> None:
+        self._half = max(1, most // 2)
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set()
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._young or key in self._old
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def put(self, keys: Collection[bytes]) -> None:
+        """The rows of these keys exist."""
+        self._young.update(keys)
+        if len(self._young) >= self._half:
+            self._young, self._old = set(), self._young
+
+    def forget(self, keys: Collection[bytes]) -> None:
+        """These rows do not exist."""
+        self._young.difference_update(keys)
+        self._old.difference_update(keys)
+
+    def split(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Of these keys, those that were seen, and the unseen ones."""
+        seen = [key for key in keys if key in self._young or key in self._old]
+        if not seen:
+            return seen, list(keys)
+        known = set(seen)
+        return seen, [key for key in keys if key not in known]
