@@ -81,7 +81,7 @@ class Receipt:
     def _free_the_slot(self) -> None:
         self._namespace.source.slots.give_back(self._namespace)
         self._namespace.absent_bucket.set_apart(-self._unseen)
-        self._rows, self.paid = 0, 0.0
+        self._rows, self._unseen, self.paid = 0, 0, 0.0
 
     def _spend(self, now: float) -> None:
         self._left = True

@@ -198,7 +198,7 @@ class Vitals:
         waiting = {each for each in self._namespaces if each.absent_bucket.waiting}
         for each in self._waiting | waiting:
             bucket = each.absent_bucket
-            waits = bucket.waiting if bucket.room(now) < 1 else 0
+            waits = bucket.waiting if bucket.waiting > bucket.room(now) else 0
             self._observer.level("unseen_waiting", float(waits), label=each.name)
             if waits:
                 text = (

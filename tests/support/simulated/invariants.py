@@ -548,6 +548,7 @@ def i1_every_key_ends_idle(world, *, idle):
                 "waiting": dedup.schedule.waiting,
                 "late": dedup._late,
                 "troubles": len(engine._troubles),
+                "unseen keys set apart": sum(each.absent_bucket._apart for each in dedup.schedule._backlogs),
             }
             violations += [f"I1: {updater.process.name} keeps {n} {what}" for what, n in left.items() if n]
     return violations

@@ -47,9 +47,9 @@ class Market:
                 since + at * every + shift, partial(self._offer_new, name, rate * every, kind, engine)
             )
 
-    def offer_key(self, key: bytes, at: float, *, kind: Kind, engine: int = 0) -> None:
-        """This one key at this moment."""
-        self._later(at, partial(self._hint, [key], kind, engine))
+    def offer_keys(self, keys: list[bytes], at: float, *, kind: Kind, engine: int = 0) -> None:
+        """These keys at this moment."""
+        self._later(at, partial(self._hint, keys, kind, engine))
 
     def _later(self, at: float, what: Callable[[float], None]) -> None:
         heappush(self._events, (at, next(self._order), what))

@@ -342,7 +342,7 @@ class Flooded(Market):
         for at in range(int(SECONDS / EVERY)):
             for kind, place in ((Kind.MISS, at), (Kind.TOUCH, at + 50)):
                 number = place % len(KNOWN)
-                self.offer_key(KNOWN[number], at * EVERY, kind=kind, engine=number % partitions)
+                self.offer_keys([KNOWN[number]], at * EVERY, kind=kind, engine=number % partitions)
         self.run(SECONDS)
 
     def _hint(self, keys, kind, engine, now):

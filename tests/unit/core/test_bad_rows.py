@@ -7,7 +7,6 @@ poisoned key is alone; then this key goes to quarantine.
 from __future__ import annotations
 
 from collections import Counter
-from heapq import heappush
 from zlib import crc32
 
 import pytest
@@ -16,7 +15,7 @@ from stories.market import TOOK, Market
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.hints import Kind
 from cacheupdater.core.outcomes import Failure, Load
 
 KEYS = [b"p:%d" % number for number in range(10_000)]
@@ -40,16 +39,7 @@ class Table(Market):
             first = beat * READS % len(KEYS)
             for number in range(len(engines)):
                 read = [key for key in KEYS[first : first + READS] if crc32(key) % len(engines) == number]
-                heappush(self._events, (beat * BEAT, next(self._order), (number, read)))
-
-    def _happen(self, what, now):
-        if len(what) != 2:
-            super()._happen(what, now)
-            return
-        number, read = what
-        self._since.update(dict.fromkeys(read, now))
-        self.engines[number].engine.on_hints([Hints(next(self._order), Kind.TOUCH, read, ())], now)
-        self._wakes[number] = now
+                self.offer_keys(read, beat * BEAT, kind=Kind.TOUCH, engine=number)
 
     def takes(self, unit, now):
         return SLOWER if now >= BROKEN and not SLOW.isdisjoint(unit.keys) else TOOK

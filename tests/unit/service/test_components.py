@@ -36,7 +36,7 @@ def after(tmp_path):
         before, was = built(WAS)
         for each in was.values():
             each.source.bucket.take(30.0)
-            each.absent_bucket.charge(7, 0.0)
+            each.absent_bucket.charge(1, 0.0)
         made, now = built(WAS.replace(old, new), before)
         return before, was, made, now
 
@@ -54,7 +54,7 @@ def test_buckets_go_over_with_their_debts_so_that_a_reload_grants_no_burst(after
 def test_debts_of_absent_rows_go_over_too(after):
     _, was, _, now = after("quota: {rate: 5/s}", "quota: {rate: 5/s}, missing: {share: 20%}")
     assert (was["item"].absent_bucket.rate, now["item"].absent_bucket.rate) == (0.5, 1.0)
-    assert now["item"].absent_bucket.level(1.0) == -6.0
+    assert now["item"].absent_bucket.level(0.5) == -0.5
 
 
 def test_a_budget_of_another_unit_begins_empty(after):
