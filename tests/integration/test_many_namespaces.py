@@ -32,6 +32,7 @@ JAIN = 0.99
 # time would be lost. Three rows are 5 % of a minute's.
 QUOTA = {"rate": "1/s", "burst": 3}
 WEIGHTS = (1, 2, 4)
+WEIGHED_S = 24.0  # in a third of it, one unit more or less is 5 % of the smallest share
 
 
 def _wall():
@@ -148,13 +149,13 @@ def test_three_hundred_namespaces_get_their_quotas_from_postgresql(
     judge(measured, spaces, record_property, f"{number:,} namespaces with quotas on PostgreSQL")
 
 
-def test_namespaces_without_quotas_share_a_source_by_their_weights(measure, amount, record_property):
+def test_namespaces_without_quotas_share_a_source_by_their_weights(measure, record_property):
     budget = 600
     spaces = namespaces(3 * len(WEIGHTS), {"source": "main", "python": "live.loaders:dated"})
     for at, each in enumerate(spaces.values()):
         each["weight"] = WEIGHTS[at % len(WEIGHTS)]
     measured = measure(
-        {"budget": f"{budget}/s"}, spaces, rate=OFFER * budget, warm=SHORT_WARM_S, seconds=amount(8, 8)
+        {"budget": f"{budget}/s"}, spaces, rate=OFFER * budget, warm=SHORT_WARM_S, seconds=WEIGHED_S
     )
 
     rows, weights = sum(measured.rows.values()), sum(each["weight"] for each in spaces.values())
