@@ -570,12 +570,14 @@ class FakeEngine:
     """An engine at rest, with the parts that the checkers look at."""
 
     def __init__(self):
-        inbox = SimpleNamespace(waiting=0, namespace=SimpleNamespace(max_backlog=10))
-        schedule = SimpleNamespace(waiting=0, _inboxes={"a": inbox})
+        bucket = SimpleNamespace(_apart=0)
+        namespace = SimpleNamespace(max_backlog=10, absent_bucket=bucket)
+        backlog = SimpleNamespace(waiting=0, namespace=namespace)
+        schedule = SimpleNamespace(waiting=0, _backlogs={"a": backlog})
         self._dedup = SimpleNamespace(tails={}, running_keys=0, schedule=schedule, _running={}, _late=0)
         self._marks, self.quarantine, self._troubles = [], [], []
         self.pending = self.tracked = 0
-        self.inbox = inbox
+        self.backlog, self.bucket = backlog, bucket
 
 
 def world_of(engine):
@@ -593,7 +595,7 @@ def world_of(engine):
 def test_m1_sees_a_table_beyond_its_cap():
     engine = FakeEngine()
     assert not invariants.over_caps(world_of(engine))
-    engine.inbox.waiting = 11
+    engine.backlog.waiting = 11
     engine.tracked = 2
     engine._marks = range(PLAN.limits.absent + 1)
     assert len(invariants.over_caps(world_of(engine))) == 3
@@ -606,6 +608,9 @@ def test_i1_sees_what_is_left_and_who_never_came_to_rest():
     assert not invariants.i1_every_key_ends_idle(world_of(engine), idle=True)
     assert invariants.i1_every_key_ends_idle(world_of(engine), idle=False)
     engine._troubles = [KEY]
+    assert invariants.i1_every_key_ends_idle(world_of(engine), idle=True)
+    engine._troubles = []
+    engine.bucket._apart = 1
     assert invariants.i1_every_key_ends_idle(world_of(engine), idle=True)
 
 

@@ -513,8 +513,8 @@ def over_caps(world):
             cap("absent marks", len(engine._marks), limits.absent)
             cap("quarantine", len(engine.quarantine), limits.quarantined)
             cap("troubles", len(engine._troubles), known)
-            for inbox in dedup.schedule._inboxes.values():
-                cap("backlog", inbox.waiting, inbox.namespace.max_backlog)
+            for backlog in dedup.schedule._backlogs.values():
+                cap("backlog", backlog.waiting, backlog.namespace.max_backlog)
     for application in world.applications:
         outbox = application.client.outbox
         cap("outbox keys", outbox._keys, KEYS_MAX)
@@ -548,7 +548,9 @@ def i1_every_key_ends_idle(world, *, idle):
                 "waiting": dedup.schedule.waiting,
                 "late": dedup._late,
                 "troubles": len(engine._troubles),
-                "unseen keys set apart": sum(each.absent_bucket._apart for each in dedup.schedule._backlogs),
+                "unseen keys set apart": sum(
+                    each.namespace.absent_bucket._apart for each in dedup.schedule._backlogs.values()
+                ),
             }
             violations += [f"I1: {updater.process.name} keeps {n} {what}" for what, n in left.items() if n]
     return violations

@@ -134,6 +134,8 @@ class World:
         await asyncio.sleep(plan.busy)
         await self._heal()
         idle = await self._until_idle()
+        if watching.done():
+            watching.result()  # it watches until it is cancelled, so this raises why it has ended
         watching.cancel()
         return idle
 
