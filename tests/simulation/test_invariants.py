@@ -238,7 +238,7 @@ def test_s2_sees_an_announced_change_that_the_cache_has_not(seen):
     seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
     world = at_rest(seen, b"1")
     assert not invariants.s2_at_rest_empty_or_equal(world)
-    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1))
+    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1, covers=1.1))
     assert invariants.s2_at_rest_empty_or_equal(world)
     for fine in (None, b"2"):
         world.cache.server.get = lambda key, fine=fine: fine
@@ -259,7 +259,18 @@ def test_s2_promises_nothing_for_a_hint_that_vanished(seen):
     seen.expired.append(Expired(1.2, 0, 0, 1))
     world = at_rest(seen, b"1")
     assert not invariants.s2_at_rest_empty_or_equal(world)
-    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1))
+    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1, covers=1.1))
+    assert invariants.s2_at_rest_empty_or_equal(world)
+
+
+def test_s2_knows_that_a_value_written_through_announces_no_later_change(seen):
+    """The hint that goes with the value does; it has vanished here."""
+    rows(seen, (0.0, 1), (1.0, 2), (1.1, 3))
+    seen.cache.append(CacheEvent(1.2, KEY, "set_through", 2, begun=0.9, covers=1.0))
+    world = at_rest(seen, b"2")
+    world.changes.append(Change(KEY, 1.0, "write_through", fenced=1.2, covers=1.0))
+    assert not invariants.s2_at_rest_empty_or_equal(world)
+    hint(seen, 1.3, CHANGE)
     assert invariants.s2_at_rest_empty_or_equal(world)
 
 
@@ -273,7 +284,7 @@ def test_s2_holds_for_unannounced_changes_from_the_next_refresh_on(seen):
 def test_s3_sees_a_deleted_row_come_back(seen):
     rows(seen, (0.0, 1), (1.0, None), (2.0, 3))
     world = at_rest(seen, None)
-    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1))
+    world.changes.append(Change(KEY, 1.0, "invalidate", fenced=1.1, covers=1.1))
     seen.cache.append(CacheEvent(1.05, KEY, "write", 1, begun=0.9))
     seen.cache.append(CacheEvent(2.1, KEY, "write", 3, begun=2.0))
     assert not invariants.s3_deletes_stay_deleted(world)

@@ -35,6 +35,9 @@ class Change:
     at: float
     how: str
     fenced: float = inf  # the moment of an invalidation or write_through that Redis has acknowledged
+    covers: float = (
+        -inf
+    )  # commits until then are announced by it; a write_through that has set a value covers its own
 
 
 class _Encoder:
@@ -239,7 +242,7 @@ class Application:
 
         event = await world.cache.call(effect, kind="invalidate")
         event.acked = True
-        change.fenced = event.at
+        change.fenced, change.covers = event.at, event.covers
 
     async def _write_through(self, change, version, since, begun):
         world, key = self._world, change.key
@@ -258,7 +261,7 @@ class Application:
 
         event = await world.cache.call(effect, kind="write_through")
         event.acked = True
-        change.fenced = event.at
+        change.fenced, change.covers = event.at, event.covers
 
     async def _delete(self, key):
         """Deletes without the fence, as programs do without our client."""

@@ -158,7 +158,7 @@ def is_announced(world, key, at):
 
     A hint alone is not enough if loads read a replica, for it has no hold-off. Nor is a hint that vanished from the queue.
     """
-    if any(change.key == key and change.fenced >= at for change in world.changes if change.fenced < inf):
+    if any(change.key == key and change.covers >= at for change in world.changes):
         return True
     return not world.plan.lag and any(
         hint.kind == CHANGE

@@ -29,7 +29,9 @@ from simulated.process import Process, task_factory
 from simulated.topic import SESSION_S
 from simulated.updater import Updater
 
-IDLE_WITHIN = 90.0  # virtual seconds after everything is healed; longer than the longest pause
+IDLE_WITHIN = (
+    180.0  # virtual seconds after everything is healed: a policy refreshes until it has forgotten the reads
+)
 LOOK_EVERY = 0.1
 CLOCK_JUMP_S = 35.0  # above load_age: tokens become too old
 SHOWN_WITHIN = 0.7  # of the busy time: faults of shares need the rest to show
