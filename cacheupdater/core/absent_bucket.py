@@ -2,13 +2,13 @@
 
 A load of an absent row costs as much as any other, and brings nothing. A stranger who asks for random keys would get a whole
 quota for them. So absent rows are charged to this bucket as well, after their load, if they were asked for by misses of
-unseen keys (`seen`). When it is in debt, the namespace becomes *wary*: until the bucket is full again, a unit takes no more
-unseen keys than the bucket can pay for if none of them has a row. Others of them wait, and everything else goes on. What has
-a row costs this bucket nothing. So new keys of honest readers are soon served, even beside a flood of keys that do not exist.
+unseen keys (`seen`). A debt makes the namespace *wary*, until the bucket is full again. The units of a wary namespace hold at
+most as many unseen keys as the bucket can pay for if no row exists. Further unseen keys wait, and everything else goes on. A
+row that exists costs this bucket nothing. So honest readers soon get their new keys, even beside a flood of made-up keys.
 
 One per namespace, shared by all engines of the process. `outcomes` charges it once a load has found no row, `payment` sets
-rows apart, and `schedule` asks how many may start. The rate follows the bucket that it is a part of, for a fleet and a group
-move that. Pure: `now` is an argument.
+rows apart, and `schedule` asks how many may start. A fleet and a group change the rate of a quota and of a budget, so the
+rate is read anew each time. Pure: `now` is an argument.
 """
 
 from __future__ import annotations

@@ -304,10 +304,10 @@ class Engine:
     def retry(self, keys: Iterable[bytes], now: float) -> int:
         """These keys leave quarantine and are due now, each alone. Returns how many were there."""
         open_pack = self.cursor.here(now, self._peers.of(NOBODY))
-        demand = Demand(Kind.MISS, URGENCY[Kind.MISS], open_pack, now, alone=True)
+        demand = Demand(Kind.MISS, URGENCY[Kind.MISS], open_pack, now)
         for key in (freed := list(filter(self.quarantine.forget, keys))):
-            if self._decide(key, demand._replace(alone=False), now):
-                self._seating.seat([key], demand, now, asks=_ONCE)
+            if self._decide(key, demand, now):
+                self._seating.seat([key], demand._replace(alone=True), now, asks=_ONCE)
         return len(freed)
 
     def hasten(self) -> None:

@@ -2,7 +2,7 @@
 
 After a flush far more keys are missing than a second can load. Then the order decides how soon readers hit again, so a miss
 has a *heat*: how many readers have asked for its key, and how many the policy expects while it may wait, as a power of two.
-`unit` counts who asks, `accepting` asks the policy, `schedule` says whether the order matters at all. In a backlog each peer
+`unit` counts who asks, `seating` asks the policy, `schedule` says whether the order matters at all. In a backlog each peer
 has one `ByHeat` per urgency, so heat decides among the keys of one peer only. Within a heat the oldest key goes first. A cold
 key waits no longer than any other may: `aged` looks at each queue.
 """

@@ -107,7 +107,7 @@ class Shedding:
         a search finds as many keys among ten thousand small backlogs as in one large one."""
         excess += int(self._limits.pending * MORE)
         # delayed keys are not given up: a backlog that has no others must not be found again and again
-        largest = sorted((each for each in backlogs if each.ready), key=attrgetter("waiting"), reverse=True)
+        largest = sorted((each for each in backlogs if each.queued), key=attrgetter("waiting"), reverse=True)
         level = _level([each.waiting for each in largest], excess)
         for backlog in largest:
             if excess <= 0:

@@ -145,7 +145,7 @@ DECLARED: dict[Metric, Declared] = {
     ),
     "unseen_waiting": Declared(
         "gauge",
-        "Misses of such keys that wait, because too many of their rows did not exist lately.",
+        "Misses of keys that no load has found before, while they wait for the absent bucket: see `missing.share`.",
         "namespace",
     ),
     "rows": Declared("counter", "Keys asked of the source; each costs a row of the budget.", "namespace"),

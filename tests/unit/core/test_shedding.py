@@ -61,6 +61,19 @@ def test_what_leaves_is_the_flooding_namespaces_own():
     assert story.count("dropped", "backlog") == 3_000 - waiting(story, "flood")
 
 
+def test_a_flood_of_keys_that_wait_for_the_absent_bucket_leaves_before_its_neighbours_keys():
+    story = partition("flood", "calm")
+    bucket = next(each.absent_bucket for each in story.namespaces if each.name == "flood")
+    bucket.charge(1, 1.0)
+    flood(story, "calm", keys=50)
+    for first in range(0, 3_000, 500):
+        flood(story, "flood", kind=Kind.MISS, since=first)
+        story.step(1.0 + first / 1e6)
+
+    assert waiting(story, "calm") == 50
+    assert ROOM * PENDING - 100 <= waiting(story, "flood") <= ROOM * PENDING
+
+
 def test_touches_leave_before_misses_and_changes_last():
     story = partition("p", "calm")
     flood(story, "p", kind=Kind.CHANGE, keys=200)
