@@ -53,7 +53,9 @@ class Vitals:
         self.whereabouts = Whereabouts(keyspace)
         self._namespaces = list(keyspace.values)
         self._sources = list(dict.fromkeys(each.source for each in self._namespaces))
-        self._waiting: set[Namespace] = set()  # whose misses of unseen keys wait
+        self._waiting: set[str] = (
+            set()
+        )  # namespaces whose misses of unseen keys waited, by name: a reload makes new ones
         self._observer = observer
         self._notices = notices
         self._log_keys = log_keys
@@ -73,7 +75,6 @@ class Vitals:
         self._begin = _beginnings(keyspace)
         self._namespaces = list(keyspace.values)
         self._sources = list(dict.fromkeys(each.source for each in self._namespaces))
-        self._waiting &= set(self._namespaces)
 
     def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
         """Called for every pack of hints."""
@@ -195,20 +196,19 @@ class Vitals:
         where.tick(now)
 
     def _tick_absent(self, now: float) -> None:
-        waiting = {each for each in self._namespaces if each.absent_bucket.waiting}
-        for each in self._waiting | waiting:
-            bucket = each.absent_bucket
-            waits = bucket.waiting if bucket.waiting > bucket.room(now) else 0
-            self._observer.level("unseen_waiting", float(waits), label=each.name)
-            if waits:
-                text = (
-                    f"more than {bucket.rate:g} rows a second do not exist (missing.share):"
-                    f" {waits} misses of keys that no load has found before wait; all other keys go on"
-                )
-                self._notices.trouble("absent", each.name, text)
-            else:
-                self._notices.over("absent", each.name)
-        self._waiting = waiting
+        buckets = {each.name: each.absent_bucket for each in self._namespaces}
+        waiting = {name: b for name, b in buckets.items() if b.waiting > b.room(now)}
+        for name, bucket in waiting.items():
+            text = (
+                f"more than {bucket.rate:g} rows a second do not exist (missing.share):"
+                f" {bucket.waiting} misses of keys that no load has found before wait; all other keys go on"
+            )
+            self._observer.level("unseen_waiting", float(bucket.waiting), label=name)
+            self._notices.trouble("absent", name, text)
+        for name in self._waiting - waiting.keys():
+            self._observer.level("unseen_waiting", 0.0, label=name)
+            self._notices.over("absent", name)
+        self._waiting = set(waiting)
 
     def _sums(self, now: float) -> tuple[int, int]:
         while self._minute and self._minute[0][0] < now - WINDOW_S:

@@ -104,6 +104,21 @@ def test_misses_that_wait_for_the_absent_bucket_are_said_and_counted_until_its_d
     assert len(caplog.messages) == 2
 
 
+@pytest.mark.parametrize("name", ["product", "price"], ids=["the same name", "removed"])
+def test_a_reload_ends_the_trouble_of_a_namespace_whose_misses_wait_no_more(name):
+    process, bucket = Process(), SPACE.absent_bucket
+    bucket.waiting = 300
+    bucket.charge(200, process.now)
+    process.live(3)
+    assert process.standing == {"absent"}
+    new = Namespace(name, Pattern.compile("product:{id:int}"), SOURCE)
+    process.vitals.follow(Keyspace([(new.pattern, new)]))
+    process.live(int(QUIET_S) + 1)
+    assert process.standing == set()
+    assert process.observer.levels["unseen_waiting", "product"] == 0.0
+    bucket.waiting = 0
+
+
 def test_clients_that_never_send_a_hint_are_said_until_one_comes(caplog):
     caplog.set_level(logging.INFO, logger="cacheupdater")
     process = Process()
