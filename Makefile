@@ -45,7 +45,7 @@ demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while 
 test: lint ## check style, types and imports, and run all tests in their short form; ten minutes on two cores
 	$(PYTEST) -n $(WORKERS)
 
-prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; twenty minutes; TIMES=10 does ten times as much
+prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; half an hour; TIMES=10 does ten times as much
 	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
 
 compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; writes a section of docs/reference/compat.md for each of VERSIONS=6.2,7,8
