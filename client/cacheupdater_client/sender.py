@@ -21,13 +21,16 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from weakref import WeakValueDictionary
 
 from cacheupdater_client import native
 from cacheupdater_client.guard import faults
 from cacheupdater_client.protocol.wire import mailboxes_begin_after_fork
 from cacheupdater_client.target import DRAIN_S, HURRY_S, LOOK_S, Target, TargetStats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FLUSH_S = 0.002  # between looks while a caller waits in `close`
 EXIT_S = 1.0  # the most that a process waits at its exit, however often it is closed there
@@ -49,11 +52,12 @@ class Stats(TypedDict):
     targets: dict[str, TargetStats]
 
 
-class Ending(NamedTuple):
-    """The request of a caller that waits in `close`."""
+class Closer(NamedTuple):
+    """A caller that waits in `close`."""
 
     flush_by: float
     by: float
+    bell: native.Bell
 
 
 class Sender:
@@ -69,8 +73,7 @@ class Sender:
         self._past: Counter[str] = Counter()  # hints that retired targets have dropped, by reason
         self._past_delivered = 0
         self._bell = native.Bell()
-        self._closers: deque[native.Bell] = deque()
-        self._ending: Ending | None = None  # a caller waits in `close`
+        self._closers: deque[Closer] = deque()  # whose hints no thread has begun to flush
         self._hurried = False
         self._hurried_at = float("-inf")  # the last turn that was hurried
         self._may_start = deque([True])  # the caller that has taken it out starts the thread; no other waits
@@ -78,7 +81,7 @@ class Sender:
         self._naming = threading.RLock()  # re-entrant: signal handlers and finalizers may make clients too
         self._running = False
         self._thread = 0
-        self._flushing = False  # in a caller's thread
+        self._flushing = False  # by the thread, or by a caller where no thread can be had
         self._finalized = False
         self._exit_left = EXIT_S
 
@@ -99,7 +102,7 @@ class Sender:
     @property
     def closing(self) -> bool:
         """As Keeper."""
-        return self._flushing or self._ending is not None
+        return self._flushing or bool(self._closers)
 
     def attend(self, target: Target) -> bool:
         """Starts the thread unless it runs. Never waits for another caller that is starting it."""
@@ -153,23 +156,27 @@ class Sender:
     # --- the thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        served: list[Closer] = []
         try:
             threading.current_thread().name = "cacheupdater-sender"
             self._thread = native.this_thread()
             while True:
                 began = time.monotonic()
                 pause = self._turn(began)
-                if self._ending is not None and self._ended(self._ending):
+                if self._closers and self._ended(served):
                     break
                 self._rest(began, pause)
+        except BaseException:  # nobody will serve those that wait
+            while self._closers:
+                served.append(self._closers.popleft())
+            raise
         finally:
             # in this order: once `_running` is False another thread may start, and hints must not rely on this one
             self._running = False
             self._chill()
-            self._let_closers_go()
-        for target in list(self._active):
-            if target.waits:  # a hint that came during the end had relied on this thread
-                self._start()
+            _let_go(served)
+        if self._closers or any(target.waits for target in list(self._active)):
+            self._start()  # whoever came during the end had relied on this thread
 
     def _turn(self, now: float) -> float:
         if self._hurried:
@@ -197,7 +204,7 @@ class Sender:
 
     def _rest(self, began: float, pause: float) -> None:
         """Waits for the next turn. An urgent hint that follows another waits until HURRY_S have passed since the earlier one."""
-        if self._bell.wait(began + pause - time.monotonic()) and self._ending is None:
+        if self._bell.wait(began + pause - time.monotonic()) and not self._closers:
             native.sleep(self._hurried_at + HURRY_S - time.monotonic())
 
     # --- the end --------------------------------------------------------------------------------------
@@ -205,20 +212,19 @@ class Sender:
     def close(self, timeout: float) -> None:
         """Sends what waits, for at most `timeout` seconds, counts the rest as dropped, and ends the thread."""
         began = time.monotonic()
-        ending = Ending(began + timeout - min(LEAVE_S, timeout / 10), began + timeout)
+        closer = Closer(began + timeout - min(LEAVE_S, timeout / 10), began + timeout, native.Bell())
         if self._running and self._thread == native.this_thread():  # called by a handler of a log line
             return
         if any(target.waits for target in list(self._active)):
             self._start()
         if not self._running:
-            self._close_here(ending.flush_by)
+            self._close_here(closer.flush_by)
             return
-        bell = native.Bell()
-        self._closers.append(bell)
-        self._ending = max(ending, self._ending or ending)
+        self._closers.append(closer)
         self._bell.ring()
-        if self._running:  # else our bell has rung, or never will
-            bell.wait(began + timeout - time.monotonic())
+        self._start()  # the thread may have ended just before
+        if self._running:
+            closer.bell.wait(closer.by - time.monotonic())
 
     def close_at_exit(self) -> None:
         """Called by multiprocessing and by `atexit`; both calls together take at most EXIT_S."""
@@ -226,19 +232,25 @@ class Sender:
         self.close(self._exit_left)
         self._exit_left = max(0.0, self._exit_left - (time.monotonic() - began))
 
-    def _ended(self, ending: Ending) -> bool:
-        """Whether the thread shall end: it has then sent what it could, and given up the rest.
+    def _ended(self, served: list[Closer]) -> bool:
+        """Whether the thread shall end: it has then sent what it could, and given up the rest. Takes the callers it served.
 
         If it hung (in a name look-up, say) until no caller waited any more, it gives up nothing and continues.
         """
-        if time.monotonic() < ending.by:
-            self._flush(ending.flush_by)
-            if time.monotonic() < ending.by + HANG_S:
+        self._flushing, flushed_by = True, float("-inf")
+        try:
+            while self._closers:  # who comes meanwhile has hints of its own
+                served.append(self._closers.popleft())
+                if time.monotonic() < served[-1].by:
+                    self._flush(served[-1].flush_by)
+                    flushed_by = max(flushed_by, served[-1].by)
+            if time.monotonic() < flushed_by + HANG_S:
                 self._leave()
-                self._ending = None
                 return True
-        self._ending = None
-        self._let_closers_go()
+        finally:
+            self._flushing = False
+        _let_go(served)
+        served.clear()
         return False
 
     def _close_here(self, by: float) -> None:
@@ -269,10 +281,6 @@ class Sender:
         for target in list(self._active):
             target.chill()
 
-    def _let_closers_go(self) -> None:
-        while self._closers:
-            self._closers.popleft().ring()
-
     def begin_after_fork(self) -> None:
         """In a forked child: no thread, no lock in an unknown state, no hint of the parent."""
         targets = list(self._known.values())
@@ -298,6 +306,12 @@ class Sender:
             "faults": faults.count,
             "targets": targets,
         }
+
+
+def _let_go(closers: Iterable[Closer]) -> None:
+    """Only those that a thread has served: it may be slow to end, while the next thread flushes for callers that came later."""
+    for closer in closers:
+        closer.bell.ring()
 
 
 sender = Sender()

@@ -48,6 +48,15 @@ def eventually(condition, timeout=PATIENCE_S):
     return condition()
 
 
+def make_event(_):
+    return threading.Event()
+
+
+def never(condition, for_s=0.1):
+    """Whether it stays untrue for a while."""
+    return not eventually(condition, for_s)
+
+
 def test_sender_delivers_within_a_drain(buffer_to, tmp_path):
     with HintServer(tmp_path / "s") as server:
         buffer = buffer_to(server.url)
@@ -205,6 +214,45 @@ def test_close_sends_what_waits_and_the_next_hint_starts_again(buffer_to, sender
             assert server.hints()[b"p:%d" % round_] == 1
         assert sender.stats()["dropped"] == {}
         assert sender.stats()["delivered"] == 3
+
+
+def test_close_waits_for_its_own_hints_while_the_thread_of_an_earlier_close_goes(
+    buffer_to, sender, request, monkeypatch
+):
+    """A thread that ends may be slow to go. It had rung for every caller that waits, of closes that began later too."""
+    box = mailbox(request.node.name)
+    box.open(Hello(1, []))
+    target, rung, goes, asked, sends = buffer_to(f"memory://{request.node.name}"), *map(make_event, range(4))
+    ring = native.Bell.ring
+
+    def ring_and_linger(bell):
+        ring(bell)
+        if threading.current_thread().name == "cacheupdater-sender" and not rung.is_set():
+            rung.set()
+            goes.wait(PATIENCE_S)
+
+    monkeypatch.setattr(native.Bell, "ring", ring_and_linger)
+    target.touch("p:1")
+    sender.close(PATIENCE_S)
+    assert rung.is_set()
+    take_turn = sender._turn
+
+    def turn(now):
+        asked.set()
+        assert sends.wait(PATIENCE_S)
+        return take_turn(now)
+
+    sender._turn = turn
+    target.touch("p:2")
+    assert asked.wait(PATIENCE_S)
+    with ThreadPoolExecutor(1) as callers:
+        closed = callers.submit(sender.close, PATIENCE_S)
+        assert eventually(lambda: sender._closers)
+        goes.set()
+        assert never(closed.done), "it returned before its hints were sent"
+        sends.set()
+        closed.result(PATIENCE_S)
+        assert box.accepted == 2
 
 
 def test_close_returns_at_once_when_nobody_listens_and_counts(buffer_to, sender, tmp_path):
