@@ -2,7 +2,8 @@
 
 `schedule` makes a backlog when the first key of a namespace is due, and keeps it for its own life. A backlog knows the order
 of its own keys only: misses before changes before touches, and last the keys that can wait for a quiet moment. Misses of
-unseen keys have a queue of their own: few or none of them may start while the absent bucket is wary. Peers take
+unseen keys have a queue of their own: few or none of them may start while the absent bucket is wary. So have suspects
+(`slow_keys`): every other unit is one of theirs, as long as they may have a slot. Peers take
 turns within each of these, and of a peer's misses the hottest go first (`heat`). Changes get a part of the rows however many
 misses wait. The schedule decides which namespace is next, and what can be paid.
 """
@@ -18,7 +19,7 @@ from cacheupdater.core.fair import Fair
 from cacheupdater.core.heat import ByHeat
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
-from cacheupdater.core.unit import PATIENT, UNSEEN, URGENCY, Demand, Unit
+from cacheupdater.core.unit import PATIENT, QUEUES, SLOW, UNSEEN, URGENCY, Demand, Unit
 
 if TYPE_CHECKING:
     from collections import deque
@@ -49,28 +50,34 @@ class Backlog:
         "queued",
         "queues",
         "rests",
+        "slow",
+        "slow_wait",
         "start",
         "unseen",
         "unseen_room",
         "unseen_wait",
         "unseen_waiting",
         "waiting",
+        "was_slow",
     )
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.queues: tuple[Fair[int, ByHeat[Unit]], ...] = tuple(Fair(ByHeat) for _ in range(UNSEEN + 1))
+        self.queues: tuple[Fair[int, ByHeat[Unit]], ...] = tuple(Fair(ByHeat) for _ in range(QUEUES))
         # keys of `waiting`, by the number of their peer; a number without keys stays, for there are few numbers
         self.by_peer: defaultdict[int, int] = defaultdict(int)
         self.owed = 0.0  # rows that changes have saved up while misses were served
         self.queued = 0  # live keys in the queues
         self.patient = 0  # those of them that can wait for a quiet moment
         self.unseen = 0  # those of them that are unseen
+        self.slow = 0  # those of them that are suspects
+        self.slow_wait = False  # as many of these run as may, so the others wait
         self.unseen_wait = False  # the absent bucket is wary, so most of these wait
         self.unseen_room = inf  # so many of them may start
         self.waiting = 0  # all of `queued`, and the delayed ones
         self.unseen_waiting = 0  # those of them that are unseen
         self.counted = 0  # keys of `waiting` that the source counts as due: all that can run in any moment
+        self.was_slow = False  # its last unit was one of suspects, so the next one is not
         self.last_partial = -inf  # when its last unit was started
         self.looked_at = inf  # when its oldest keys may have waited too long
         self.rests = inf  # until when none of its keys may start, whatever the budget
@@ -85,12 +92,15 @@ class Backlog:
     @property
     def ready(self) -> int:
         """Live keys in the queues that may run once they are paid for."""
-        return self.queued - max(0, self.unseen - int(self.unseen_room)) if self.unseen_wait else self.queued
+        ready = self.queued - max(0, self.unseen - int(self.unseen_room)) if self.unseen_wait else self.queued
+        return ready - self.slow if self.slow_wait else ready
 
     def count_ready(self, demand: Demand, keys: int) -> None:
         """So many more live keys are in the queues (fewer, if negative)."""
         self.queued += keys
-        if demand.urgency == PATIENT:
+        if demand.slow:
+            self.slow += keys
+        elif demand.urgency == PATIENT:
             self.patient += keys
         elif demand.unseen:
             self.unseen += keys
@@ -134,6 +144,9 @@ class Backlog:
     def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picking:
         """The most urgent keys. Keys that can wait are picked only if it is `quiet`."""
         picking = Picking(rows, seats)
+        if self.slow and not self.slow_wait and not (self.was_slow and self.slow < self.queued):
+            for queue in self.queues[SLOW:]:
+                picking.take(queue, picking.rows)
         if self.owed >= 1.0:
             picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))
         for at in _MOST_URGENT_FIRST:
@@ -144,6 +157,7 @@ class Backlog:
                 most = picking.rows if at != UNSEEN else min(picking.rows, self.unseen_room)
                 picking.take(queue, int(most))
         self._owe(picking.parts)
+        self.was_slow = any(demand.slow for demand, _ in picking.parts[:1])
         return picking
 
     def _owe(self, parts: Sequence[tuple[Demand, list[bytes]]]) -> None:

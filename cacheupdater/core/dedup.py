@@ -22,6 +22,7 @@ from cacheupdater.core.recent_ends import RecentEnds
 from cacheupdater.core.schedule import Schedule
 from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
 from cacheupdater.core.seen import Seen
+from cacheupdater.core.slow_keys import SlowKeys
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase, Unit
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Dedup:
         self.seats = Seats()
         self.tails: dict[bytes, Demand] = {}
         self.seen = Seen(limits.seen)
+        self.slow_keys = SlowKeys()
         self.schedule = Schedule(self.seats, limits, namespaces=namespaces)
         self.running_keys = 0
         self._limits = limits
@@ -151,10 +153,14 @@ class Dedup:
             self._vacate(unit, key)
 
     def accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
-        """New heads for keys that have no seat. Misses of unseen keys are apart, for they may have to wait."""
+        """New heads for keys that have no seat. Misses of unseen keys are apart, for they may have to wait. So are suspects."""
         if demand.kind is Kind.MISS and not demand.alone:
             keys, unseen = self.seen.split(keys)
             self._accept(namespace, unseen, demand._replace(unseen=True), now)
+        if self.slow_keys:
+            keys, pieces = self.slow_keys.split(keys)
+            for piece in pieces:
+                self._accept(namespace, piece, demand.apart, now)
         self._accept(namespace, keys, demand, now)
 
     def _accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
@@ -180,6 +186,8 @@ class Dedup:
 
     def _seat(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
         """Seats keys in a unit of their own. The demand's open pack is held for them already."""
+        if len(keys) == 1 and keys[0] in self.slow_keys:
+            demand = demand.apart
         unit = Unit(namespace, keys, demand)
         self.seats.give(unit)
         self.schedule.add(unit, now)

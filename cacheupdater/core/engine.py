@@ -115,6 +115,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
+        self.slow_keys = self._dedup.slow_keys
         self.on_absent = self._outcomes.on_absent  # called for each unit once its rows are loaded
         self.suspects = self._outcomes.suspects  # keys of which `braked` must know whether they have a value
         self._pruned = -inf
@@ -243,14 +244,14 @@ class Engine:
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return
-        self._outcomes.answered(unit, answers, now, absent=absent, stamps=load.stamps)
+        self._outcomes.answered(unit, answers, now, absent=absent, load=load)
 
     def on_unasked(self, unit: Unit, answers: Sequence[Answer], now: float) -> None:
         """The unit was answered without a load: what it has paid is given back."""
         self.on_cut_off(unit, now)
         self._advance(now)
         if unit.phase is Phase.RUNNING:
-            self._outcomes.answered(unit, answers, now, absent=(), stamps=())
+            self._outcomes.answered(unit, answers, now, absent=(), load=UNSEEN)
         else:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
 

@@ -65,7 +65,7 @@ def hindrance(unit: Unit, now: float) -> str:
     source, quota = namespace.source, namespace.quota
     if demand.not_before > now:
         return f"its next try, in {demand.not_before - now:.1f} s"
-    if busy := _unpaid(namespace, demand, now) or _busy(namespace, now):
+    if busy := _unpaid(namespace, demand, now) or _busy(namespace, now) or _apart(namespace, demand):
         return busy
     if source.bucket.level(now) < namespace.cost.per_row:
         what = "ms of database time" if source.timed else "rows"
@@ -89,6 +89,13 @@ def _unpaid(namespace: Namespace, demand: Demand, now: float) -> str:
         f"the absent bucket of namespace {namespace.name}, for {bucket.opens_at(now) - now:.1f} s: more rows than"
         f" {bucket.rate:g} a second did not exist (missing.share), and no load has found this key before"
     )
+
+
+def _apart(namespace: Namespace, demand: Demand) -> str:
+    """Why a suspect may not start while others do."""
+    if not demand.slow or namespace.source.slots.apart > 0:
+        return ""
+    return f"the end of another slow key: loads with this key took long, so it runs apart, on part of source {namespace.source.name}'s connections"
 
 
 def _overtaken(unit: Unit) -> str:

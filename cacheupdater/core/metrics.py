@@ -54,6 +54,7 @@ Metric = Literal[
     "scan_offset",  # gauge by partition
     "done_offset",  # gauge by partition
     "quarantined",  # gauge by partition
+    "slow_keys",  # gauge by partition: keys that run apart, for one of them makes its units slow
     "paused",  # gauge by namespace: 1 while an operator has paused it
     "troubles",  # gauge by event: how many troubles of this kind stand
     "partitions",  # gauge: partitions of the topic

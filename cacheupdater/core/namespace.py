@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.core.absent_bucket import AbsentBucket
 from cacheupdater.core.budget import Cost
+from cacheupdater.core.loads import Loads
 from cacheupdater.core.priorities import Priority
 from cacheupdater.core.removing import Removing
 
@@ -51,6 +52,7 @@ class Namespace:
     cost: Cost = field(init=False)
     absent_bucket: AbsentBucket = field(init=False)
     removing: Removing = field(init=False)
+    loads: Loads = field(init=False, default_factory=Loads)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", Cost(self.source))

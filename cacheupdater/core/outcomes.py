@@ -118,9 +118,12 @@ class Outcomes:
         now: float,
         *,
         absent: Collection[bytes],
-        stamps: Sequence[float | None],
+        load: Load,
     ) -> None:
         """The writes of a running unit were answered, in the order of its keys."""
+        stamps = load.stamps
+        if load.seconds:
+            self._dedup.slow_keys.loaded(unit, load.seconds)
         learned = unit.keys if self._policy.learns else ()
         bad: dict[bytes, Answer] = {}
         if self._count_results(unit, answers) < len(answers):
@@ -165,7 +168,11 @@ class Outcomes:
                 continue
             self._put_off(unit, [key for key in keys if key not in at_fault], demand, now)
             for piece in _cut([key for key in keys if key in at_fault], pieces if len(parts) == 1 else 1):
-                self._dedup.again(unit, piece, demand._replace(alone=True), now)
+                if failure.slow:
+                    self._dedup.slow_keys.suspect(piece, len(piece))
+                self._dedup.again(
+                    unit, piece, demand.apart if failure.slow else demand._replace(alone=True), now
+                )
         self._dedup.close(unit)
 
     def _slow(self, unit: Unit, now: float) -> set[bytes]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.loads import Took
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,18 +22,21 @@ if TYPE_CHECKING:
 class Receipt:
     """What one unit has paid."""
 
-    __slots__ = ("_began", "_left", "_namespace", "_rows", "_unseen", "paid")
+    __slots__ = ("_apart", "_began", "_left", "_namespace", "_rows", "_unseen", "paid")
 
-    def __init__(self, namespace: Namespace, rows: int, now: float, *, unseen: int = 0) -> None:
-        """A unit starts, with so many unseen keys. Before, the caller has found its rows in both buckets, and a free slot."""
+    def __init__(
+        self, namespace: Namespace, rows: int, now: float, *, unseen: int = 0, apart: bool = False
+    ) -> None:
+        """A unit starts, with so many unseen keys, or one of suspects. Before, the caller has found its rows in both buckets, and a free slot."""
         self._namespace = namespace
         self._began = now
         self._rows = rows
         self._left = False
         self._unseen = unseen
+        self._apart = apart
         self.paid = rows * namespace.cost.per_row
         """What the source's bucket has given."""
-        namespace.source.slots.take(namespace)
+        namespace.source.slots.take(namespace, apart=apart)
         namespace.absent_bucket.set_apart(unseen)
         for bucket, amount in self._bills():
             bucket.set_apart(amount)
@@ -68,9 +73,13 @@ class Receipt:
         elif not self._left:  # nobody has reported that it left
             self._spend(now)
         self._namespace.cost.settle(rows if asked else 0, self.paid, seconds * 1000.0)
-        if asked and seconds:
+        if asked and seconds and not self._is_keys_fault(seconds, rows):
             self._namespace.source.slots.measured(self._namespace, seconds, now)
         self._free_the_slot()
+
+    def _is_keys_fault(self, seconds: float, rows: int) -> bool:
+        """Whether the load says nothing about the source and about what is usual: one of its keys is slow."""
+        return self._apart or self._namespace.loads.outpace(Took(self._began, rows, seconds))
 
     def cancel(self, now: float) -> None:
         """The unit was cut off, and nobody will report how it ended."""
@@ -79,7 +88,7 @@ class Receipt:
         self._free_the_slot()
 
     def _free_the_slot(self) -> None:
-        self._namespace.source.slots.give_back(self._namespace)
+        self._namespace.source.slots.give_back(self._namespace, apart=self._apart)
         self._namespace.absent_bucket.set_apart(-self._unseen)
         self._rows, self._unseen, self.paid = 0, 0, 0.0
 

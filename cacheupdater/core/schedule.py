@@ -175,6 +175,15 @@ class Schedule:
             backlog.counted += keys
             backlog.namespace.cost.wait(keys)
 
+    def _look_who_waits(self, backlog: Backlog, now: float) -> None:
+        """Which of the ready keys may not start now, whatever can be paid."""
+        backlog.slow_wait = backlog.slow > 0 and backlog.namespace.source.slots.apart <= 0
+        self._ask_absent_bucket(backlog, now)
+
+    def _is_apart(self, backlog: Backlog) -> bool:
+        """Whether nothing is left but suspects that wait for the end of another one."""
+        return backlog.slow_wait and backlog.slow == backlog.queued
+
     def _ask_absent_bucket(self, backlog: Backlog, now: float) -> None:
         """While it is wary, most misses of unseen keys wait. They take little from the source then, so they do not count as due."""
         bucket = backlog.namespace.absent_bucket
@@ -210,7 +219,7 @@ class Schedule:
         """Puts a backlog to rest, or into the line of its source. A backlog that stands there keeps its place."""
         if backlog.start is not None:
             return
-        self._ask_absent_bucket(backlog, now)
+        self._look_who_waits(backlog, now)
         if not backlog.queued:
             self._active.pop(backlog, None)
             backlog.clear()
@@ -219,10 +228,12 @@ class Schedule:
         kept = self._parked[source].pop(backlog, inf) if source in self._parked else inf
         until = self._rests(backlog, now)
         if until > now:
+            if backlog.slow_wait:
+                self._parked.setdefault(source, {})[backlog] = kept
             if until < backlog.rests - _MOMENT:  # else it is looked at before, and rests again
                 backlog.rests = until
                 heappush(self._resting, (until, next(self._order), backlog))
-            elif until == inf:
+            elif until == inf and not self._is_apart(backlog):
                 self._closed_bucket(backlog.namespace, now).shut_out[backlog] = partial(
                     self._news.setdefault, backlog, None
                 )
@@ -242,6 +253,8 @@ class Schedule:
     def _rests(self, backlog: Backlog, now: float) -> float:
         """Until when nothing of this backlog may start, whatever its source can pay."""
         limits, quota = self._limits, backlog.namespace.quota
+        if self._is_apart(backlog):
+            return inf
         if backlog.unseen_wait and backlog.ready == backlog.patient:
             paid = max(now + _MOMENT, backlog.namespace.absent_bucket.opens_at(now))
             return min(paid, self._quiet_from(backlog.namespace.source, now)) if backlog.ready else paid
@@ -274,7 +287,7 @@ class Schedule:
                 self._park(backlog, line)
                 continue
             rows = 0
-            self._ask_absent_bucket(backlog, now)
+            self._look_who_waits(backlog, now)
             if backlog.ready and self._rests(backlog, now) <= now:
                 rows = self._payable(backlog, line, now)
                 if not rows:
@@ -328,7 +341,7 @@ class Schedule:
         )
         if source.slots.free <= 0:
             return 0
-        want = min(self._limits.unit_keys, backlog.ready)
+        want = min(backlog.namespace.loads.unit_keys(self._limits.unit_keys), backlog.ready)
         need = min(want, backlog.need)
         units, amount = line.before(now)
         rows = source.bucket.rows(now, cost) - (int(amount / cost) if amount else 0)
@@ -359,6 +372,7 @@ class Schedule:
             backlog.ready == backlog.patient or self._quiet_from(backlog.namespace.source, now) <= now
         )
         picked = backlog.pick(rows, self._seats, quiet=quiet)
+        backlog.namespace.loads.tries = False
         parts = picked.parts
         if picked.whole is not None:
             unit = picked.whole  # one pack's keys as they came: their seats are right already
@@ -373,5 +387,7 @@ class Schedule:
         backlog.last_partial = now
         unseen = sum(len(keys) for demand, keys in parts if demand.unseen)
         backlog.unseen_room -= unseen
-        unit.receipt = Receipt(backlog.namespace, len(unit.keys), now, unseen=unseen)
+        apart = parts[0][0].slow
+        unit.receipt = Receipt(backlog.namespace, len(unit.keys), now, unseen=unseen, apart=apart)
+        backlog.slow_wait = backlog.slow > 0 and backlog.namespace.source.slots.apart <= 0
         return unit

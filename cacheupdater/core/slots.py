@@ -48,12 +48,13 @@ make it the usual."""
 class Slots:
     """The slots of one source."""
 
-    __slots__ = ("_held", "_last", "_quick", "_shrunk", "_usual", "most", "taken", "window")
+    __slots__ = ("_apart", "_held", "_last", "_quick", "_shrunk", "_usual", "most", "taken", "window")
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.window = float(most)
         self.taken = 0
+        self._apart = 0  # slots that units of suspects hold
         self._held: dict[Hashable, int] = {}  # by namespace
         self._last: dict[Hashable, float] = {}  # seconds of the last load
         self._usual: dict[Hashable, float] = {}
@@ -70,9 +71,17 @@ class Slots:
         others = len(self._held) - (namespace in self._held)
         if self.is_quick(namespace) or not others:
             return self.free
+        return self._half(self._held.get(namespace, 0))
+
+    @property
+    def apart(self) -> int:
+        """How many slots units of suspects may take now: all of them together are as one slow namespace."""
+        return self._half(self._apart)
+
+    def _half(self, held: int) -> int:
         window = int(self.window)
         kept = KEPT_FREE if window > KEPT_FREE else 0
-        return min(self.free - kept, ceil(window / 2) - self._held.get(namespace, 0))
+        return min(self.free - kept, ceil(window / 2) - held)
 
     def is_quick(self, namespace: Hashable) -> bool:
         """Whether the last load of this namespace was quick. The first one is taken to be."""
@@ -82,14 +91,16 @@ class Slots:
         """Seconds of this namespace's usual load; None before the first."""
         return self._usual.get(namespace)
 
-    def take(self, namespace: Hashable) -> None:
-        """A unit of this namespace starts."""
+    def take(self, namespace: Hashable, *, apart: bool = False) -> None:
+        """A unit of this namespace starts, maybe one of suspects."""
         self.taken += 1
+        self._apart += apart
         self._held[namespace] = self._held.get(namespace, 0) + 1
 
-    def give_back(self, namespace: Hashable) -> None:
+    def give_back(self, namespace: Hashable, *, apart: bool = False) -> None:
         """The unit has ended."""
         self.taken -= 1
+        self._apart -= apart
         self._held[namespace] -= 1
 
     def measured(self, namespace: Hashable, seconds: float, now: float) -> None:

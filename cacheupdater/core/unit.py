@@ -33,6 +33,11 @@ PATIENT = 3
 UNSEEN = 4
 """The queue of misses of unseen keys. They are as urgent as any miss, but may have to wait for the absent bucket."""
 
+SLOW = 5
+"""The first of the queues of suspects (`slow_keys`), one for each urgency. They run in units of their own, few at a time."""
+
+QUEUES = SLOW + PATIENT + 1
+
 
 class Demand(NamedTuple):
     """Why keys are due; of a tail, why its key will be due again. `open_pack` is held until the keys are finished or dropped."""
@@ -47,6 +52,7 @@ class Demand(NamedTuple):
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
     unseen: bool = False  # misses, and nobody knows whether their rows exist
+    slow: bool = False  # one of these keys makes its unit slow
     moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
     asks: int = 1  # of a miss: readers that have asked, or will; of several keys, the fewest
 
@@ -58,6 +64,8 @@ class Demand(NamedTuple):
     @property
     def queue(self) -> int:
         """The number of the queue in which it waits."""
+        if self.slow:
+            return SLOW + self.urgency
         return UNSEEN if self.unseen else self.urgency
 
     @property
@@ -78,6 +86,11 @@ class Demand(NamedTuple):
         return (
             stronger._replace(unseen=False) if self.unseen else stronger
         )  # whoever has changed a row knows it
+
+    @property
+    def apart(self) -> Demand:
+        """The same for suspects. They wait for each other, and for no quiet moment."""
+        return self._replace(alone=True, slow=True)
 
     def refused(self, until: float) -> Demand:
         """As urgent as a change, for there was one. Nobody announced it here, so the demand keeps its kind."""

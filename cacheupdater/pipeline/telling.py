@@ -37,6 +37,7 @@ _OURS: tuple[Metric, ...] = (
     "tracked",
     "oldest_open_seconds",
     "quarantined",
+    "slow_keys",
     "removals_waiting",
 )
 _ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was up, and refused a single key
@@ -253,6 +254,7 @@ class Telling:
             ("tracked", engine.tracked),
             ("oldest_open_seconds", engine.cursor.age(now)),
             ("quarantined", len(engine.quarantine)),
+            ("slow_keys", len(engine.slow_keys)),
             ("removals_waiting", engine.removals_waiting),
             ("scan_offset", engine.cursor.scan),
             ("done_offset", engine.cursor.done),

@@ -248,6 +248,9 @@ DECLARED: dict[Metric, Declared] = {
         "gauge", "Time since the oldest unfinished hint was read; 0 if all are finished.", "partition"
     ),
     "quarantined": Declared("gauge", "Keys set aside after repeated errors.", "partition"),
+    "slow_keys": Declared(
+        "gauge", "Keys that are loaded apart from the others, because loads with them took long.", "partition"
+    ),
     "paused": Declared("gauge", "1 while an operator has paused the namespace, 0 after that.", "namespace"),
     "troubles": Declared("gauge", "Troubles of this kind at present.", "event"),
     "partitions": Declared("gauge", "Partitions of the topic; grows when partitions are added."),

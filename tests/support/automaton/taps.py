@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from cacheupdater.core.shedding import Dropped
     from cacheupdater.core.unit import Demand
 
-# queues: a full backlog drops what can wait, then touches, misses (those of unseen keys before others), changes
-GIVE_UP_ORDER = (3, 2, 4, 0, 1)
+# queues: a full backlog drops what can wait, then touches, misses (those of unseen keys before others), changes; of each of
+# these the suspects (5 to 8) first
+GIVE_UP_ORDER = (8, 3, 7, 2, 4, 5, 0, 6, 1)
 
 
 class DropLog(list):

@@ -129,11 +129,13 @@ class Story:
         *,
         wait: float = 0.0,
         absent: bool = False,
+        seconds: float = 0.0,
     ) -> None:
+        """The unit ends, after a load of so many seconds."""
         answers = [Answer(result, wait)] * len(unit.keys)
         rowless = list(unit.keys) if absent else []
         self.engine.on_absent(unit, rowless, at)
-        self.engine.on_answers(unit, answers, at, absent=rowless)
+        self.engine.on_answers(unit, answers, at, absent=rowless, load=Load(seconds))
 
     def written(self, unit: Unit) -> list[Answer]:
         """The answers of a writer that has written all keys."""

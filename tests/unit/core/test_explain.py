@@ -75,6 +75,16 @@ def test_a_miss_that_hotter_ones_overtake_says_so_and_a_touch_does_not():
     assert hotter not in story.engine.explain(b"p:99", 0.0).seat.waits_for
 
 
+def test_a_slow_key_waits_for_another_one():
+    space = namespace(source=Source("db", Bucket(100.0, 100.0, now=-9.0), concurrency=2))
+    story = Story(space)
+    story.engine.slow_keys.suspect([A, B], 1)
+    story.touch(A, B, at=0.0)
+    story.start(0.0)
+
+    assert said(story, key=B, at=0.1).waits_for.startswith("the end of another slow key")
+
+
 def test_a_key_that_failed_waits_for_its_next_try():
     story = Story()
     story.touch(A, at=0.0)

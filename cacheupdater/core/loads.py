@@ -1,0 +1,83 @@
+"""How long the loads of one namespace took lately: whether a slow one has a slow key, or its source is slow.
+
+One `Loads` per namespace, shared by all engines. A slow load is compared with those that ran at the same time or just before. If
+others took far less, for their sizes, then one of its keys is at fault (`slow_keys`). If all of them take long, there is nothing
+to compare with: then some units are smaller, and if these take as long, no key is at fault.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.slots import SLOW_S, TIMES_AS_LONG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PIECES = 16
+"""A unit of 200 keys is cut twice until its slow key is alone. Each cut costs the slow key's time once more, and quick pieces
+next to nothing."""
+
+LOADS = 32
+"""Loads of a namespace that are remembered: where one key in a hundred is slow, four of them have no slow key."""
+
+LATELY_S = 1.0
+"""Seconds: a load that began longer before says nothing about the source as it is now."""
+
+TRIED, TRIED_LEAST = 1, 1024
+"""Of a namespace whose loads all take long, one unit in so many is a small one. Each such try doubles the number, until one
+of them is quick: a try costs statements, and smaller units say nothing where every statement takes long."""
+
+
+class Took(NamedTuple):
+    """One load that has ended well."""
+
+    began: float
+    rows: int
+    seconds: float
+
+
+class Loads:
+    """The last loads of one namespace, in all engines."""
+
+    __slots__ = ("_every", "_last", "_untried", "tries")
+
+    def __init__(self) -> None:
+        self._last: deque[Took] = deque(maxlen=LOADS)
+        self._every = TRIED
+        self._untried = 0  # slow units since the last try
+        self.tries = False  # whether the next unit shall be a small one
+
+    def put(self, took: Took) -> None:
+        """This load has ended."""
+        self._last.append(took)
+
+    def outpace(self, took: Took) -> bool:
+        """Whether another load took far less, for its size, and not long before: then a key is at fault, and not the source."""
+        return took.seconds > SLOW_S and any(
+            took.seconds > TIMES_AS_LONG * other.seconds * max(1.0, took.rows / other.rows)
+            for other in self._lately(took)
+        )
+
+    def compare(self, took: Took) -> bool:
+        """Whether any load ran at that time, with which this one can be compared."""
+        return any(True for _ in self._lately(took))
+
+    def _lately(self, took: Took) -> Iterator[Took]:
+        since = took.began - LATELY_S
+        return (other for other in self._last if other.began >= since)
+
+    def unit_keys(self, most: int) -> int:
+        """How many keys the next unit may have."""
+        return max(1, most // PIECES) if self.tries else most
+
+    def unexplained(self) -> None:
+        """A unit was slow, and no other was quick: maybe a smaller one is, without a slow key in it."""
+        self._untried += 1
+        if self._untried >= self._every:
+            self._untried, self._every, self.tries = 0, min(TRIED_LEAST, 2 * self._every), True
+
+    def explained(self) -> None:
+        """A unit was slow by a key of its own."""
+        self._every = TRIED

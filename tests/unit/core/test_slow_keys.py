@@ -1,0 +1,215 @@
+"""A slow key is found among the keys that run with it, runs apart from then on, and comes back when it is quick again."""
+
+from __future__ import annotations
+
+import pytest
+from stories.engine import Story, namespace, plenty
+
+from cacheupdater.core.budget import Source
+from cacheupdater.core.cursors import OpenPack
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.limits import Limits
+from cacheupdater.core.peers import NOBODY, Peers
+from cacheupdater.core.slow_keys import KNOWN_MAX, SlowKeys
+from cacheupdater.core.unit import SLOW, URGENCY, Demand
+
+KEYS = [b"p:%d" % number for number in range(200)]
+BAD = KEYS[57]
+QUICK, LONG = 0.004, 0.4
+EVERY = 5.0
+
+
+class Table:
+    """One namespace whose keys are read again and again, one of them slow."""
+
+    def __init__(self, slots: int = 5, engine: Story | None = None) -> None:
+        source = Source("db", plenty(), concurrency=slots)
+        self.story = engine or Story(namespace(source=source, every=EVERY))
+        self.slow = {BAD}
+        self.now = 0.0
+
+    def read(self, keys: list[bytes] = KEYS, kind: Kind = Kind.TOUCH) -> list[list[bytes]]:
+        """All of these are due; the units that run for them, one after the other."""
+        self.now += EVERY + 1.0
+        self.story._hint(kind, tuple(keys), self.now, 0)
+        ran = []
+        while self.story.engine.pending:
+            work = self.story.step(self.now)
+            for unit in work.units:
+                took = LONG if self.slow.intersection(unit.keys) else QUICK
+                ran.append(list(unit.keys))
+                self.now += took
+                self.story.end(unit, self.now, seconds=took)
+            if not work.units:
+                self.now = work.wake
+        return ran
+
+    def learn(self) -> None:
+        """The engine sees that other keys are quick, and which one is not."""
+        for _ in range(4):
+            self.read([b"p:%d" % number for number in range(1000, 1010)])
+            self.now -= EVERY + 1.0
+            self.read()
+
+
+def test_slow_key_is_found_within_three_refreshes_and_runs_alone():
+    table = Table()
+    table.learn()
+    units = table.read()
+
+    assert [BAD] in units
+    assert sorted(map(len, units)) == [1, 199]
+    assert list(table.story.engine.slow_keys) == [BAD]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_known_slow_key_runs_alone_whatever_hint_asks_for_it(kind):
+    table = Table()
+    table.learn()
+
+    assert [BAD] in table.read(kind=kind)
+
+
+def test_key_that_is_quick_again_runs_with_the_others():
+    table = Table()
+    table.learn()
+    table.slow.clear()
+    table.read()
+
+    assert table.read() == [KEYS]
+    assert not table.story.engine.slow_keys
+
+
+def test_change_that_waits_behind_a_slow_head_runs_alone_too():
+    table = Table()
+    table.learn()
+    story, now = table.story, table.now + EVERY + 1.0
+    story.touch(BAD, at=now)
+    head = story.start(now)
+    story.change(BAD, at=now + 0.01)
+    story.end(head, now + LONG, seconds=LONG)
+    story.change(*KEYS[:9], at=now + LONG)
+
+    assert sorted(story.starts(now + LONG)) == [KEYS[:9], [BAD]]
+
+
+def test_keys_of_a_source_that_is_slow_as_a_whole_stay_together():
+    table = Table()
+    table.slow.update(KEYS)
+    units = [table.read() for _ in range(40)]
+
+    assert units[-1] == [KEYS]
+    assert not table.story.engine.slow_keys
+    tries = sum(len(each) > 1 for each in units)
+    assert 1 <= tries <= 6, "smaller units are tried, more and more rarely"
+
+
+def test_suspects_are_bounded_and_the_oldest_are_forgotten():
+    slow_keys = SlowKeys()
+    for first in range(0, KNOWN_MAX + 1000, 100):
+        slow_keys.suspect([b"%d" % number for number in range(first, first + 100)], 6)
+
+    assert len(slow_keys) == KNOWN_MAX
+    assert b"999" not in slow_keys
+    assert b"1000" in slow_keys
+
+
+def test_suspects_are_cut_by_how_much_is_known_of_them():
+    slow_keys = SlowKeys()
+    slow_keys.suspect(KEYS[:20], 12)
+    slow_keys.suspect(KEYS[20:22], 1)
+    others, pieces = slow_keys.split(KEYS[:30])
+
+    assert others == KEYS[22:30]
+    assert pieces == [KEYS[:12], KEYS[12:20], [KEYS[20]], [KEYS[21]]]
+
+
+@pytest.mark.parametrize(("slots", "apart"), [(1, 1), (2, 1), (3, 1), (5, 3)])
+def test_suspects_leave_slots_to_the_others(slots, apart):
+    """With one slot, every other unit is one of suspects."""
+    table = Table(slots)
+    story = table.story
+    story.engine.slow_keys.suspect(KEYS[:100], 1)
+    story.touch(*KEYS, at=1.0)
+    started = story.step(1.0).units
+
+    assert sum(len(unit.keys) == 1 for unit in started) == apart
+    assert len(started) == min(slots, apart + 1)
+
+
+def test_with_one_slot_suspects_and_others_take_turns():
+    table = Table(slots=1)
+    table.story.engine.slow_keys.suspect(KEYS[:3], 1)
+    table.slow = set(KEYS[:3])
+    others = [b"p:%d" % number for number in range(1000, 1500)]
+    units = table.read([*KEYS[:3], *others])
+
+    assert [len(unit) for unit in units] == [1, 200, 1, 200, 1, 100]
+
+
+def test_namespace_whose_suspects_wait_goes_on_when_one_has_ended():
+    table = Table(slots=2)
+    story = table.story
+    story.engine.slow_keys.suspect(KEYS[:3], 1)
+    story.touch(*KEYS[:3], at=1.0)
+    first = story.start(1.0)
+    assert story.starts(1.1) == [], "the other slot is for those who are quick"
+    assert "apart" in story.engine.explain(KEYS[1], 1.1).seat.waits_for
+    story.end(first, 1.4, seconds=LONG)
+
+    assert story.starts(1.4) == [[KEYS[1]]]
+
+
+def test_slow_key_does_not_make_the_window_of_its_source_smaller():
+    table = Table()
+    table.learn()
+
+    assert table.story.namespaces[0].source.slots.window == 5.0
+
+
+def test_slow_key_that_runs_alone_says_nothing_about_its_source_even_if_no_other_load_runs():
+    table = Table()
+    story = table.story
+    story.engine.slow_keys.suspect([BAD], 1)
+    for at in (100.0, 200.0, 300.0):
+        story.touch(KEYS[0], at=at)
+        story.end(story.start(at), at + QUICK, seconds=QUICK)
+        story.touch(BAD, at=at + 50.0)
+        story.end(story.start(at + 50.0), at + 50.0 + LONG, seconds=LONG)
+
+    assert story.namespaces[0].source.slots.window == 5.0
+
+
+def test_keys_of_a_unit_that_timed_out_twice_leave_slots_to_the_others_and_stay_apart():
+    story = Story(namespace(source=Source("db", plenty(), concurrency=5), every=EVERY))
+    story.touch(*KEYS, at=0.0)
+    story.time_out(story.start(0.0), 1.0)
+    story.time_out(story.start(10.0), 11.0)
+    pieces = story.step(20.0).units
+
+    assert [len(unit.keys) for unit in pieces] == [50, 50, 50], "of four, for one slot is kept free"
+    story.end(pieces[0], 20.9, seconds=0.9)
+    assert set(story.engine.slow_keys) == set(KEYS)
+
+
+def test_suspects_of_each_kind_are_given_up_before_others_of_their_kind_and_changes_last():
+    story = Story(namespace(source=Source("db", plenty(), concurrency=0), max_backlog=4))
+    story.engine.slow_keys.suspect(KEYS[:2], 1)
+    story.change(KEYS[0], at=1.0)
+    story.touch(KEYS[1], KEYS[2], KEYS[3], at=1.1)
+    seats = story.engine.explain
+    left = []
+    for number in (4, 5, 6, 7):
+        story.touch(KEYS[number], at=2.0 + number)
+        left.append([each for each in KEYS[:8] if seats(each, 10.0).seat.state == "due"])
+
+    assert left[0] == [KEYS[each] for each in (0, 2, 3, 4)]
+    assert left[-1] == [KEYS[each] for each in (0, 5, 6, 7)]
+
+
+@pytest.mark.parametrize("kind", [Kind.TOUCH, Kind.CHANGE])
+def test_urgent_suspects_go_before_those_that_can_wait(kind):
+    demand = Demand(kind, URGENCY[kind], OpenPack(0, 0.0, Peers(Limits()).of(NOBODY)), 0.0).apart
+
+    assert demand.queue == SLOW + URGENCY[kind]
+    assert demand.alone
