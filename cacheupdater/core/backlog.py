@@ -19,7 +19,7 @@ from cacheupdater.core.fair import Fair
 from cacheupdater.core.heat import ByHeat
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
-from cacheupdater.core.unit import PATIENT, QUEUES, SLOW, UNSEEN, URGENCY, Demand, Unit
+from cacheupdater.core.unit import KNOWN, PATIENT, QUEUES, SLOW, UNSEEN, URGENCY, Demand, Unit
 
 if TYPE_CHECKING:
     from collections import deque
@@ -41,6 +41,8 @@ class Backlog:
     __slots__ = (
         "by_peer",
         "counted",
+        "known",
+        "known_waits",
         "last_partial",
         "looked_at",
         "namespace",
@@ -51,7 +53,7 @@ class Backlog:
         "queues",
         "rests",
         "slow",
-        "slow_wait",
+        "slow_waits",
         "start",
         "unseen",
         "unseen_room",
@@ -70,8 +72,9 @@ class Backlog:
         self.queued = 0  # live keys in the queues
         self.patient = 0  # those of them that can wait for a quiet moment
         self.unseen = 0  # those of them that are unseen
-        self.slow = 0  # those of them that are suspects
-        self.slow_wait = False  # as many of these run as may, so the others wait
+        self.slow = 0  # those of them that are suspects, in pieces
+        self.known = 0  # those of them that are suspects, alone
+        self.slow_waits = self.known_waits = False  # as many of these run as may
         self.unseen_wait = False  # the absent bucket is wary, so most of these wait
         self.unseen_room = inf  # so many of them may start
         self.waiting = 0  # all of `queued`, and the delayed ones
@@ -93,13 +96,20 @@ class Backlog:
     def ready(self) -> int:
         """Live keys in the queues that may run once they are paid for."""
         ready = self.queued - max(0, self.unseen - int(self.unseen_room)) if self.unseen_wait else self.queued
-        return ready - self.slow if self.slow_wait else ready
+        return ready - self.withheld
+
+    @property
+    def withheld(self) -> int:
+        """Suspects in the queues that wait for a slot of theirs."""
+        return (self.slow if self.slow_waits else 0) + (self.known if self.known_waits else 0)
 
     def count_ready(self, demand: Demand, keys: int) -> None:
         """So many more live keys are in the queues (fewer, if negative)."""
         self.queued += keys
-        if demand.slow:
+        if demand.slow > 1:
             self.slow += keys
+        elif demand.slow:
+            self.known += keys
         elif demand.urgency == PATIENT:
             self.patient += keys
         elif demand.unseen:
@@ -144,8 +154,10 @@ class Backlog:
     def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picking:
         """The most urgent keys. Keys that can wait are picked only if it is `quiet`."""
         picking = Picking(rows, seats)
-        if self.slow and not self.slow_wait and not (self.was_slow and self.slow < self.queued):
-            for queue in self.queues[SLOW:]:
+        suspects = self.slow + self.known
+        if suspects > self.withheld and not (self.was_slow and suspects < self.queued):
+            first, end = KNOWN if self.slow_waits else SLOW, KNOWN if self.known_waits else QUEUES
+            for queue in self.queues[first:end]:
                 picking.take(queue, picking.rows)
         if self.owed >= 1.0:
             picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))

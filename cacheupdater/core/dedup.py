@@ -160,7 +160,7 @@ class Dedup:
         if self.slow_keys:
             keys, pieces = self.slow_keys.split(keys)
             for piece in pieces:
-                self._accept(namespace, piece, demand.apart, now)
+                self._accept(namespace, piece, demand.apart(self.slow_keys.most(piece[0])), now)
         self._accept(namespace, keys, demand, now)
 
     def _accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
@@ -187,7 +187,7 @@ class Dedup:
     def _seat(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
         """Seats keys in a unit of their own. The demand's open pack is held for them already."""
         if len(keys) == 1 and keys[0] in self.slow_keys:
-            demand = demand.apart
+            demand = demand.apart(self.slow_keys.most(keys[0]))
         unit = Unit(namespace, keys, demand)
         self.seats.give(unit)
         self.schedule.add(unit, now)

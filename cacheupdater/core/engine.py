@@ -240,7 +240,7 @@ class Engine:
         self._advance(now)
         unit.namespace.source.answered(unit, now)
         unit.namespace.source.outage.loaded(unit.namespace)
-        unit.receipt.end(now, seconds=load.seconds, rows=len(answers))
+        unit.receipt.end(now, seconds=load.seconds, rows=len(answers), answered=True)
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
             return

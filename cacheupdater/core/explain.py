@@ -93,7 +93,7 @@ def _unpaid(namespace: Namespace, demand: Demand, now: float) -> str:
 
 def _apart(namespace: Namespace, demand: Demand) -> str:
     """Why a suspect may not start while others do."""
-    if not demand.slow or namespace.source.slots.apart > 0:
+    if not demand.slow or namespace.source.slots.apart(known=demand.slow == 1) > 0:
         return ""
     return f"the end of another slow key: loads with this key took long, so it runs apart, on part of source {namespace.source.name}'s connections"
 

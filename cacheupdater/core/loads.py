@@ -8,6 +8,7 @@ to compare with: then some units are smaller, and if these take as long, no key 
 from __future__ import annotations
 
 from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.slots import SLOW_S, TIMES_AS_LONG
@@ -38,6 +39,15 @@ class Took(NamedTuple):
     seconds: float
 
 
+class Verdict(Enum):
+    """Whose fault it is that a load was slow."""
+
+    QUICK = "it was not"
+    KEY = "one of its keys is slow"
+    SOURCE = "the source is slow: others took as long"
+    OPEN = "not known: no other ran, or a smaller unit will show it"
+
+
 class Loads:
     """The last loads of one namespace, in all engines."""
 
@@ -49,9 +59,21 @@ class Loads:
         self._untried = 0  # slow units since the last try
         self.tries = False  # whether the next unit shall be a small one
 
-    def put(self, took: Took) -> None:
-        """This load has ended."""
+    def judge(self, took: Took, *, apart: bool) -> Verdict:
+        """This load has ended; of suspects, or not. Whose fault it is if it was slow."""
+        verdict = self._verdict(took, apart=apart)
         self._last.append(took)
+        return verdict
+
+    def _verdict(self, took: Took, *, apart: bool) -> Verdict:
+        if took.seconds <= SLOW_S:
+            return Verdict.QUICK
+        if self.outpace(took):
+            self._every = TRIED
+            return Verdict.KEY
+        if not apart and self._tries_next():
+            return Verdict.OPEN
+        return Verdict.SOURCE if self._comparable(took) else Verdict.OPEN
 
     def outpace(self, took: Took) -> bool:
         """Whether another load took far less, for its size, and not long before: then a key is at fault, and not the source."""
@@ -60,7 +82,7 @@ class Loads:
             for other in self._lately(took)
         )
 
-    def compare(self, took: Took) -> bool:
+    def _comparable(self, took: Took) -> bool:
         """Whether any load ran at that time, with which this one can be compared."""
         return any(True for _ in self._lately(took))
 
@@ -72,12 +94,9 @@ class Loads:
         """How many keys the next unit may have."""
         return max(1, most // PIECES) if self.tries else most
 
-    def unexplained(self) -> None:
+    def _tries_next(self) -> bool:
         """A unit was slow, and no other was quick: maybe a smaller one is, without a slow key in it."""
         self._untried += 1
         if self._untried >= self._every:
             self._untried, self._every, self.tries = 0, min(TRIED_LEAST, 2 * self._every), True
-
-    def explained(self) -> None:
-        """A unit was slow by a key of its own."""
-        self._every = TRIED
+        return self.tries

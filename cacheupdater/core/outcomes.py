@@ -123,7 +123,7 @@ class Outcomes:
         """The writes of a running unit were answered, in the order of its keys."""
         stamps = load.stamps
         if load.seconds:
-            self._dedup.slow_keys.loaded(unit, load.seconds)
+            self._dedup.slow_keys.loaded(unit, unit.receipt.verdict)
         learned = unit.keys if self._policy.learns else ()
         bad: dict[bytes, Answer] = {}
         if self._count_results(unit, answers) < len(answers):
@@ -171,7 +171,10 @@ class Outcomes:
                 if failure.slow:
                     self._dedup.slow_keys.suspect(piece, len(piece))
                 self._dedup.again(
-                    unit, piece, demand.apart if failure.slow else demand._replace(alone=True), now
+                    unit,
+                    piece,
+                    demand.apart(len(piece)) if failure.slow else demand._replace(alone=True),
+                    now,
                 )
         self._dedup.close(unit)
 

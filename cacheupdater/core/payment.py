@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.loads import Took
+from cacheupdater.core.loads import Took, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
 class Receipt:
     """What one unit has paid."""
 
-    __slots__ = ("_apart", "_began", "_left", "_namespace", "_rows", "_unseen", "paid")
+    __slots__ = ("_began", "_left", "_namespace", "_rows", "_suspects", "_unseen", "paid", "verdict")
 
     def __init__(
-        self, namespace: Namespace, rows: int, now: float, *, unseen: int = 0, apart: bool = False
+        self, namespace: Namespace, rows: int, now: float, *, unseen: int = 0, suspects: int = 0
     ) -> None:
-        """A unit starts, with so many unseen keys, or one of suspects. Before, the caller has found its rows in both buckets, and a free slot."""
+        """A unit starts, with so many unseen keys, or of so many suspects, at most. Before, the caller has found its rows in both buckets, and a free slot."""
         self._namespace = namespace
         self._began = now
         self._rows = rows
         self._left = False
         self._unseen = unseen
-        self._apart = apart
+        self._suspects = suspects
+        self.verdict = Verdict.QUICK  # of its load, once it has ended
         self.paid = rows * namespace.cost.per_row
         """What the source's bucket has given."""
-        namespace.source.slots.take(namespace, apart=apart)
+        namespace.source.slots.take(namespace, suspects=suspects)
         namespace.absent_bucket.set_apart(unseen)
         for bucket, amount in self._bills():
             bucket.set_apart(amount)
@@ -66,20 +67,22 @@ class Receipt:
         self._rows -= rows
         self.paid -= self.paid * part
 
-    def end(self, now: float, *, seconds: float, asked: bool = True, rows: int = 0) -> None:
+    def end(
+        self, now: float, *, seconds: float, asked: bool = True, rows: int = 0, answered: bool = False
+    ) -> None:
         """The unit has ended. Its load of `rows` took `seconds`, and pays for them if the budget is time."""
         if not asked:
             self.give_back(self._rows, now)
         elif not self._left:  # nobody has reported that it left
             self._spend(now)
         self._namespace.cost.settle(rows if asked else 0, self.paid, seconds * 1000.0)
-        if asked and seconds and not self._is_keys_fault(seconds, rows):
+        if answered and rows and seconds:
+            took = Took(self._began, rows, seconds)
+            self.verdict = self._namespace.loads.judge(took, apart=self._suspects > 0)
+        # a load with a slow key says nothing about its source
+        if asked and seconds and not self._suspects and self.verdict not in {Verdict.KEY, Verdict.OPEN}:
             self._namespace.source.slots.measured(self._namespace, seconds, now)
         self._free_the_slot()
-
-    def _is_keys_fault(self, seconds: float, rows: int) -> bool:
-        """Whether the load says nothing about the source and about what is usual: one of its keys is slow."""
-        return self._apart or self._namespace.loads.outpace(Took(self._began, rows, seconds))
 
     def cancel(self, now: float) -> None:
         """The unit was cut off, and nobody will report how it ended."""
@@ -88,7 +91,7 @@ class Receipt:
         self._free_the_slot()
 
     def _free_the_slot(self) -> None:
-        self._namespace.source.slots.give_back(self._namespace, apart=self._apart)
+        self._namespace.source.slots.give_back(self._namespace, suspects=self._suspects)
         self._namespace.absent_bucket.set_apart(-self._unseen)
         self._rows, self._unseen, self.paid = 0, 0, 0.0
 

@@ -17,6 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.aged import Aged
+from cacheupdater.core.apart import Apart
 from cacheupdater.core.backlog import Backlog
 from cacheupdater.core.payment import Receipt
 from cacheupdater.core.priorities import Lines
@@ -56,6 +57,7 @@ class Schedule:
         self._news: dict[Backlog, None] = {}  # those of them to which something has come: to be looked at
         self.aged = Aged(limits)  # what has waited too long, and is dropped next
         self.shedding = Shedding(seats, limits, self._count)
+        self._apart = Apart()
         # (until when, order, backlog); some entries are not valid any more
         self._resting: list[tuple[float, int, Backlog]] = []
         self._lines: dict[Source, Lines[Backlog]] = {}
@@ -112,6 +114,7 @@ class Schedule:
         for backlog in self._backlogs.values():
             backlog.namespace.cost.wait(-backlog.counted)
             backlog.namespace.absent_bucket.waiting -= backlog.unseen_waiting
+            backlog.namespace.source.slots.wait_apart(self._apart, waits=False)
             backlog.counted = 0
         for line in self._lines.values():
             line.leave()
@@ -129,6 +132,7 @@ class Schedule:
             self.wake = min(self.wake, self._delayed[0][0])
         if self._resting:
             self.wake = min(self.wake, max(now + _MOMENT, self._resting[0][0]))
+        self.wake = min(self.wake, self._apart.wake(now))
         return started
 
     def pause(self, namespaces: Collection[Namespace]) -> None:
@@ -177,12 +181,12 @@ class Schedule:
 
     def _look_who_waits(self, backlog: Backlog, now: float) -> None:
         """Which of the ready keys may not start now, whatever can be paid."""
-        backlog.slow_wait = backlog.slow > 0 and backlog.namespace.source.slots.apart <= 0
+        self._apart.ask(backlog, now)
         self._ask_absent_bucket(backlog, now)
 
     def _is_apart(self, backlog: Backlog) -> bool:
         """Whether nothing is left but suspects that wait for the end of another one."""
-        return backlog.slow_wait and backlog.slow == backlog.queued
+        return 0 < backlog.withheld == backlog.queued
 
     def _ask_absent_bucket(self, backlog: Backlog, now: float) -> None:
         """While it is wary, most misses of unseen keys wait. They take little from the source then, so they do not count as due."""
@@ -228,7 +232,7 @@ class Schedule:
         kept = self._parked[source].pop(backlog, inf) if source in self._parked else inf
         until = self._rests(backlog, now)
         if until > now:
-            if backlog.slow_wait:
+            if backlog.withheld:
                 self._parked.setdefault(source, {})[backlog] = kept
             if until < backlog.rests - _MOMENT:  # else it is looked at before, and rests again
                 backlog.rests = until
@@ -387,7 +391,9 @@ class Schedule:
         backlog.last_partial = now
         unseen = sum(len(keys) for demand, keys in parts if demand.unseen)
         backlog.unseen_room -= unseen
-        apart = parts[0][0].slow
-        unit.receipt = Receipt(backlog.namespace, len(unit.keys), now, unseen=unseen, apart=apart)
-        backlog.slow_wait = backlog.slow > 0 and backlog.namespace.source.slots.apart <= 0
+        suspects = parts[0][0].slow
+        unit.receipt = Receipt(backlog.namespace, len(unit.keys), now, unseen=unseen, suspects=suspects)
+        if suspects:
+            self._apart.took(backlog)
+        self._apart.ask(backlog, now)
         return unit

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.seats import narrow
-from cacheupdater.core.unit import PATIENT, SLOW, UNSEEN, URGENCY
+from cacheupdater.core.unit import KNOWN, PATIENT, SLOW, UNSEEN, URGENCY
 
 if TYPE_CHECKING:
     from collections import deque
@@ -41,13 +41,17 @@ MORE = 0.02
 them, some milliseconds for ten thousand, so it must be rare."""
 
 _LEAST_URGENT_FIRST = (
+    KNOWN + PATIENT,
     SLOW + PATIENT,
     PATIENT,
+    KNOWN + URGENCY[Kind.TOUCH],
     SLOW + URGENCY[Kind.TOUCH],
     URGENCY[Kind.TOUCH],
     UNSEEN,
+    KNOWN + URGENCY[Kind.MISS],
     SLOW + URGENCY[Kind.MISS],
     URGENCY[Kind.MISS],
+    KNOWN + URGENCY[Kind.CHANGE],
     SLOW + URGENCY[Kind.CHANGE],
     URGENCY[Kind.CHANGE],
 )  # queues

@@ -48,13 +48,29 @@ make it the usual."""
 class Slots:
     """The slots of one source."""
 
-    __slots__ = ("_apart", "_held", "_last", "_quick", "_shrunk", "_usual", "most", "taken", "window")
+    __slots__ = (
+        "_apart",
+        "_held",
+        "_known",
+        "_last",
+        "_quick",
+        "_shrunk",
+        "_usual",
+        "_waiting",
+        "had_apart",
+        "most",
+        "taken",
+        "window",
+    )
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.window = float(most)
         self.taken = 0
         self._apart = 0  # slots that units of suspects hold
+        self._known = 0  # those of them whose key is known to be slow
+        self._waiting: dict[object, None] = {}  # engines whose suspects wait for a slot
+        self.had_apart: object = None  # the engine that took the last such slot
         self._held: dict[Hashable, int] = {}  # by namespace
         self._last: dict[Hashable, float] = {}  # seconds of the last load
         self._usual: dict[Hashable, float] = {}
@@ -73,10 +89,22 @@ class Slots:
             return self.free
         return self._half(self._held.get(namespace, 0))
 
-    @property
-    def apart(self) -> int:
-        """How many slots units of suspects may take now: all of them together are as one slow namespace."""
-        return self._half(self._apart)
+    def apart(self, *, known: bool) -> int:
+        """How many slots units of suspects may take. All of them together are as one slow namespace. Those that are `known` to be slow
+        leave half of that to suspects that are not."""
+        room = self._half(self._apart)
+        return min(room, max(1, ceil(int(self.window) / 2) // 2) - self._known) if known else room
+
+    def wait_apart(self, engine: object, *, waits: bool) -> None:
+        """The engine has suspects that wait for a slot, or has none any more."""
+        if waits:
+            self._waiting[engine] = None
+        else:
+            self._waiting.pop(engine, None)
+
+    def leaves_apart(self, engine: object) -> bool:
+        """Whether the next such slot is another engine's: this one has had the last, and others wait."""
+        return self.had_apart is engine and len(self._waiting) > (engine in self._waiting)
 
     def _half(self, held: int) -> int:
         window = int(self.window)
@@ -91,16 +119,18 @@ class Slots:
         """Seconds of this namespace's usual load; None before the first."""
         return self._usual.get(namespace)
 
-    def take(self, namespace: Hashable, *, apart: bool = False) -> None:
-        """A unit of this namespace starts, maybe one of suspects."""
+    def take(self, namespace: Hashable, *, suspects: int = 0) -> None:
+        """A unit of this namespace starts, maybe one of so many suspects."""
         self.taken += 1
-        self._apart += apart
+        self._apart += suspects > 0
+        self._known += suspects == 1
         self._held[namespace] = self._held.get(namespace, 0) + 1
 
-    def give_back(self, namespace: Hashable, *, apart: bool = False) -> None:
+    def give_back(self, namespace: Hashable, *, suspects: int = 0) -> None:
         """The unit has ended."""
         self.taken -= 1
-        self._apart -= apart
+        self._apart -= suspects > 0
+        self._known -= suspects == 1
         self._held[namespace] -= 1
 
     def measured(self, namespace: Hashable, seconds: float, now: float) -> None:

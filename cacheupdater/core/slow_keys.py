@@ -14,8 +14,7 @@ from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.loads import PIECES, Took
-from cacheupdater.core.slots import SLOW_S
+from cacheupdater.core.loads import PIECES, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -43,20 +42,12 @@ class SlowKeys:
     def __contains__(self, key: object) -> bool:
         return key in self._most
 
-    def loaded(self, unit: Unit, seconds: float) -> None:
-        """The rows of a unit were loaded, and this took so long."""
-        took, loads = Took(unit.began, len(unit.keys), seconds), unit.namespace.loads
-        if not took.rows:
-            return
-        if loads.outpace(took):
-            loads.explained()
-            self.suspect(unit.keys, max(1, took.rows // PIECES))
-        else:
-            if seconds > SLOW_S and not unit.parts[0][0].slow:
-                loads.unexplained()
-            if self._most and (seconds <= SLOW_S or loads.compare(took)):
-                self._clear(unit.keys)
-        loads.put(took)
+    def loaded(self, unit: Unit, verdict: Verdict) -> None:
+        """The rows of a unit were loaded, and this is how long it took."""
+        if verdict is Verdict.KEY:
+            self.suspect(unit.keys, max(1, len(unit.keys) // PIECES))
+        elif self._most and verdict is not Verdict.OPEN:
+            self._clear(unit.keys)
 
     def suspect(self, keys: Collection[bytes], most: int) -> None:
         """One of these keys is slow: from now on they run apart, at most so many together."""
@@ -69,6 +60,10 @@ class SlowKeys:
         if not self._most.keys().isdisjoint(keys):
             for key in keys:
                 self._most.pop(key, None)
+
+    def most(self, key: bytes) -> int:
+        """With how many others this suspect may run, itself included."""
+        return self._most[key]
 
     def split(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[list[bytes]]]:
         """The keys that run with others, and the pieces in which suspects run."""

@@ -34,9 +34,12 @@ UNSEEN = 4
 """The queue of misses of unseen keys. They are as urgent as any miss, but may have to wait for the absent bucket."""
 
 SLOW = 5
-"""The first of the queues of suspects (`slow_keys`), one for each urgency. They run in units of their own, few at a time."""
+"""The first of the queues of suspects (`slow_keys`) that run in pieces, one for each urgency."""
 
-QUEUES = SLOW + PATIENT + 1
+KNOWN = SLOW + PATIENT + 1
+"""The first of the queues of suspects that run alone: slow keys, as far as we know."""
+
+QUEUES = KNOWN + PATIENT + 1
 
 
 class Demand(NamedTuple):
@@ -52,7 +55,7 @@ class Demand(NamedTuple):
     alone: bool = False  # part of a unit that failed: never joined with others again
     judged: bool = False  # the brake has counted these keys: another try is no news
     unseen: bool = False  # misses, and nobody knows whether their rows exist
-    slow: bool = False  # one of these keys makes its unit slow
+    slow: int = 0  # of suspects: at most so many of them run together
     moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
     asks: int = 1  # of a miss: readers that have asked, or will; of several keys, the fewest
 
@@ -65,7 +68,7 @@ class Demand(NamedTuple):
     def queue(self) -> int:
         """The number of the queue in which it waits."""
         if self.slow:
-            return SLOW + self.urgency
+            return (SLOW if self.slow > 1 else KNOWN) + self.urgency
         return UNSEEN if self.unseen else self.urgency
 
     @property
@@ -87,10 +90,9 @@ class Demand(NamedTuple):
             stronger._replace(unseen=False) if self.unseen else stronger
         )  # whoever has changed a row knows it
 
-    @property
-    def apart(self) -> Demand:
-        """The same for suspects. They wait for each other, and for no quiet moment."""
-        return self._replace(alone=True, slow=True)
+    def apart(self, most: int) -> Demand:
+        """The same for suspects, of which so many run together. They wait for each other, and for no quiet moment."""
+        return self._replace(alone=True, slow=most)
 
     def refused(self, until: float) -> Demand:
         """As urgent as a change, for there was one. Nobody announced it here, so the demand keeps its kind."""

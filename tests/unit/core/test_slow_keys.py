@@ -11,7 +11,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.slow_keys import KNOWN_MAX, SlowKeys
-from cacheupdater.core.unit import SLOW, URGENCY, Demand
+from cacheupdater.core.unit import KNOWN, SLOW, URGENCY, Demand
 
 KEYS = [b"p:%d" % number for number in range(200)]
 BAD = KEYS[57]
@@ -209,7 +209,8 @@ def test_suspects_of_each_kind_are_given_up_before_others_of_their_kind_and_chan
 
 @pytest.mark.parametrize("kind", [Kind.TOUCH, Kind.CHANGE])
 def test_urgent_suspects_go_before_those_that_can_wait(kind):
-    demand = Demand(kind, URGENCY[kind], OpenPack(0, 0.0, Peers(Limits()).of(NOBODY)), 0.0).apart
+    demand = Demand(kind, URGENCY[kind], OpenPack(0, 0.0, Peers(Limits()).of(NOBODY)), 0.0)
 
-    assert demand.queue == SLOW + URGENCY[kind]
-    assert demand.alone
+    assert demand.apart(6).queue == SLOW + URGENCY[kind]
+    assert demand.apart(1).queue == KNOWN + URGENCY[kind]
+    assert demand.apart(6).alone
