@@ -99,8 +99,9 @@ class Depot(Protocol):
     """Packs by partition, the cursors of their owners, and who owns what: kept outside of our processes.
 
     Offsets rise within a partition, begin at 1 and may have gaps. Each call is one round trip, or a bounded few, and holds or
-    fails as a whole. Sessions run by the depot's own clock. Each call but `wait` and `close` raises Unavailable (nothing is
-    known: the call may have been carried out), or Faulty or Misconfigured (a person must act).
+    fails as a whole. Calls may overlap, and may be cancelled. Sessions run by the depot's own clock. Each call but `wait` and
+    `close` raises Unavailable (nothing is known: it may have been carried out, or will be), or Faulty or Misconfigured (a
+    person must act).
     """
 
     async def open(self) -> int:
@@ -108,13 +109,18 @@ class Depot(Protocol):
         ...
 
     async def renew(self, member: str, session: float) -> Roster:
-        """Our session runs for `session` seconds from now. A session that had run out begins anew, without partitions."""
+        """Our session runs for `session` seconds from now, even if it had run out.
+
+        A partition whose owner's session has run out is free. If nobody claims it until its owner comes back, it may still
+        be the owner's.
+        """
         ...
 
     async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
-        """Those of these partitions that are free now, each under a new epoch, which is higher than all before.
+        """Those of these partitions that are free or ours, each under a new epoch, which is higher than all before.
 
-        `Gained.offset` is what was committed last as `done`. Nothing is gained if our session does not run.
+        We claim again what is ours already if we have not heard the answer to an earlier claim, or to give it to ourselves.
+        `Gained.offset` is the `done` that was committed last. Nothing is gained if our session does not run.
         """
         ...
 
@@ -134,7 +140,7 @@ class Depot(Protocol):
         ...
 
     async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
-        """The partitions whose commit was refused, because the epoch is not theirs any more, or our session does not run.
+        """The partitions whose commit was refused: another epoch was given, or we have released the partition.
 
         Neither `done` nor `scan` ever moves back. Packs before `done`, and those at `finished`, are deleted in bounded batches.
         """
@@ -145,7 +151,10 @@ class Depot(Protocol):
         ...
 
     async def wait(self, seconds: float) -> None:
-        """Returns when packs may have come, at the latest after `seconds`. May return early without need, but not at once."""
+        """Returns when packs may have come since the last `read` began, at the latest after `seconds`.
+
+        May return early without need, but not at once while the depot is away: that would keep us busy.
+        """
         ...
 
     async def close(self) -> None:
