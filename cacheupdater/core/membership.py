@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-_RENEWALS = 5  # tries within one session: a lost renewal, or a few, must not end the session
-_RENEW_AT_LEAST = 1.0  # seconds between two renewals at the most: who has joined and what is free shows only in their answers
+_RENEWALS = 6  # tries within one session: a lost renewal, or a few, must not end the session
+# Seconds between two renewals at the most. Only their answers show what is free, and a killed member's partitions are promised
+# to others within its session and a second.
+_RENEW_WITHIN = 0.8
 
 
 class Roster(NamedTuple):
@@ -67,7 +69,7 @@ class Session:
 
     def __init__(self, length: float) -> None:
         self.length = length
-        self.every = min(_RENEW_AT_LEAST, length / _RENEWALS)
+        self.every = min(_RENEW_WITHIN, length / _RENEWALS)
         """Seconds between two renewals."""
         self.until = 0.0
         """From this time on the depot may have given our partitions away."""

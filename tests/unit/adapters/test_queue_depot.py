@@ -1,0 +1,477 @@
+"""Members that share a depot hand partitions over without losing packs, through kills, outages and lost answers. Time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from cacheupdater.adapters.queue_depot import DepotQueue
+from cacheupdater.adapters.queue_depot.inbox import ALL_BYTES_MAX, INBOX_PACKS_MAX, bytes_max
+from cacheupdater.adapters.queue_depot.ownership import SETTLE
+from cacheupdater.core.membership import rightful
+from cacheupdater.errors import Faulty, Stuck, Unavailable
+from cacheupdater.ports import Progress
+from cacheupdater.testing import virtual_loop
+from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
+from cacheupdater.testing.recording_observer import RecordingObserver
+
+SESSION = 5.0
+NEVER = 100.0  # s: what has not happened by then does not happen
+
+
+class Told:
+    """`ports.Troubles`: those that last, by kind."""
+
+    def __init__(self):
+        self.lasting, self.ever = set(), set()
+
+    def trouble(self, event, subject, text):
+        assert text
+        self.lasting.add((event, subject))
+        self.ever.add(event)
+
+    def over(self, event, subject):
+        self.lasting.discard((event, subject))
+
+
+class Calls(MemoryDepot):
+    """Counts the calls by name. `breaks` is raised by renewals; `hangs` are the names of calls that are never answered."""
+
+    def __init__(self, tables):
+        super().__init__(tables)
+        self.names = []
+        self.breaks = None
+        self.hangs = set()
+
+    def __getattribute__(self, name):
+        if name in {"renew", "claim", "release", "read", "commit"}:
+            self.names.append(name)
+            if name == "renew" and self.breaks:
+                raise self.breaks
+            if name in self.hangs:
+                return lambda *_: asyncio.Event().wait()
+        return super().__getattribute__(name)
+
+
+class Member:
+    """One updater's queue and a reader of its assignments."""
+
+    def __init__(self, tables, name, *, settles=True, session=SESSION):
+        self.name, self.observer, self.notices = name, RecordingObserver(), Told()
+        self.depot = Calls(tables)
+        self.queue = DepotQueue(
+            self.depot, session=session, member=name, observer=self.observer, notices=self.notices
+        )
+        self.owned, self.gained, self.lost = {}, [], []  # Gained by partition; all gains; all losses
+        self.unsettled = []
+        self._settles = settles
+        self.following = asyncio.ensure_future(self._follow())
+
+    async def _follow(self):
+        await self.queue.start()
+        async for change in self.queue.assignments():
+            self.lost += change.lost
+            self.gained += change.gained
+            for partition in change.lost:
+                del self.owned[partition]
+            self.owned |= {gained.partition: gained for gained in change.gained}
+            if self._settles:
+                change.settled()
+            else:
+                self.unsettled.append(change.settled)
+
+    def kill(self):
+        """As by SIGKILL: nothing is said to the depot any more."""
+        self.depot.down = "before"
+        self.following.cancel()
+        for task in self.queue._tasks:  # no method ends a queue without a word
+            task.cancel()
+
+    async def take(self, partition, count):
+        got = []
+        while len(got) < count:
+            got += await self.queue.fetch(partition, count - len(got))
+        return got
+
+    async def finish(self, partition, messages):
+        await self.queue.commit(partition, epoch=self.owned[partition].epoch, done=messages[-1].offset + 1)
+
+    async def close(self):
+        await self.queue.close()
+        with suppress(asyncio.CancelledError):
+            await self.following
+
+
+def simulated(partitions):
+    """Run this test in virtual time, on tables with so many partitions."""
+
+    def decorate(test):
+        def run():
+            async def main():
+                await test(MemoryTables(partitions, asyncio.get_running_loop().time))
+
+            virtual_loop.run(main())
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return decorate
+
+
+async def until(holds, within=NEVER):
+    """The seconds until this holds."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    async with asyncio.timeout(within):
+        while not holds():  # noqa: ASYNC110  what is waited for is a sentence about several objects, and time is virtual
+            await asyncio.sleep(0.01)
+    return clock() - began
+
+
+def payloads(messages):
+    return [message.payload for message in messages]
+
+
+# --- ownership ----------------------------------------------------------------------------------------------------------
+
+
+@simulated(12)
+async def test_members_share_the_partitions_as_the_rules_say_and_others_keep_theirs(tables):
+    ann, bob = Member(tables, "ann"), Member(tables, "bob")
+    await until(lambda: len(ann.owned) + len(bob.owned) == 12)
+    await asyncio.sleep(2)
+    owners = dict.fromkeys(ann.owned, "ann") | dict.fromkeys(bob.owned, "bob")
+    assert owners == {p: rightful(p, ["ann", "bob"]) for p in range(12)}
+    before = {**ann.owned, **bob.owned}
+    eve = Member(tables, "eve")
+    mine = {p for p in range(12) if rightful(p, ["ann", "bob", "eve"]) == "eve"}
+    assert await until(lambda: eve.owned.keys() == mine) < 2.0
+    await asyncio.sleep(2)
+    assert {**ann.owned, **bob.owned} == {p: before[p] for p in before if p not in mine}
+    for each in (ann, bob, eve):
+        await each.close()
+
+
+@simulated(4)
+async def test_a_takeover_after_a_kill_takes_a_session_and_a_second_at_the_most(tables):
+    for moment in range(9):
+        ann, bob = Member(tables, "ann"), Member(tables, "bob")
+        await until(lambda: len(ann.owned) + len(bob.owned) == 4)  # noqa: B023  it is called at once
+        await asyncio.sleep(moment / 10)
+        ann.kill()
+        assert await until(lambda: len(bob.owned) == 4) <= SESSION + 1.0  # noqa: B023
+        await bob.close()
+
+
+@simulated(4)
+async def test_a_member_that_closes_hands_over_at_its_end(tables):
+    ann, bob = Member(tables, "ann"), Member(tables, "bob")
+    await until(lambda: ann.owned and bob.owned)
+    await ann.close()
+    assert await until(lambda: len(bob.owned) == 4) < 1.0
+    await bob.close()
+
+
+@simulated(1)
+async def test_of_members_with_one_partition_exactly_one_works_and_the_other_takes_over(tables):
+    members = [Member(tables, "ann"), Member(tables, "bob")]
+    await until(lambda: members[0].owned or members[1].owned)
+    await asyncio.sleep(NEVER)
+    [working] = [each for each in members if each.owned]
+    [standby] = [each for each in members if not each.owned]
+    working.kill()
+    assert await until(lambda: standby.owned) <= SESSION + 1.0
+    await standby.close()
+
+
+@simulated(2)
+async def test_what_was_not_finished_comes_again_with_the_next_owner_and_nothing_else(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 2)
+    await ann.depot.put([(0, b"1"), (0, b"2"), (0, b"3")])
+    first, _, third = await ann.take(0, 3)
+    await ann.queue.commit(0, epoch=ann.owned[0].epoch, done=first.offset + 1, finished=[third.offset])
+    ann.kill()
+    bob = Member(tables, "bob")
+    await until(lambda: len(bob.owned) == 2)
+    await bob.depot.put([(0, b"4")])
+    assert payloads(await bob.take(0, 2)) == [b"2", b"4"]
+    await bob.close()
+
+
+@simulated(8)
+async def test_a_partition_moves_when_its_hand_over_has_settled_and_its_commits_count_until_then(tables):
+    ann = Member(tables, "ann", settles=False)
+    await until(lambda: len(ann.owned) == 8)
+    epochs = {p: gained.epoch for p, gained in ann.owned.items()}
+    await ann.depot.put([(p, b"1") for p in range(8)])
+    fetched = {p: await ann.take(p, 1) for p in range(8)}
+    bob = Member(tables, "bob")
+    await until(lambda: ann.lost)
+    await asyncio.sleep(SETTLE / 2)
+    assert not bob.owned
+    for partition in ann.lost:
+        await ann.queue.commit(partition, epoch=epochs[partition], done=fetched[partition][0].offset + 1)
+    for settled in ann.unsettled:
+        settled()
+    await until(lambda: bob.owned.keys() == set(ann.lost))
+    assert all(gained.offset == fetched[p][0].offset + 1 for p, gained in bob.owned.items())
+    for each in (ann, bob):
+        await each.close()
+
+
+@simulated(8)
+async def test_a_hand_over_that_never_settles_holds_nobody_up_for_long(tables):
+    ann = Member(tables, "ann", settles=False)
+    await until(lambda: len(ann.owned) == 8)
+    bob = Member(tables, "bob")
+    await until(lambda: ann.lost)
+    assert await until(lambda: bob.owned.keys() == set(ann.lost)) < SETTLE + 2.0
+    await asyncio.sleep(NEVER)
+    assert bob.owned.keys() == set(ann.lost)
+    for each in (ann, bob):
+        await each.close()
+
+
+@simulated(2)
+async def test_a_refused_commit_is_the_end_of_its_partition_and_of_no_other(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 2)
+    await ann.depot.put([(0, b"1"), (1, b"1")])
+    messages = {p: await ann.take(p, 1) for p in (0, 1)}
+    stolen = MemoryDepot(tables)
+    await stolen.renew("thief", SESSION)
+    tables.shelves[0].owner = None  # by a person, at the depot
+    [taken] = await stolen.claim("thief", [0])
+    await stolen.leave("thief")
+    await ann.finish(0, messages[0])
+    await ann.finish(1, messages[1])
+    await asyncio.sleep(0)
+    assert ann.lost == [0]
+    assert ann.observer.total("commit_failures", reason="rebalance") == 1
+    await until(lambda: 0 in ann.owned)
+    assert ann.owned[0].epoch > taken.epoch
+    assert payloads(await ann.take(0, 1)) == [b"1"]
+    assert tables.shelves[1].done == messages[1][0].offset + 1
+    await ann.close()
+
+
+@simulated(3)
+async def test_a_hand_over_to_ourselves_leaves_other_members_and_partitions_alone(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 3)
+    before = dict(ann.owned)
+    ann.queue.reassign([1, 7])
+    await until(lambda: 1 in ann.lost and 1 in ann.owned)
+    assert ann.lost == [1]
+    assert ann.owned[1].epoch > before[1].epoch
+    assert (ann.owned[0], ann.owned[2]) == (before[0], before[2])
+    await ann.close()
+
+
+# --- a depot that fails -----------------------------------------------------------------------------------------------
+
+
+@simulated(3)
+async def test_work_goes_on_while_the_depot_is_away_for_less_than_a_session(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 3)
+    await ann.depot.put([(0, b"1")])
+    messages = await ann.take(0, 1)
+    ann.depot.down = "before"
+    with pytest.raises(Unavailable):
+        await ann.finish(0, messages)
+    await asyncio.sleep(SESSION / 2)
+    assert ann.notices.lasting == {("queue_missing", ""), ("fetch_failed", "")}
+    ann.depot.down = ""
+    await ann.finish(0, messages)
+    await asyncio.sleep(SESSION)
+    assert not ann.notices.lasting
+    assert not ann.lost
+    await ann.depot.put([(0, b"2")])
+    assert payloads(await ann.take(0, 1)) == [b"2"]
+    await ann.close()
+
+
+@pytest.mark.parametrize("down", ["before", "after", "hangs"])
+def test_all_is_lost_when_the_session_is_over_and_comes_back_under_new_epochs(down):
+    @simulated(3)
+    async def run(tables):
+        ann = Member(tables, "ann")
+        await until(lambda: len(ann.owned) == 3)
+        await ann.depot.put([(0, b"1"), (0, b"2")])
+        messages = await ann.take(0, 1)
+        old = dict(ann.owned)
+        if down == "hangs":
+            ann.depot.hangs = {"renew"}
+        else:
+            ann.depot.down = down
+        assert SESSION - 1.0 < await until(lambda: len(ann.lost) == 3) <= SESSION
+        fetching = asyncio.ensure_future(ann.queue.fetch(0, 9))
+        await ann.queue.commit(0, epoch=old[0].epoch, done=messages[0].offset + 1)
+        await asyncio.sleep(NEVER)
+        assert not fetching.done()
+        ann.depot.down, ann.depot.hangs = "", set()
+        await until(lambda: len(ann.owned) == 3)
+        assert all(ann.owned[p].epoch > old[p].epoch for p in range(3))
+        assert payloads(await fetching) == [b"1", b"2"]
+        await ann.close()
+
+    run()
+
+
+@simulated(2)
+async def test_a_member_whose_claim_was_carried_out_without_an_answer_gets_its_partitions(tables):
+    ann = Member(tables, "ann")
+    ann.depot.hangs = {"claim"}
+    await until(lambda: "claim" in ann.depot.names)
+    tables.claim("ann", [0, 1])  # which the depot had carried out
+    ann.depot.hangs = set()
+    await until(lambda: len(ann.owned) == 2)
+    assert {gained.epoch for gained in ann.owned.values()} == {2}
+    await ann.close()
+
+
+@simulated(8)
+async def test_a_release_without_an_answer_is_sent_again(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 8)
+    ann.depot.hangs = {"release"}
+    bob = Member(tables, "bob")
+    await until(lambda: ann.lost)
+    await asyncio.sleep(SESSION)
+    assert not bob.owned
+    ann.depot.hangs = set()
+    await until(lambda: bob.owned.keys() == set(ann.lost))
+    assert len(ann.gained) == 8, "nothing went to ann again"
+    for each in (ann, bob):
+        await each.close()
+
+
+@simulated(1)
+async def test_start_waits_for_the_depot(tables):
+    ann = Member(tables, "ann")
+    ann.depot.down = "before"
+    await asyncio.sleep(NEVER)
+    assert ("queue_missing", "") in ann.notices.lasting
+    assert ann.queue.partitions == 0
+    ann.depot.down = ""
+    await until(lambda: ann.owned)
+    assert ann.queue.joined
+    assert ann.queue.partitions == 1
+    assert not ann.notices.lasting
+    await ann.close()
+
+
+@simulated(3)
+async def test_close_gives_up_a_depot_that_does_not_answer(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 3)
+    ann.depot.hangs = {"renew", "read", "commit"}
+    ann.depot.leave = lambda _: asyncio.Event().wait()
+    async with asyncio.timeout(5):
+        await ann.close()
+    assert not ann.queue.joined
+
+
+@pytest.mark.parametrize(("error", "raised"), [(Faulty("no such table"), Faulty), (KeyError("a bug"), Stuck)])
+def test_assignments_raises_what_a_person_must_see(error, raised):
+    @simulated(1)
+    async def run(tables):
+        ann = Member(tables, "ann")
+        await until(lambda: ann.owned)
+        ann.depot.breaks = error
+        with pytest.raises(raised):
+            await ann.following
+        await ann.queue.close()
+
+    run()
+
+
+# --- packs and commits ------------------------------------------------------------------------------------------------
+
+
+@simulated(1)
+async def test_what_is_read_ahead_is_bounded_and_everything_is_read(tables):
+    ann, count = Member(tables, "ann"), 3 * INBOX_PACKS_MAX
+    await until(lambda: ann.owned)
+    for number in range(count):
+        tables.put([(0, b"%d" % number)])
+    await asyncio.sleep(NEVER)
+    assert (
+        len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX
+    )  # memory is what is bounded, and nothing shows it
+    calls = len(ann.depot.names)
+    assert payloads(await ann.take(0, count)) == [b"%d" % number for number in range(count)]
+    assert len(ann.depot.names) - calls < 10, "an inbox is filled again when half of it is free"
+    await ann.close()
+
+
+def test_the_unread_packs_of_thousands_of_partitions_share_the_memory():
+    assert bytes_max(1) * 1 < ALL_BYTES_MAX
+    assert bytes_max(1000) * 1000 <= ALL_BYTES_MAX
+    assert bytes_max(10**6) > 0
+
+
+@simulated(100)
+async def test_commits_of_many_partitions_go_with_one_call(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 100)
+    await ann.depot.put([(p, b"1") for p in range(100)])
+    messages = [await ann.take(p, 1) for p in range(100)]
+    await asyncio.gather(*(ann.finish(p, messages[p]) for p in range(100)))
+    assert ann.depot.names.count("commit") == 1
+    assert all(shelf.done == shelf.scan == shelf.next for shelf in tables.shelves)
+    await ann.close()
+
+
+@simulated(1)
+async def test_two_commits_of_one_partition_in_one_call_are_one_that_says_both(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    await ann.depot.put([(0, b"%d" % number) for number in range(4)])
+    first, second, third, fourth = await ann.take(0, 4)
+    epoch = ann.owned[0].epoch
+    await asyncio.gather(
+        ann.queue.commit(0, epoch=epoch, done=second.offset, finished=[fourth.offset]),
+        ann.queue.commit(0, epoch=epoch, done=first.offset, finished=[third.offset]),
+    )
+    assert ann.depot.names.count("commit") == 1
+    assert tables.shelves[0].done == second.offset
+    assert list(tables.shelves[0].packs) == [second.offset]
+    await ann.close()
+
+
+@simulated(1)
+async def test_nobody_may_commit_what_was_not_fetched(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    with pytest.raises(ValueError, match="beyond what was fetched"):
+        await ann.queue.commit(0, epoch=ann.owned[0].epoch, done=99)
+    await ann.close()
+
+
+@simulated(500)
+async def test_idle_partitions_cost_a_few_calls_a_second_whatever_their_number(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 500)
+    await asyncio.sleep(10)
+    calls = len(ann.depot.names)
+    await asyncio.sleep(100)
+    assert len(ann.depot.names) - calls < 100 * 3
+    assert len(asyncio.all_tasks()) < 10, "no partition has a task"
+    await ann.close()
+
+
+@simulated(1)
+async def test_a_commit_of_a_partition_that_is_not_ours_is_ignored(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    await ann.queue.commit(0, epoch=ann.owned[0].epoch - 1, done=1)
+    await ann.queue.commit(0, epoch=ann.owned[0].epoch + 1, done=1)
+    assert "commit" not in ann.depot.names
+    bob = MemoryDepot(tables)
+    assert list(await bob.commit("bob", {0: Progress(1, 1, 1)})) == [0]
+    await ann.close()
