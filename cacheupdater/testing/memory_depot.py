@@ -2,7 +2,7 @@
 
 One `MemoryTables` stands for the database, and each `MemoryDepot` for one process's connection to it. The contract tests compare
 them with the real depots, and the simulation of members runs on them. `down` makes calls fail, before or after they were
-carried out; a `Network` of the test's may also delay them.
+carried out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cacheupdater.core.membership import Roster
 from cacheupdater.errors import Unavailable
@@ -120,79 +120,66 @@ class MemoryTables:
         return self.sessions.get(member, 0.0) > self.clock()
 
 
-class Network(Protocol):
-    """What lies between a process and the depot. Each half may wait, or raise Unavailable."""
-
-    async def request(self) -> None:
-        """A call is on its way to the depot."""
-        ...
-
-    async def answer(self) -> None:
-        """The call was carried out, and its answer is on its way back."""
-        ...
-
-
 class MemoryDepot:
     """`ports.Depot` on `MemoryTables`: one process's connection."""
 
-    def __init__(self, tables: MemoryTables, network: Network | None = None) -> None:
+    def __init__(self, tables: MemoryTables) -> None:
         self.down = ""
         """`before`: calls do not arrive. `after`: calls arrive, but their answers do not."""
         self._tables = tables
-        self._network = network
         self._seen = 0  # arrivals before the last `read`
 
     async def open(self) -> int:
-        await self._request()
-        await self._answer()
+        self._request()
+        self._answer()
         return len(self._tables.shelves)
 
     async def renew(self, member: str, session: float) -> Roster:
         """The session runs by the clock of the tables."""
-        await self._request()
+        self._request()
         roster = self._tables.renew(member, session)
-        await self._answer()
+        self._answer()
         return roster
 
     async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
         """Each under a new epoch."""
-        await self._request()
+        self._request()
         gained = self._tables.claim(member, partitions)
-        await self._answer()
+        self._answer()
         return gained
 
     async def release(self, member: str, epochs: Mapping[int, int]) -> None:
         """Where the epoch is still this one."""
-        await self._request()
+        self._request()
         self._tables.release(member, epochs)
-        await self._answer()
+        self._answer()
 
     async def leave(self, member: str) -> None:
         """Frees all at once."""
-        await self._request()
+        self._request()
         self._tables.leave(member)
-        await self._answer()
+        self._answer()
 
     async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
         """Leaves out the partitions that have nothing."""
-        await self._request()
+        self._request()
         self._seen = self._tables.arrivals
         found = self._tables.read(after, limit)
-        await self._answer()
+        self._answer()
         return found
 
     async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
         """Deletes at once what is finished."""
-        await self._request()
+        self._request()
         refused = self._tables.commit(member, progress)
-        await self._answer()
+        self._answer()
         return refused
 
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         """Rings for those that wait."""
-        await self._request()
+        self._request()
         self._tables.put(packs)
-        await self._answer()
+        self._answer()
 
     async def wait(self, seconds: float) -> None:
         """Returns at the next `put`, whoever calls it."""
@@ -205,14 +192,10 @@ class MemoryDepot:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def _request(self) -> None:
-        if self._network is not None:
-            await self._network.request()
+    def _request(self) -> None:
         if self.down == "before":
             raise Unavailable("the depot is down")
 
-    async def _answer(self) -> None:
-        if self._network is not None:
-            await self._network.answer()
+    def _answer(self) -> None:
         if self.down:
             raise Unavailable("the depot is down")

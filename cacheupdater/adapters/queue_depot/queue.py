@@ -172,12 +172,12 @@ class DepotQueue:
         """Renew the session, and own what the roster says is ours."""
         while True:
             self._woken.clear()
+            self._believes()
             try:
                 await self._turn()
                 self._notices.over("queue_missing", "")
             except Unavailable as e:
                 self._missing(e)
-            self._believes()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._soon(self._session.every)):
                     await self._woken.wait()

@@ -16,21 +16,3 @@ async def test_a_call_fails_before_or_after_it_was_carried_out(down, arrived):
         await depot.put([(0, b"a")])
     depot.down = ""
     assert [message.payload for message in (await depot.read({0: 0}, 9)).get(0, ())] == arrived
-
-
-async def test_a_network_may_stop_a_call_on_either_way():
-    class Network:
-        def __init__(self):
-            self.passed = []
-
-        async def request(self):
-            self.passed.append("request")
-
-        async def answer(self):
-            raise Unavailable("the answer is lost")
-
-    network, tables = Network(), MemoryTables(1, lambda: 0.0)
-    with pytest.raises(Unavailable, match="the answer is lost"):
-        await MemoryDepot(tables, network).put([(0, b"a")])
-    assert network.passed == ["request"]
-    assert list(tables.shelves[0].packs.values()) == [b"a"]
