@@ -42,6 +42,7 @@ AGAIN = 0.5  # seconds until a failed start is tried again
 OPEN_WITHIN = 30.0  # seconds; the first process makes the tables
 COMMIT_WITHIN = 2.0  # seconds; a commit is tried again anyway, and a hand-over waits for it
 COMMIT_PARTITIONS = 1000  # in one call
+TICK = 0.02  # seconds; a shorter wait at a session's end would only spin, and nothing answers in less
 CLOSE_WITHIN = 3.0  # seconds to leave; if this hangs, the end of the session ends the membership
 
 
@@ -212,7 +213,7 @@ class DepotQueue:
     def _soon(self, most: float) -> float:
         """The seconds until our session ends, or `most`."""
         left = self._session.until - self._clock()
-        return min(most, left) if left > 0.0 else most
+        return min(most, max(left, TICK)) if left > 0.0 else most
 
     def _believes(self) -> bool:
         """Whether our session runs. If not, other members may own our partitions, so we give them up at once."""
