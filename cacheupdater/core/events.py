@@ -43,7 +43,7 @@ Event: TypeAlias = QueueEvent | OurEvent
 """In the log a kind is the field `event`, and its subject is the field `subject`."""
 
 EVENTS: Mapping[str, str] = {
-    "queue_missing": "no broker answers, the topic does not exist, or the updater has no right to see it",
+    "queue_missing": "no broker or depot answers, the topic does not exist, or the updater has no right to see it",
     "fetch_failed": "packs cannot be read; the subject is the partition, or empty for all partitions",
     "commit_failed": "finished packs cannot be committed to the queue; the subject is the partition",
     "batch_skipped": "a batch of the topic was skipped: it was too large or could not be read; the subject is the partition",

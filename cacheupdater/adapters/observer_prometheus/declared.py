@@ -253,13 +253,15 @@ DECLARED: dict[Metric, Declared] = {
     ),
     "paused": Declared("gauge", "1 while an operator has paused the namespace, 0 after that.", "namespace"),
     "troubles": Declared("gauge", "Troubles of this kind at present.", "event"),
-    "partitions": Declared("gauge", "Partitions of the topic; grows when partitions are added."),
+    "partitions": Declared("gauge", "Partitions of the topic or depot; grows when partitions are added."),
     "lag": Declared(
         "gauge",
         "Packs on the queue that are not finished, in partitions that this process owns.",
         "partition",
     ),
-    "rebalances": Declared("counter", "How often the group has assigned the partitions."),
+    "rebalances": Declared(
+        "counter", "How often the group has assigned the partitions, or a depot's members have changed."
+    ),
     "lost_packs": Declared(
         "counter",
         "Packs that left the queue before they were read; a topic that was created anew counts as at least one.",
