@@ -308,7 +308,7 @@ def test_all_is_lost_when_the_session_is_over_and_comes_back_under_new_epochs(do
             ann.depot.hangs = {"renew"}
         else:
             ann.depot.down = down
-        assert SESSION - 1.0 < await until(lambda: len(ann.lost) == 3) <= SESSION
+        assert SESSION - 1.0 < await until(lambda: len(ann.lost) == 3) <= SESSION + 0.05
         fetching = asyncio.ensure_future(ann.queue.fetch(0, 9))
         await ann.queue.commit(0, epoch=old[0].epoch, done=messages[0].offset + 1)
         await asyncio.sleep(NEVER)
@@ -320,6 +320,27 @@ def test_all_is_lost_when_the_session_is_over_and_comes_back_under_new_epochs(do
         await ann.close()
 
     run()
+
+
+@simulated(1)
+async def test_answers_that_take_long_make_no_session_longer(tables):
+    ann, takes = Member(tables, "ann"), 1.5
+    await until(lambda: ann.owned)
+    plain = ann.depot.renew
+
+    async def late(member, session):
+        roster = await plain(member, session)
+        await asyncio.sleep(takes)
+        return roster
+
+    ann.depot.renew = late
+    await asyncio.sleep(NEVER)
+    assert not ann.lost
+    ann.depot.down = "before"
+    began = tables.sessions["ann"]
+    await until(lambda: ann.lost)
+    assert asyncio.get_running_loop().time() <= began + 0.05
+    await ann.close()
 
 
 @simulated(2)
