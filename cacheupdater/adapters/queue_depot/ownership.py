@@ -118,7 +118,6 @@ class Ownership:
             del self.held[partition]
             if inbox.open and not back:
                 self.free[partition] = inbox.epoch
-            inbox.open = False
         self._wake()
 
     def _go_on(self, lost: dict[int, Inbox], settled: Callable[[], None]) -> None:

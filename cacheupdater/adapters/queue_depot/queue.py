@@ -116,10 +116,8 @@ class DepotQueue:
             inbox = self._inboxes.get(partition)
             if inbox is None:
                 await self._closed.wait()
-            elif (
-                inbox.unread and self._believes()
-            ):  # nothing is taken before, so a cancellation loses no packs
-                taken = inbox.take(limit)
+            elif inbox.unread and self._believes():
+                taken = inbox.take(limit)  # nothing is taken before a wait, so a cancellation loses no packs
                 self._reading.eased(partition, inbox)
                 return taken
             else:

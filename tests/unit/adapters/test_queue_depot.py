@@ -9,10 +9,10 @@ import pytest
 
 from cacheupdater.adapters.queue_depot import DepotQueue
 from cacheupdater.adapters.queue_depot.inbox import ALL_BYTES_MAX, INBOX_PACKS_MAX, bytes_max
-from cacheupdater.adapters.queue_depot.ownership import SETTLE
+from cacheupdater.adapters.queue_depot.ownership import SETTLE, Ownership
 from cacheupdater.core.membership import rightful
 from cacheupdater.errors import Faulty, Stuck, Unavailable
-from cacheupdater.ports import Progress
+from cacheupdater.ports import Gained, Progress
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 from cacheupdater.testing.recording_observer import RecordingObserver
@@ -150,7 +150,10 @@ async def test_members_share_the_partitions_as_the_rules_say_and_others_keep_the
     assert await until(lambda: eve.owned.keys() == mine) < 2.0
     await asyncio.sleep(2)
     assert {**ann.owned, **bob.owned} == {p: before[p] for p in before if p not in mine}
-    for each in (ann, bob, eve):
+    await eve.close()
+    await until(lambda: ann.owned.keys() | bob.owned.keys() == before.keys())
+    assert {p for p, gained in {**ann.owned, **bob.owned}.items() if gained != before[p]} == mine
+    for each in (ann, bob):
         await each.close()
 
 
@@ -206,12 +209,14 @@ async def test_a_partition_moves_when_its_hand_over_has_settled_and_its_commits_
     ann = Member(tables, "ann", settles=False)
     await until(lambda: len(ann.owned) == 8)
     epochs = {p: gained.epoch for p, gained in ann.owned.items()}
-    await ann.depot.put([(p, b"1") for p in range(8)])
+    await ann.depot.put([(p, pack) for p in range(8) for pack in (b"1", b"2")])
     fetched = {p: await ann.take(p, 1) for p in range(8)}
     bob = Member(tables, "bob")
     await until(lambda: ann.lost)
+    fetching = asyncio.ensure_future(ann.queue.fetch(ann.lost[0], 1))
     await asyncio.sleep(SETTLE / 2)
     assert not bob.owned
+    assert not fetching.done(), "packs that nobody has fetched are for the next owner"
     for partition in ann.lost:
         await ann.queue.commit(partition, epoch=epochs[partition], done=fetched[partition][0].offset + 1)
     for settled in ann.unsettled:
@@ -258,14 +263,54 @@ async def test_a_refused_commit_is_the_end_of_its_partition_and_of_no_other(tabl
     await ann.close()
 
 
+@simulated(2)
+async def test_a_partition_that_is_not_ours_by_the_roster_is_lost_at_once(tables):
+    ann = Member(tables, "ann", settles=False)
+    await until(lambda: len(ann.owned) == 2)
+    await ann.depot.put([(0, b"1")])
+    [message] = await ann.take(0, 1)
+    epoch = ann.owned[0].epoch
+    tables.shelves[0].owner = None
+    tables.renew("thief", SESSION)
+    tables.claim("thief", [0])
+    tables.leave("thief")
+    await until(lambda: 0 in ann.lost)
+    await ann.queue.commit(0, epoch=epoch, done=message.offset + 1)
+    assert "commit" not in ann.depot.names
+    await asyncio.sleep(1)
+    assert ann.queue._owned.held[0].epoch == epoch, "nothing is claimed again before the hand-over"
+    for settled in ann.unsettled:
+        settled()
+    await until(lambda: 0 in ann.owned)
+    assert "release" not in ann.depot.names
+    await ann.close()
+
+
+@simulated(1)
+async def test_what_is_said_of_an_older_epoch_does_not_end_a_newer_one(tables):
+    owned = Ownership("ann", wake=lambda: None)
+    owned.gain([Gained(0, 1, 1)])
+    owned.lose([0])
+    owned.changes.get_nowait()
+    late = owned.changes.get_nowait()
+    await asyncio.sleep(SETTLE + 1)
+    owned.gain([Gained(0, 3, 1)])
+    late.settled()
+    assert owned.refused([(0, 1), (7, 1)]) == 0
+    assert owned.held[0].accepts(3)
+    assert owned.refused([(0, 3)]) == 1
+    owned.close()
+
+
 @simulated(3)
 async def test_a_hand_over_to_ourselves_leaves_other_members_and_partitions_alone(tables):
     ann = Member(tables, "ann")
     await until(lambda: len(ann.owned) == 3)
     before = dict(ann.owned)
     ann.queue.reassign([1, 7])
-    await until(lambda: 1 in ann.lost and 1 in ann.owned)
+    assert await until(lambda: 1 in ann.lost and 1 in ann.owned) < 0.1, "nothing waits for the next renewal"
     assert ann.lost == [1]
+    assert "release" not in ann.depot.names, "nobody else could have had it meanwhile"
     assert ann.owned[1].epoch > before[1].epoch
     assert (ann.owned[0], ann.owned[2]) == (before[0], before[2])
     await ann.close()
