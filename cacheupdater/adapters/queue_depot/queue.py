@@ -230,21 +230,17 @@ class DepotQueue:
             before, self._inboxes[partition] = self._inboxes.get(partition), inbox
             if before is not None:
                 before.arrived.set()
-            if not inbox.leaving:
-                self._reading.add(partition, inbox)
+            self._reading.add(partition, inbox)
 
     async def _send(self, wanted: Mapping[int, Progress]) -> None:
-        held, places = self._owned.held, iter(wanted.items())
+        places = iter(wanted.items())
         while part := dict(islice(places, COMMIT_PARTITIONS)):
-            live = {p: each for p, each in part.items() if p in held and held[p].accepts(each.epoch)}
-            if not live:
-                continue
             try:
-                refused = await answered(self._depot.commit(self._me, live), COMMIT_WITHIN)
+                refused = await answered(self._depot.commit(self._me, part), COMMIT_WITHIN)
             except Unavailable:
                 self._observer.count("commit_failures", 1, reason="unavailable")
                 raise
-            lost = self._owned.refused([(partition, live[partition].epoch) for partition in refused])
+            lost = self._owned.refused([(partition, part[partition].epoch) for partition in refused])
             if lost:
                 self._observer.count("commit_failures", lost, reason="rebalance")
 

@@ -61,8 +61,14 @@ class Member:
     def __init__(self, tables, name, *, settles=True, session=SESSION):
         self.name, self.observer, self.notices = name, RecordingObserver(), Told()
         self.depot = Calls(tables)
+        self.ahead = 0.0  # of its clock: a process that was stopped finds its clock moved
         self.queue = DepotQueue(
-            self.depot, session=session, member=name, observer=self.observer, notices=self.notices
+            self.depot,
+            session=session,
+            member=name,
+            observer=self.observer,
+            notices=self.notices,
+            clock=lambda: self.ahead + asyncio.get_running_loop().time(),
         )
         self.owned, self.gained, self.lost = {}, [], []  # Gained by partition; all gains; all losses
         self.unsettled = []
@@ -307,11 +313,15 @@ async def test_a_hand_over_to_ourselves_leaves_other_members_and_partitions_alon
     ann = Member(tables, "ann")
     await until(lambda: len(ann.owned) == 3)
     before = dict(ann.owned)
+    await ann.depot.put([(1, b"1")])
+    [message] = await ann.take(1, 1)
     ann.queue.reassign([1, 7])
     assert await until(lambda: 1 in ann.lost and 1 in ann.owned) < 0.1, "nothing waits for the next renewal"
     assert ann.lost == [1]
     assert "release" not in ann.depot.names, "nobody else could have had it meanwhile"
     assert ann.owned[1].epoch > before[1].epoch
+    await ann.queue.commit(1, epoch=before[1].epoch, done=message.offset + 1)
+    assert payloads(await ann.take(1, 1)) == [b"1"]
     assert (ann.owned[0], ann.owned[2]) == (before[0], before[2])
     await ann.close()
 
@@ -362,6 +372,48 @@ def test_all_is_lost_when_the_session_is_over_and_comes_back_under_new_epochs(do
         await until(lambda: len(ann.owned) == 3)
         assert all(ann.owned[p].epoch > old[p].epoch for p in range(3))
         assert payloads(await fetching) == [b"1", b"2"]
+        await ann.close()
+
+    run()
+
+
+@simulated(2)
+async def test_a_process_that_was_stopped_for_a_session_neither_commits_nor_serves_what_it_had_read(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 2)
+    await ann.depot.put([(p, pack) for p in range(2) for pack in (b"1", b"2")])
+    messages = await ann.take(0, 1)
+    await until(lambda: all(inbox.unread for inbox in ann.queue._inboxes.values()))
+    old = dict(ann.owned)
+    ann.ahead += SESSION + 1
+    await ann.queue.commit(0, epoch=old[0].epoch, done=messages[0].offset + 1)
+    assert "commit" not in ann.depot.names
+    ann.ahead += SESSION + 1
+    got = await ann.queue.fetch(1, 1)
+    assert ann.owned[1].epoch > old[1].epoch
+    assert payloads(got) == [b"1"]
+    await ann.close()
+
+
+@pytest.mark.parametrize(("stopped_in", "asked"), [("renew", 1), ("claim", 2)])
+def test_a_process_that_was_stopped_while_it_asked_gains_nothing_by_the_late_answer(stopped_in, asked):
+    @simulated(2)
+    async def run(tables):
+        ann = Member(tables, "ann")
+        plain = getattr(ann.depot, stopped_in)
+        ann.depot.names.clear()
+
+        async def stopped(*args):
+            answer = await plain(*args)
+            if ann.ahead == 0.0:
+                ann.ahead = SESSION + 1
+            return answer
+
+        setattr(ann.depot, stopped_in, stopped)
+        await until(lambda: len(ann.owned) == 2)
+        assert ann.depot.names.count("claim") == asked
+        assert not ann.lost
+        assert {gained.epoch for gained in ann.owned.values()} == {asked}
         await ann.close()
 
     run()
@@ -472,6 +524,17 @@ async def test_what_is_read_ahead_is_bounded_and_everything_is_read(tables):
     calls = len(ann.depot.names)
     assert payloads(await ann.take(0, count)) == [b"%d" % number for number in range(count)]
     assert len(ann.depot.names) - calls < 10, "an inbox is filled again when half of it is free"
+    await ann.close()
+
+
+@simulated(100)
+async def test_each_of_many_partitions_reads_less_ahead(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: len(ann.owned) == 100)
+    for _ in range(100):
+        tables.put([(0, bytes(10 * 1024))])
+    await asyncio.sleep(NEVER)
+    assert bytes_max(100) <= ann.queue._inboxes[0].bytes < 1.2 * bytes_max(100) < bytes_max(1)
     await ann.close()
 
 
