@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from cacheupdater.adapters.queue_depot import DepotQueue
+from cacheupdater.adapters.queue_depot.commits import Commits
 from cacheupdater.adapters.queue_depot.inbox import ALL_BYTES_MAX, INBOX_PACKS_MAX, bytes_max
 from cacheupdater.adapters.queue_depot.ownership import SETTLE, Ownership
 from cacheupdater.core.membership import rightful
@@ -61,14 +62,14 @@ class Member:
     def __init__(self, tables, name, *, settles=True, session=SESSION):
         self.name, self.observer, self.notices = name, RecordingObserver(), Told()
         self.depot = Calls(tables)
-        self.ahead = 0.0  # of its clock: a process that was stopped finds its clock moved
+        self.ahead, self.rate = 0.0, 1.0  # of its clock: a process that was stopped finds its clock moved
         self.queue = DepotQueue(
             self.depot,
             session=session,
             member=name,
             observer=self.observer,
             notices=self.notices,
-            clock=lambda: self.ahead + asyncio.get_running_loop().time(),
+            clock=lambda: self.ahead + self.rate * asyncio.get_running_loop().time(),
         )
         self.owned, self.gained, self.lost = {}, [], []  # Gained by partition; all gains; all losses
         self.unsettled = []
@@ -377,21 +378,38 @@ def test_all_is_lost_when_the_session_is_over_and_comes_back_under_new_epochs(do
     run()
 
 
-@simulated(2)
-async def test_a_process_that_was_stopped_for_a_session_neither_commits_nor_serves_what_it_had_read(tables):
+@pytest.mark.parametrize("first", ["commit", "fetch"])
+def test_a_process_that_was_stopped_for_a_session_neither_commits_nor_serves_what_it_had_read(first):
+    @simulated(1)
+    async def run(tables):
+        ann = Member(tables, "ann")
+        await until(lambda: ann.owned)
+        await ann.depot.put([(0, b"1"), (0, b"2")])
+        messages = await ann.take(0, 1)
+        await until(lambda: ann.queue._inboxes[0].unread)
+        old = ann.owned[0].epoch
+        ann.ahead += SESSION + 1
+        if first == "commit":
+            await ann.queue.commit(0, epoch=old, done=messages[0].offset + 1)
+            assert "commit" not in ann.depot.names
+        else:
+            assert payloads(await ann.queue.fetch(0, 1)) == [b"1"], "by the next owner, which we are again"
+            assert ann.owned[0].epoch > old
+        await ann.close()
+
+    run()
+
+
+@simulated(1)
+async def test_a_clock_that_runs_slowly_keeps_nobody_busy(tables):
     ann = Member(tables, "ann")
-    await until(lambda: len(ann.owned) == 2)
-    await ann.depot.put([(p, pack) for p in range(2) for pack in (b"1", b"2")])
-    messages = await ann.take(0, 1)
-    await until(lambda: all(inbox.unread for inbox in ann.queue._inboxes.values()))
-    old = dict(ann.owned)
-    ann.ahead += SESSION + 1
-    await ann.queue.commit(0, epoch=old[0].epoch, done=messages[0].offset + 1)
-    assert "commit" not in ann.depot.names
-    ann.ahead += SESSION + 1
-    got = await ann.queue.fetch(1, 1)
-    assert ann.owned[1].epoch > old[1].epoch
-    assert payloads(got) == [b"1"]
+    ann.rate = 0.5
+    await until(lambda: ann.owned)
+    ann.depot.hangs = {"renew"}
+    calls = len(ann.depot.names)
+    await asyncio.sleep(NEVER)
+    assert ann.lost
+    assert ann.depot.names[calls:].count("renew") < NEVER
     await ann.close()
 
 
@@ -478,9 +496,23 @@ async def test_start_waits_for_the_depot(tables):
     ann.depot.down = ""
     await until(lambda: ann.owned)
     assert ann.queue.joined
+    assert ("queue_missing", "") not in ann.notices.lasting
     assert ann.queue.partitions == 1
     assert not ann.notices.lasting
     await ann.close()
+
+
+@simulated(1)
+async def test_the_end_of_the_wait_for_the_depot_is_reported_before_anybody_joins(tables):
+    depot, notices = MemoryDepot(tables), Told()
+    queue = DepotQueue(depot, observer=RecordingObserver(), notices=notices)
+    depot.down = "before"
+    starting = asyncio.ensure_future(queue.start())
+    await until(lambda: notices.lasting)
+    depot.down = ""
+    await starting
+    assert not notices.lasting
+    await queue.close()
 
 
 @simulated(3)
@@ -521,9 +553,82 @@ async def test_what_is_read_ahead_is_bounded_and_everything_is_read(tables):
     assert (
         len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX
     )  # memory is what is bounded, and nothing shows it
-    calls = len(ann.depot.names)
-    assert payloads(await ann.take(0, count)) == [b"%d" % number for number in range(count)]
-    assert len(ann.depot.names) - calls < 10, "an inbox is filled again when half of it is free"
+    calls, got = len(ann.depot.names), []
+    while len(got) < count:
+        got += payloads(await ann.queue.fetch(0, 4))
+        await asyncio.sleep(0)
+    assert got == [b"%d" % number for number in range(count)]
+    assert len(ann.depot.names) - calls < 20, "an inbox is filled again when half of it is free"
+    await ann.close()
+
+
+@simulated(100)
+async def test_a_backlog_is_read_without_rests(tables):
+    ann, clock = Member(tables, "ann"), asyncio.get_running_loop().time
+    await until(lambda: len(ann.owned) == 100)
+    await asyncio.sleep(1)
+    tables.put([(0, b"%d" % number) for number in range(200)])
+    began = clock()
+    assert payloads(await ann.take(0, 200)) == [b"%d" % number for number in range(200)]
+    assert clock() - began < 0.1
+    await ann.close()
+
+
+@simulated(1)
+async def test_reading_rests_for_longer_than_it_takes(tables):
+    ann, plain = Member(tables, "ann"), MemoryDepot.read
+    reads = []
+
+    async def slow(after, limit):
+        reads.append(after)
+        await asyncio.sleep(0.5)
+        return await plain(ann.depot, after, limit)
+
+    ann.depot.read = slow
+    await until(lambda: ann.owned)
+    for _ in range(1_000):
+        tables.put([(0, b"1")])
+        await asyncio.sleep(0.1)
+        if ann.queue._inboxes[0].unread:
+            await ann.queue.fetch(0, 99)
+    assert len(reads) < 100 / 0.5 / 4
+    await ann.close()
+
+
+@simulated(2)
+async def test_packs_that_arrive_after_the_hand_over_has_begun_are_for_the_next_owner(tables):
+    ann, plain, reads = Member(tables, "ann", settles=False), MemoryDepot.read, []
+
+    async def slow(after, limit):
+        reads.append(dict(after))
+        found = await plain(ann.depot, after, limit)
+        await asyncio.sleep(0.5)
+        return found
+
+    ann.depot.read = slow
+    await until(lambda: len(ann.owned) == 2)
+    await asyncio.sleep(5)
+    await ann.depot.put([(0, b"1")])
+    asked = len(reads)
+    await until(lambda: len(reads) > asked)
+    ann.queue.reassign([0])
+    fetching = asyncio.ensure_future(ann.queue.fetch(0, 1))
+    await asyncio.sleep(SETTLE / 2)
+    assert not fetching.done()
+    assert all(each.keys() == {1} for each in reads[asked + 1 :]), "and are not read any more"
+    await ann.close()
+
+
+@simulated(1)
+async def test_a_read_without_an_answer_is_reported_and_sent_again(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    ann.depot.hangs = {"read"}
+    await until(lambda: ("fetch_failed", "") in ann.notices.lasting)
+    await ann.depot.put([(0, b"1")])
+    ann.depot.hangs = set()
+    assert payloads(await ann.take(0, 1)) == [b"1"]
+    assert not ann.notices.lasting
     await ann.close()
 
 
@@ -568,9 +673,63 @@ async def test_two_commits_of_one_partition_in_one_call_are_one_that_says_both(t
         ann.queue.commit(0, epoch=epoch, done=first.offset, finished=[third.offset]),
     )
     assert ann.depot.names.count("commit") == 1
+    assert tables.shelves[0].scan == fourth.offset + 1
     assert tables.shelves[0].done == second.offset
     assert list(tables.shelves[0].packs) == [second.offset]
     await ann.close()
+
+
+class Sent:
+    """The calls of `Commits`, which may fail."""
+
+    def __init__(self):
+        self.calls, self.error = [], None
+        self.commits = Commits(self)
+        self.running = asyncio.ensure_future(self.commits.run())
+
+    async def __call__(self, wanted):
+        self.calls.append(dict(wanted))
+        if self.error:
+            raise self.error
+
+
+@simulated(1)
+async def test_commits_that_come_together_go_together_and_each_of_them_once(tables):
+    sent = Sent()
+    one = asyncio.ensure_future(sent.commits.add(0, Progress(1, 5, 2, [4])))
+    await asyncio.sleep(0.001)
+    await asyncio.gather(
+        one, sent.commits.add(0, Progress(1, 7, 3, [6])), sent.commits.add(1, Progress(1, 2, 2))
+    )
+    await asyncio.sleep(NEVER)
+    assert sent.calls == [{0: Progress(1, 7, 3, [4, 6]), 1: Progress(1, 2, 2)}]
+    sent.running.cancel()
+
+
+@simulated(1)
+async def test_of_two_commits_of_different_epochs_the_newer_one_goes(tables):
+    old, new = Progress(1, 9, 9, [8]), Progress(2, 5, 5)
+    for first, second in ((old, new), (new, old)):
+        sent = Sent()
+        await asyncio.gather(sent.commits.add(0, first), sent.commits.add(0, second))
+        assert sent.calls == [{0: new}]
+        sent.running.cancel()
+
+
+@simulated(1)
+async def test_nobody_waits_for_a_commit_that_cannot_be_sent(tables):
+    sent = Sent()
+    sent.error = Faulty("no such table")
+    with pytest.raises(Unavailable):
+        await sent.commits.add(0, Progress(1, 1, 1))
+    with pytest.raises(Faulty):
+        await sent.running
+    sent = Sent()
+    adding = asyncio.ensure_future(sent.commits.add(0, Progress(1, 1, 1)))
+    await asyncio.sleep(0.001)
+    sent.running.cancel()
+    with pytest.raises(Unavailable):
+        await adding
 
 
 @simulated(1)
