@@ -1,7 +1,7 @@
 """One ownership of one partition, and the packs that were read for it and not fetched yet.
 
 `ownership` makes an inbox when the depot has given us the partition, and drops it when the partition is handed over. So what
-belongs to an epoch ends with its inbox. A full inbox is not read for until half of it was fetched, which bounds the memory.
+belongs to an epoch ends with its inbox. A full inbox is not read for until something was fetched, which bounds the memory.
 No method waits; `fetch` waits for `arrived`.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.ports import Message
 
-INBOX_PACKS_MAX = 256  # unread; a partition fetches 4 to 8 at a time, so one read serves many fetches
+INBOX_PACKS_MAX = 256  # unread; one read may exceed it. A partition fetches 4 to 8 at a time, so one read serves many fetches
 INBOX_BYTES_MAX = 1024 * 1024  # unread; one read may exceed it
 ALL_BYTES_MAX = 64 * 1024 * 1024  # of all inboxes: what one may hold falls as partitions are more
 INBOX_BYTES_LEAST = 16 * 1024  # one full pack of 500 keys, whatever the number of partitions
@@ -72,7 +72,3 @@ class Inbox:
     def full(self, most: int) -> bool:
         """Whether it must not be read for. `most` is in bytes."""
         return len(self.unread) >= INBOX_PACKS_MAX or self.bytes >= most
-
-    def roomy(self, most: int) -> bool:
-        """Whether half of it is free again. With only one mark, each fetch would start a read."""
-        return len(self.unread) <= INBOX_PACKS_MAX // 2 and self.bytes <= most // 2

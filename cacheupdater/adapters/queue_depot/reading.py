@@ -11,7 +11,7 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.queue_depot.inbox import INBOX_PACKS_MAX, bytes_max
+from cacheupdater.adapters.queue_depot.inbox import bytes_max
 from cacheupdater.adapters.queue_depot.waiting import answered
 from cacheupdater.errors import Unavailable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Depot, Message, Troubles
 
 READ_PARTITIONS = 1000  # in one call; each may bring at least one pack, so this bounds its memory
-READ_PACKS = 1024  # in one call, if its partitions are fewer
+READ_PACKS = 256  # in one call, if its partitions are fewer: 2.5 MB of usual packs, and 64 MiB of the largest
 READ_WITHIN = 5.0  # seconds; a depot that takes longer counts as away
 GATHER = 0.005  # seconds between two rounds at the least: the packs of a moment come with one call
 RESTS = 4  # how many times as long as a round a rest is: so reading takes a fifth of the time at the most
@@ -52,7 +52,7 @@ class Reading:
 
     def eased(self, partition: int, inbox: Inbox) -> None:
         """Some packs of this inbox were fetched."""
-        if partition not in self._wanting and inbox.roomy(self._most):
+        if partition not in self._wanting and not inbox.full(self._most):
             self.add(partition, inbox)
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class Reading:
         more, places = False, iter([*self._wanting.items()])
         self._hungry.clear()
         while part := dict(islice(places, READ_PARTITIONS)):
-            limit = min(INBOX_PACKS_MAX, max(1, READ_PACKS // len(part)))
+            limit = max(1, READ_PACKS // len(part))
             after = {
                 partition: inbox.next for partition, inbox in part.items() if self._reads(partition, inbox)
             }

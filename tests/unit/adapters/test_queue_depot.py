@@ -409,7 +409,7 @@ async def test_a_clock_that_runs_slowly_keeps_nobody_busy(tables):
     calls = len(ann.depot.names)
     await asyncio.sleep(NEVER)
     assert ann.lost
-    assert ann.depot.names[calls:].count("renew") < NEVER
+    assert ann.depot.names[calls:].count("renew") < NEVER / (SESSION / 2) + 5
     await ann.close()
 
 
@@ -526,6 +526,20 @@ async def test_close_gives_up_a_depot_that_does_not_answer(tables):
     assert not ann.queue.joined
 
 
+def test_a_hand_over_that_the_end_cuts_off_is_not_reported_as_late(caplog):
+    @simulated(8)
+    async def run(tables):
+        ann = Member(tables, "ann", settles=False)
+        await until(lambda: len(ann.owned) == 8)
+        ann.queue.reassign(range(8))
+        await until(lambda: ann.lost)
+        await ann.close()
+        await asyncio.sleep(2 * SETTLE)
+
+    run()
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(("error", "raised"), [(Faulty("no such table"), Faulty), (KeyError("a bug"), Stuck)])
 def test_assignments_raises_what_a_person_must_see(error, raised):
     @simulated(1)
@@ -545,20 +559,19 @@ def test_assignments_raises_what_a_person_must_see(error, raised):
 
 @simulated(1)
 async def test_what_is_read_ahead_is_bounded_and_everything_is_read(tables):
-    ann, count = Member(tables, "ann"), 3 * INBOX_PACKS_MAX
+    ann, count = Member(tables, "ann"), 5 * INBOX_PACKS_MAX
     await until(lambda: ann.owned)
     for number in range(count):
         tables.put([(0, b"%d" % number)])
     await asyncio.sleep(NEVER)
-    assert (
-        len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX
-    )  # memory is what is bounded, and nothing shows it
+    assert len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX  # no method shows it
     calls, got = len(ann.depot.names), []
     while len(got) < count:
         got += payloads(await ann.queue.fetch(0, 4))
+        assert len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX
         await asyncio.sleep(0)
     assert got == [b"%d" % number for number in range(count)]
-    assert len(ann.depot.names) - calls < 20, "an inbox is filled again when half of it is free"
+    assert len(ann.depot.names) - calls < 20, "one read serves many fetches"
     await ann.close()
 
 
