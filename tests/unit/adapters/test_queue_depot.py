@@ -569,7 +569,7 @@ async def test_what_is_read_ahead_is_bounded_and_everything_is_read(tables):
     while len(got) < count:
         got += payloads(await ann.queue.fetch(0, 4))
         assert len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
     assert got == [b"%d" % number for number in range(count)]
     assert len(ann.depot.names) - calls < 20, "one read serves many fetches"
     await ann.close()
