@@ -177,9 +177,7 @@ class DepotQueue:
                 self._notices.over("queue_missing", "")
             except Unavailable as e:
                 self._missing(e)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._soon(self._session.every)):
-                    await self._woken.wait()
+            await self._wait(self._soon(self._session.every))
 
     async def _turn(self) -> None:
         owned, depot = self._owned, self._depot
@@ -201,6 +199,14 @@ class DepotQueue:
             if self._believes():  # otherwise the next roster shows what we have got
                 owned.gain(gained)
         self._reading.share(len(owned.held))
+
+    async def _wait(self, seconds: float) -> None:
+        """Waits for a wake-up, which a timer calls too. It raises no timeout, for that would cost time at every turn."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            timer.cancel()
 
     # --- work -------------------------------------------------------------------------------------------
 

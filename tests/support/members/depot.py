@@ -13,6 +13,7 @@ from contextlib import suppress
 from cacheupdater.testing.memory_depot import MemoryTables
 
 QUICK = (0.001, 0.02)  # s: one way
+LATE = (2.0, 4.0)  # s: one way; longer than a queue waits for its commit
 SLOWEST = 3.0  # s: one way, longer than a session
 
 
@@ -95,8 +96,12 @@ class Line:
     """`ports.Depot` over a network that loses and delays."""
 
     def __init__(self, ledger, process, random):
-        self.cut = self.deaf = self.unrenewed = self.slow = 0.0  # until these times
+        self.heal()
         self._ledger, self._process, self._random = ledger, process, random
+
+    def heal(self):
+        """No fault lasts any more. Each of these is the time until which it lasts."""
+        self.cut = self.deaf = self.unrenewed = self.slow = self.late = 0.0
 
     async def open(self):
         return await self._call(lambda: len(self._ledger.shelves))
@@ -119,7 +124,9 @@ class Line:
         return await self._call(lambda: self._ledger.read(after, limit))
 
     async def commit(self, member, progress):
-        return await self._call(lambda: self._ledger.commit(member, progress))
+        late = self._now() < self.late and self._random.random() < 0.5
+        after = self._random.uniform(*LATE) if late else 0.0
+        return await self._call(lambda: self._ledger.commit(member, progress), after=after)
 
     async def wait(self, seconds):
         with suppress(TimeoutError):
@@ -132,12 +139,12 @@ class Line:
     def _now(self):
         return asyncio.get_running_loop().time()
 
-    async def _call(self, do, *, lost=False):
+    async def _call(self, do, *, lost=False, after=0.0):
         self._process.check()
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
         if not lost and loop.time() >= self.cut:
-            loop.call_later(self._takes(), self._carry_out, do, answer)
+            loop.call_later(after or self._takes(), self._carry_out, do, answer)
         got = await answer
         self._process.check()
         return got

@@ -16,8 +16,9 @@ FAULTS = (
     "cut",  # nothing passes between a member and the depot
     "deaf",  # calls arrive, and their answers do not
     "unrenewed",  # renewals are lost, and nothing else
-    "slow",  # calls, answers, or both take up to a session and a half
-    "step",  # somebody sets a member's wall clock
+    "slow",  # many calls and answers take up to a session and a half
+    "late",  # many commits are carried out when their sender has given up
+    "step",  # somebody sets a member's wall clock, and its renewals are lost for as long
     "jump",  # somebody sets the depot's clock: sessions end early, or late
     "forced",  # a person frees a partition at the depot
 )

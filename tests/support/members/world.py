@@ -17,7 +17,7 @@ from cacheupdater.adapters.queue_depot import DepotQueue
 from cacheupdater.core.membership import rightful
 from cacheupdater.errors import Unavailable
 from cacheupdater.testing.virtual_loop import VirtualLoop
-from members.depot import SLOWEST, Ledger, Line
+from members.depot import LATE, Ledger, Line
 from members.plan import LENGTH, SESSION, draw
 
 SEND_EVERY = 0.5  # s, on average
@@ -217,13 +217,14 @@ class World:
             member.process.start(member.leave())
         elif fault.kind == "step":
             member.wall += fault.seconds
+            member.line.unrenewed = loop.time() + abs(fault.seconds)
         else:
             setattr(member.line, fault.kind, loop.time() + fault.seconds)
 
     def _heal(self):
         for member in self.members:
             member.process.resume()
-            member.line.cut = member.line.deaf = member.line.unrenewed = member.line.slow = 0.0
+            member.line.heal()
         if not self.living:
             self.join()
 
@@ -251,7 +252,7 @@ class World:
         A claim that was carried out late has given its member a newer epoch than the member knows. Such a partition comes back
         to its member once before it moves, so then there is nothing to see here.
         """
-        await asyncio.sleep(SLOWEST)  # all calls have been carried out by then
+        await asyncio.sleep(max(LATE))  # all calls have been carried out by then
         if not await self._rest("after late calls") or not all(each.up_to_date for each in self.living):
             return
         before = [shelf.owner for shelf in self.ledger.shelves]
