@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-QueueEvent: TypeAlias = Literal["queue_missing", "fetch_failed", "commit_failed", "batch_skipped"]
+QueueEvent: TypeAlias = Literal[
+    "queue_missing", "fetch_failed", "commit_failed", "batch_skipped", "depot_lost"
+]
 """The kinds that a queue reports."""
 
 OurEvent: TypeAlias = Literal[
@@ -47,6 +49,7 @@ EVENTS: Mapping[str, str] = {
     "fetch_failed": "packs cannot be read; the subject is the partition, or empty for all partitions",
     "commit_failed": "finished packs cannot be committed to the queue; the subject is the partition",
     "batch_skipped": "a batch of the topic was skipped: it was too large or could not be read; the subject is the partition",
+    "depot_lost": "the Redis that holds the streams has come back empty or without its latest entries; the subject is the stream",
     "load_failed": "the source that the subject names does not answer, or not in time",
     "load_refused": "the statement, the rows or the values of this namespace are at fault",
     "prolonged": "the source of this namespace fails, so old values that are read live on past their ttl (`fail_safe`)",

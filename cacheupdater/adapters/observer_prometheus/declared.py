@@ -93,6 +93,8 @@ _REJECTS = {
 _LOST = {
     "retention": "the topic's retention time was too short",
     "reset": "the topic was created anew, or an election cut its log",
+    "trimmed": "touches that no updater had read were too many or too old, and a sender trimmed the stream",
+    "redis": "the Redis of the streams came back empty or without its latest entries; each time counts as one",
 }
 _SKIPPED = {
     "too_large": "the batch is larger than 4 MiB when decompressed",
