@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import redis.asyncio
 
 from cacheupdater.ports import Progress
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
@@ -47,7 +48,26 @@ def memory_world():
     return MemoryWorld
 
 
-WORLDS = [pytest.param("memory_world", id="memory")]
+@pytest.fixture
+def redis_world(redis_url):
+    from depots.redis_world import RedisWorld
+
+    return lambda: RedisWorld(redis_url, redis.asyncio.Redis.from_url(redis_url))
+
+
+@pytest.fixture
+def redis_cluster_world(redis_cluster):
+    from depots.redis_world import RedisWorld
+
+    nodes = [redis.asyncio.cluster.ClusterNode("127.0.0.1", node.port) for node in redis_cluster.nodes]
+    return lambda: RedisWorld(redis_cluster.url, redis.asyncio.RedisCluster(startup_nodes=nodes))
+
+
+WORLDS = [
+    pytest.param("memory_world", id="memory"),
+    pytest.param("redis_world", id="redis"),
+    pytest.param("redis_cluster_world", id="redis cluster"),
+]
 
 
 @pytest.fixture(params=WORLDS)

@@ -1,0 +1,128 @@
+"""Connections to the Redis, or to the nodes of the cluster, that holds the streams: one for each, for the sender's thread.
+
+A link makes one `Nodes` for each of its connections. redis-py's bare `Connection` speaks to the servers. It is no client, so
+neither `instrument` nor a tracer of clients sees what goes through it, and nothing here leaves a hint. Each wait is short and
+bounded; after any error of a connection the link gives all of them up. Where slots move, commands fail until the next `Nodes`
+has asked anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redis.backoff import NoBackoff
+from redis.connection import Connection, parse_url
+from redis.crc import key_slot
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.retry import Retry
+
+from cacheupdater_client.protocol import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONNECT_S = 0.5  # a Redis is near; one that takes longer is down
+ANSWER_S = 0.5  # for what one turn sends, at most 4 MiB: a local Redis takes some milliseconds
+
+Place = tuple[str, int]
+Command = tuple[bytes | str | int, ...]
+
+
+class Nodes:
+    """The servers of one address."""
+
+    def __init__(self, address: streams.Address) -> None:
+        self._urls = streams.nodes(address)
+        self._connections: dict[Place, Any] = {}
+        self._slots: list[tuple[int, int, Place]] = []  # first, last, owner; none: there is one server only
+        if streams.is_cluster(address):
+            self._learn()
+
+    def _learn(self) -> None:
+        """Asks the seeds in turn who owns which slots."""
+        failed: Exception = LookupError("no node of the Redis Cluster knows the slots")
+        for place in self._urls:
+            try:
+                [said] = self._exchange_with(place, [("CLUSTER", "SLOTS")])
+            except (OSError, RedisError) as e:
+                failed = e
+                continue
+            if isinstance(said, list) and said:
+                self._slots = [_range(each, place) for each in said]
+                return
+            failed = said if isinstance(said, Exception) else failed
+        raise failed
+
+    def exchange(self, calls: Sequence[tuple[str, Command]]) -> list[object]:
+        """The reply to each command, in order. Each is sent to the owner of its key; an error reply is returned."""
+        shares: dict[Place, list[int]] = {}
+        for at, (key, _) in enumerate(calls):
+            shares.setdefault(self._owner(key), []).append(at)
+        replies: list[object] = [None] * len(calls)
+        for place, share in shares.items():
+            for at, reply in zip(
+                share, self._exchange_with(place, [calls[at][1] for at in share]), strict=True
+            ):
+                replies[at] = reply
+        return replies
+
+    def run(self, text: str, sha: str, calls: Sequence[tuple[str, Command]]) -> list[object]:
+        """The reply of a script to each of these arguments; it is loaded where a server does not know it."""
+        commands = [(key, ("EVALSHA", sha, *said)) for key, said in calls]
+        replies = self.exchange(commands)
+        unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:
+            self.exchange([(commands[at][0], ("SCRIPT", "LOAD", text)) for at in unknown])
+            for at, reply in zip(unknown, self.exchange([commands[at] for at in unknown]), strict=True):
+                replies[at] = reply
+        return replies
+
+    def _owner(self, key: str) -> Place:
+        if not self._slots:
+            return next(iter(self._urls))
+        slot = key_slot(key.encode())
+        for first, last, place in self._slots:
+            if first <= slot <= last:
+                return place
+        raise LookupError("no node of the Redis Cluster owns a slot that is needed")
+
+    def _exchange_with(self, place: Place, commands: Sequence[Command]) -> list[object]:
+        connection = self._connections.get(place)
+        if connection is None:
+            connection = self._connections[place] = self._connection(place)
+        connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        return [_reply(connection) for _ in commands]
+
+    def _connection(self, place: Place) -> Any:
+        """redis-py's, open. The options are those of the address; its timeouts and tries are ours."""
+        read: Any = parse_url  # redis-py's: it has no types
+        options: dict[str, Any] = read(self._urls.get(place) or next(iter(self._urls.values())))
+        kind = options.pop("connection_class", Connection)
+        options |= {"host": place[0], "port": place[1], "protocol": 2, "decode_responses": False}
+        options |= {
+            "socket_connect_timeout": CONNECT_S,
+            "socket_timeout": ANSWER_S,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        connection = kind(**options)
+        connection.connect()
+        return connection
+
+    def close(self) -> None:
+        """Closes all connections. In a forked child that leaves the parent's alone."""
+        while self._connections:
+            self._connections.popitem()[1].disconnect()
+
+
+def _reply(connection: Any) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True)
+    except ResponseError as e:
+        return e
+
+
+def _range(said: Any, asked: Place) -> tuple[int, int, Place]:
+    """A line of CLUSTER SLOTS. A node that does not know its own name leaves the host out or says "?"."""
+    first, last, owner, *_ = said
+    host = (owner[0] or b"").decode()
+    return int(first), int(last), (asked[0] if host in {"", "?"} else host, int(owner[1]))
