@@ -276,6 +276,25 @@ async def test_foreign_entries_in_our_records_and_streams_are_passed_over(make):
     assert await payloads(depot, 1) == []
 
 
+async def test_a_roster_that_no_updater_has_written_is_a_clear_error(make):
+    world = make()
+    depot = await world.depot()
+    await world.client.hset("{hints}", "partitions", "many")
+    for call in (depot.renew("ann", SESSION), world.closed_depot().open()):
+        with pytest.raises((Faulty, Misconfigured), match="remove this key"):
+            await call
+
+
+async def test_a_dead_member_s_session_ends_even_if_the_clock_of_redis_has_stepped_back(make):
+    world = make()
+    depot = await world.depot()
+    await own(depot, "ann", 0)
+    await world.pass_time(-1_000_000)
+    await depot.renew("bob", SESSION)
+    await world.pass_time(SESSION + 1)
+    assert (await depot.renew("bob", SESSION)).members == {"bob"}
+
+
 RIGHTS = "+@connection +evalsha +script|load +info +time +xread +hget +hset +hsetnx +hdel +hgetall +hincrby +xadd +xlen +xtrim +xdel"
 
 

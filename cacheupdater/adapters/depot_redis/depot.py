@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.depot_redis import scripts
 from cacheupdater.adapters.depot_redis.servers import Call, Servers
 from cacheupdater.core.membership import Roster
-from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
+from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, Unavailable
 from cacheupdater.ports import Gained, Message
 from cacheupdater_client.protocol import streams
 
@@ -85,12 +85,18 @@ class RedisDepot:
         known = self._given
         length = max(1, round(session * 1000))
         said = await self._servers.run(scripts.RENEW, 1, self._roster, member, length, self._partitions)
-        given, partitions, names, owned = said
-        if int(partitions) != self._partitions:
+        try:
+            given, partitions = int(said[0]), int(said[1])
+            owners = {
+                int(owned): owner.decode() for owned, owner in zip(said[3][::2], said[3][1::2], strict=True)
+            }
+            roster = Roster(frozenset(name.decode() for name in said[2]), owners)
+        except (ValueError, TypeError, IndexError, AttributeError) as e:
+            raise Faulty(f"another program has written to {self._roster}; remove this key") from e
+        if partitions != self._partitions:
             raise Misconfigured(f"the streams {self._stream} have another number of partitions now: restart")
-        self._compare(known, int(given))
-        owners = {int(owned[at]): owned[at + 1].decode() for at in range(0, len(owned), 2)}
-        return Roster(frozenset(name.decode() for name in names), owners)
+        self._compare(known, given)
+        return roster
 
     def _compare(self, known: int, given: int) -> None:
         """A roster that has forgotten an epoch is older than what we have seen, and so are the streams."""
