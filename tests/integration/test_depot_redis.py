@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import redis.asyncio
@@ -14,10 +15,11 @@ from depots.redis_world import SESSION, RedisWorld, own
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater.ports import Progress
 from cacheupdater_client.protocol import streams
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, encode_pack
 
 pytestmark = pytest.mark.usefixtures("patient")
 
+ROOT = Path(__file__).parents[2]
 SOON = 60.0  # s: on any machine, expected events have happened by then
 CHANGED, MISSED = encode_pack(CHANGE, 1, [b"changed"]), encode_pack(MISS, 1, [b"missed"])
 
@@ -149,11 +151,24 @@ async def test_a_redis_at_its_maxmemory_refuses_packs_until_finished_ones_are_co
 
     there = (await depot.read({0: 0}, 200))[0]
     assert len(there) == len(await payloads(depot, 1)), "a put is done or not"
+    await world.client.config_set("maxmemory", "1")  # nothing that takes memory is done any more
     assert (await depot.renew("ann", SESSION)).owners == {0: "ann"}, "sessions go on"
     assert (await own(depot, "bob", 1)).keys() == {1}, "so does a take-over"
     done = there[-1].offset + 1
     assert await depot.commit("ann", {0: Progress(epochs[0], done, done)}) == set()
+    await world.client.config_set("maxmemory", "6mb")
     await depot.put([(0, CHANGED)])
+    assert await payloads(depot) == [CHANGED]
+
+
+async def test_a_commit_is_refused_once_the_session_has_run_out_even_if_nobody_has_claimed_since(make):
+    world = make()
+    depot = await world.depot()
+    epochs = await own(depot, "ann", 0)
+    await depot.put([(0, CHANGED)])
+    end = (await depot.read({0: 0}, 1))[0][0].offset + 1
+    await world.pass_time(SESSION + 1)
+    assert await depot.commit("ann", {0: Progress(epochs[0], end, end)}) == {0}
     assert await payloads(depot) == [CHANGED]
 
 
@@ -217,6 +232,17 @@ async def test_a_partition_that_knows_a_higher_epoch_is_gained_under_a_still_hig
     assert (await depot.renew("ann", SESSION)).owners == {}
     [gained] = await depot.claim("ann", [1])
     assert gained.epoch > ahead
+
+
+async def test_a_commit_is_refused_by_the_partition_if_another_has_taken_it_since_the_roster_was_asked(make):
+    world = make()
+    depot = await world.depot()
+    epochs = await own(depot, "ann", 0)
+    await world.client.hset("{hints:0}", "epoch", epochs[0] + 1)
+    await depot.put([(0, CHANGED)])
+    end = (await depot.read({0: 0}, 1))[0][0].offset + 1
+    assert await depot.commit("ann", {0: Progress(epochs[0], end, end)}) == {0}
+    assert await payloads(depot) == [CHANGED]
 
 
 async def test_scripts_that_the_server_has_forgotten_are_loaded_again(make):
@@ -320,6 +346,20 @@ async def test_the_rights_that_the_module_names_suffice_and_without_one_the_erro
     assert "clerk" not in str(refused.value)
 
 
+async def test_the_example_of_the_wire_format_adds_a_touch(make, redis_server):
+    tool = redis_server.executable.with_name("redis-cli")
+    if not tool.exists():
+        pytest.skip("no redis-cli beside redis-server")
+    page = (ROOT / "docs" / "reference" / "wire.md").read_text()
+    example = page.partition("## Redis Streams")[2].partition("```shell\n")[2].partition("```")[0]
+    command = example.replace("redis-cli", f"{tool} -p {redis_server.port}")
+    done = await asyncio.create_subprocess_exec("sh", "-c", command, cwd=ROOT)
+    assert await done.wait() == 0
+    depot = await make(redis_server.url, partitions=12).depot()
+    [pack] = await payloads(depot, 2)
+    assert decode_pack(pack).keys == [b"product:7"]
+
+
 # --- waiting ------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +377,38 @@ async def test_a_wait_asks_redis_nothing_until_a_pack_comes(make):
     await asyncio.sleep(0.1)
     asked = (await world.client.info("commandstats")).get("cmdstat_xread", {"calls": 1})["calls"]
     assert asked == 1
+    assert not waiting.done()
+    await depot.put([(1, CHANGED)])
+    async with asyncio.timeout(SOON):
+        await waiting
+
+
+async def test_a_wait_ends_when_another_partition_is_read_since_it_does_not_look_there(make):
+    depot = await make().depot()
+    await depot.read({0: 0}, 10)
+    waiting = asyncio.ensure_future(depot.wait(10 * SOON))
+    await depot.read({0: 0}, 10)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await depot.read({1: 0}, 10)
+    async with asyncio.timeout(SOON):
+        await waiting
+    waiting = asyncio.ensure_future(depot.wait(10 * SOON))
+    await asyncio.sleep(0.05)
+    await depot.put([(1, CHANGED)])
+    async with asyncio.timeout(SOON):
+        await waiting
+
+
+async def test_packs_of_a_partition_that_is_not_read_any_more_end_no_wait(make):
+    """Its reader has no room. Waits that end at once would only ask Redis again and again."""
+    depot = await make().depot()
+    await depot.read({0: 0}, 10)
+    await depot.put([(0, CHANGED)])
+    await depot.wait(SOON)
+    await depot.read({1: 0}, 10)
+    waiting = asyncio.ensure_future(depot.wait(10 * SOON))
+    await asyncio.sleep(0.05)
     assert not waiting.done()
     await depot.put([(1, CHANGED)])
     async with asyncio.timeout(SOON):

@@ -52,7 +52,11 @@ class RedisDepot:
         self._partitions = 0
         self._given = 0  # the highest epoch that the roster was known to have given
         self._floor = 0  # the highest that any Redis has ever told us
-        self._after: dict[int, int] = {}  # by partition, what the next read will ask for
+        self._after: dict[
+            int, int
+        ] = {}  # by partition, what the next read will ask for; of reads since the last wait
+        self._watched: frozenset[int] = frozenset()  # the partitions that a wait looks at
+        self._unwatched = asyncio.Event()  # another partition is read
 
     async def open(self) -> int:
         """Compares the number of partitions, or sets it."""
@@ -149,9 +153,11 @@ class RedisDepot:
 
     async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
         """As the port says. Reads up to twice as much as it returns where both streams of a partition are full."""
-        self._after = dict(after)
         if not after:
             return {}
+        self._after |= after
+        if not self._watched.issuperset(after):
+            self._unwatched.set()
         found = await self._servers.read(self._streams(after), limit)
         messages: dict[int, Sequence[Message]] = {}
         for partition in after:
@@ -200,17 +206,33 @@ class RedisDepot:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Waits for a pack behind those that were read, without a question meanwhile; in a cluster, for a short time."""
-        if self._servers.is_cluster or not self._after:
-            await asyncio.sleep(min(seconds, POLL_S))
-            return
+        """Waits for a pack behind those that were read since the last wait, without a question meanwhile.
+
+        A read of other partitions ends the wait early. In a cluster the wait is a short rest.
+        """
+        after, self._after = self._after, {}
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
+        if self._servers.is_cluster or not after:
+            await asyncio.sleep(min(seconds, POLL_S))
+            return
+        self._watched = frozenset(after)
+        self._unwatched.clear()
+        watching = asyncio.ensure_future(self._watch(after, seconds))
+        changing = asyncio.ensure_future(self._unwatched.wait())
         try:
-            await self._servers.await_entries(self._streams(self._after), seconds)
-        except CacheUpdaterError:  # the next call tells
-            await asyncio.sleep(min(POLL_S, max(0.0, until - loop.time())))
+            await asyncio.wait([watching, changing], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watching.cancel()
+            changing.cancel()
+            await asyncio.wait([watching, changing])
         await asyncio.sleep(min(GATHER_S, max(0.0, until - loop.time())))
+
+    async def _watch(self, after: Mapping[int, int], seconds: float) -> None:
+        try:
+            await self._servers.await_entries(self._streams(after), seconds)
+        except CacheUpdaterError:  # the next call tells
+            await asyncio.sleep(min(POLL_S, seconds))
 
     async def close(self) -> None:
         """As the port says."""
