@@ -34,7 +34,8 @@ async def make(redis_url):
     worlds = []
 
     def make(url=redis_url, **options):
-        worlds.append(RedisWorld(url, redis.asyncio.Redis.from_url(url), **options))
+        client = redis.asyncio.Redis.from_url(redis_url if "+cluster" in url else url)
+        worlds.append(RedisWorld(url, client, **options))
         return worlds[-1]
 
     yield make
@@ -135,7 +136,7 @@ async def test_a_full_stream_of_changes_refuses_more_and_nothing_of_such_a_put_i
 
 async def test_a_partition_that_does_not_exist_takes_nothing(make):
     depot = await make().depot()
-    with pytest.raises(Unavailable, match="3 partitions only"):
+    with pytest.raises(Faulty, match="3 partitions only"):
         await depot.put([(0, CHANGED), (3, CHANGED)])
     assert await payloads(depot) == []
 
@@ -344,6 +345,21 @@ async def test_the_rights_that_the_module_names_suffice_and_without_one_the_erro
     with pytest.raises(Forbidden) as refused:
         await depot.put([(0, CHANGED)])
     assert "clerk" not in str(refused.value)
+
+
+async def test_the_rights_suffice_in_a_cluster_too(make, redis_cluster):
+    rights = ["on", ">secret", "~{hints*", "-@all", *RIGHTS.split(), "+cluster", "+command"]
+    for node in redis_cluster.nodes:
+        redis_cluster.tell(node, "ACL", "SETUSER", "clerk", *rights)
+    depot = await make(redis_cluster.url.replace("//", "//clerk:secret@")).depot()
+    epochs = await own(depot, "ann", 0, 1, 2)
+    await depot.put([(0, CHANGED), (1, CHANGED)])
+    ends = {each: said[-1].offset + 1 for each, said in (await depot.read({0: 0, 1: 0}, 10)).items()}
+    progress = {each: Progress(epochs[each], end, end) for each, end in ends.items()}
+    assert await depot.commit("ann", progress) == set()
+    await depot.leave("ann")
+    for node in redis_cluster.nodes:
+        redis_cluster.tell(node, "ACL", "DELUSER", "clerk")
 
 
 async def test_the_example_of_the_wire_format_adds_a_touch(make, redis_server):

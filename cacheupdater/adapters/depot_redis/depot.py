@@ -15,6 +15,7 @@ find that their partitions are free, claim them anew, and read on; the loss is c
 Beside `+@connection`, an ACL user needs for streams named hints, from Redis 6.2 on (clients need the second line only):
     ~{hints* +evalsha +script|load +info +time +xread +hget +hset +hsetnx +hdel +hgetall +hincrby +xadd +xlen +xtrim +xdel
     ~{hints* +evalsha +script|load +time +hget +hset +hincrby +xadd +xlen +xtrim
+In a cluster also +cluster|slots (in Redis 6.2 +cluster), and this module +command, which redis-py uses.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.depot_redis import scripts
 from cacheupdater.adapters.depot_redis.servers import Call, Servers
 from cacheupdater.core.membership import Roster
-from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, Unavailable
+from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured
 from cacheupdater.ports import Gained, Message
 from cacheupdater_client.protocol import streams
 
@@ -192,7 +193,7 @@ class RedisDepot:
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         """As the port says. In a cluster one partition after the other: after an error, some may hold their packs already."""
         if any(not 0 <= partition < self._partitions for partition, _ in packs):
-            raise Unavailable(f"the streams {self._stream} have {self._partitions} partitions only")
+            raise Faulty(f"the streams {self._stream} have {self._partitions} partitions only")
         if not packs:
             return
         if not self._servers.is_cluster:
