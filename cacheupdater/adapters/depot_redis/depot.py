@@ -15,7 +15,7 @@ find that their partitions are free, claim them anew, and read on; the loss is c
 Beside `+@connection`, an ACL user needs for streams named hints, from Redis 6.2 on (clients need the second line only):
     ~{hints* +evalsha +script|load +info +time +xread +hget +hset +hsetnx +hdel +hgetall +hincrby +xadd +xlen +xtrim +xdel
     ~{hints* +evalsha +script|load +time +hget +hset +hincrby +xadd +xlen +xtrim
-In a cluster also +cluster|slots (in Redis 6.2 +cluster), and this module +command, which redis-py uses.
+In a cluster also +cluster|slots (in Redis 6.2 +cluster), and this module +command, which redis-py may use.
 """
 
 from __future__ import annotations
