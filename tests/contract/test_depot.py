@@ -63,10 +63,18 @@ def redis_cluster_world(redis_cluster):
     return lambda: RedisWorld(redis_cluster.url, redis.asyncio.RedisCluster(startup_nodes=nodes))
 
 
+@pytest.fixture
+def redis_sentinel_world(redis_sentinels):
+    from depots.redis_world import RedisWorld
+
+    return lambda: RedisWorld(redis_sentinels.url, redis.asyncio.Redis(port=redis_sentinels.primary().port))
+
+
 WORLDS = [
     pytest.param("memory_world", id="memory"),
     pytest.param("redis_world", id="redis"),
     pytest.param("redis_cluster_world", id="redis cluster"),
+    pytest.param("redis_sentinel_world", id="redis sentinel"),
 ]
 
 

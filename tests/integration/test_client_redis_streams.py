@@ -150,6 +150,19 @@ def test_hints_arrive_where_a_slot_of_the_cluster_has_moved(redis_cluster, buffe
     assert eventually(lambda: sender.stats()["delivered"] == 2)
 
 
+def test_hints_go_to_the_new_primary_after_a_failover(redis_sentinels, buffer_to, sender):
+    emit = f"{redis_sentinels.url}{OPTIONS}"
+    buffer = buffer_to(emit)
+    buffer.add(CHANGE, "k:1")
+    assert eventually(lambda: sender.stats()["delivered"] == 1)
+    before = redis_sentinels.primary()
+    after = redis_sentinels.failover()
+    redis_sentinels.demote(before)
+    buffer.add(CHANGE, "k:2")
+    assert eventually(lambda: sender.stats()["delivered"] == 2)
+    assert ledger(after.url).hints[CHANGE][b"k:2"] == 1
+
+
 async def test_the_depot_of_an_updater_reads_what_a_client_has_sent(redis_url, buffer_to, sender):
     world = RedisWorld(redis_url, redis.asyncio.Redis.from_url(redis_url), partitions=4)
     depot = await world.depot()

@@ -34,7 +34,7 @@ async def make(redis_url):
     worlds = []
 
     def make(url=redis_url, **options):
-        client = redis.asyncio.Redis.from_url(redis_url if "+cluster" in url else url)
+        client = redis.asyncio.Redis.from_url(redis_url if "+" in url else url)
         worlds.append(RedisWorld(url, client, **options))
         return worlds[-1]
 
@@ -243,6 +243,27 @@ async def test_a_commit_is_refused_by_the_partition_if_another_has_taken_it_sinc
     await depot.put([(0, CHANGED)])
     end = (await depot.read({0: 0}, 1))[0][0].offset + 1
     assert await depot.commit("ann", {0: Progress(epochs[0], end, end)}) == {0}
+    assert await payloads(depot) == [CHANGED]
+
+
+async def test_a_failover_that_loses_the_latest_entries_is_told_and_the_depot_goes_on(make, redis_sentinels):
+    world = make(redis_sentinels.url)
+    depot = await world.depot()
+    await own(depot, "ann", 0)
+    before = redis_sentinels.primary()
+    redis_sentinels.failover()
+    await own(depot, "ann", 1)  # the former primary answers until it is told
+    redis_sentinels.demote(before)
+
+    async def goes_on():
+        try:
+            return (await own(depot, "ann", 0, 1, 2)).keys() == {0, 1, 2}
+        except Unavailable:
+            return False
+
+    await until(goes_on)
+    assert world.observer.total("lost_packs", reason="redis") == 1
+    await depot.put([(0, CHANGED)])
     assert await payloads(depot) == [CHANGED]
 
 

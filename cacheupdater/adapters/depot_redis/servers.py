@@ -1,4 +1,4 @@
-"""The Redis, or the cluster, that holds the streams: its connections, and our scripts and reads over them.
+"""The Redis, the primary, or the cluster that holds the streams: its connections, and our scripts and reads over them.
 
 `depot` makes one. Every call is bounded in time and raises our errors. Nothing is tried again here, but a script that a server
 does not know is loaded and sent once more. In a cluster each partition's keys lie in one slot, so a call of several partitions
@@ -16,6 +16,7 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from cacheupdater.adapters.depot_redis.replies import translated
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.depot_redis.scripts import Script
 
 CALL_TIMEOUT_S = 1.0  # a session of five seconds has time for a few tries
+SENTINEL_TIMEOUT_S = 0.1  # so that a Sentinel that hangs leaves time to ask the next
 CONNECT_TIMEOUT_S = 0.5  # so that a connect leaves time for the call
 TOGETHER = 16  # calls under way to a cluster: each holds a connection
 
@@ -48,6 +50,8 @@ class Servers:
     def __init__(self, address: streams.Address) -> None:
         self._stream = address.stream
         self.is_cluster = streams.is_cluster(address)
+        self._has_sentinels = bool(streams.primary_of(address))
+        self._doubted = False  # the primary may be another one by now
         try:
             self._redis: Any = _client(address)  # redis-py's own: half of it has no types
         except (ValueError, TypeError, redis_errors.RedisError) as e:
@@ -67,10 +71,14 @@ class Servers:
                 await self._load({calls[at].script for at in unknown})
                 for at, reply in zip(unknown, await self._send([calls[at] for at in unknown]), strict=True):
                     replies[at] = reply
+        self._raise_first(replies)
+        return replies
+
+    def _raise_first(self, replies: Sequence[Any]) -> None:
         for each in replies:
             if isinstance(each, BaseException):
+                self._doubted = True
                 raise translated(each, self._stream) from each
-        return replies
 
     async def _send(self, calls: Sequence[Call]) -> list[Any]:
         commands = [("EVALSHA", call.script.sha, *call.args) for call in calls]
@@ -93,12 +101,8 @@ class Servers:
             if not self.is_cluster:
                 return _entries(await self._redis.execute_command(*_xread(after, count)))
             replies = await _gather([self._read_one({key: at}, count) for key, at in after.items()])
-        found: dict[str, list[Entry]] = {}
-        for each in replies:
-            if isinstance(each, BaseException):
-                raise translated(each, self._stream) from each
-            found |= _entries(each)
-        return found
+        self._raise_first(replies)
+        return {key: entries for each in replies for key, entries in _entries(each).items()}
 
     async def _read_one(self, after: Mapping[str, int], count: int) -> Any:
         # the node is named, or redis-py would ask a server where the keys stand in the command, each time
@@ -128,6 +132,10 @@ class Servers:
     async def close(self) -> None:
         """Closes all connections."""
         await self._redis.aclose()
+        if not self.is_cluster:
+            manager = getattr(self._redis.connection_pool, "sentinel_manager", None)
+            for sentinel in manager.sentinels if manager else ():
+                await sentinel.aclose()
 
     @asynccontextmanager
     async def _one_call(self, seconds: float | None = None) -> AsyncIterator[None]:
@@ -135,8 +143,12 @@ class Servers:
             async with asyncio.timeout(CALL_TIMEOUT_S if seconds is None else seconds):
                 if self.is_cluster:
                     await self._redis.initialize()
+                elif self._has_sentinels and self._doubted:
+                    await self._redis.connection_pool.disconnect()  # a new connection asks the Sentinels
+                self._doubted = False
                 yield
         except (OSError, TimeoutError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
+            self._doubted = True
             raise translated(e, self._stream) from e
         except (ValueError, TypeError, KeyError, AttributeError) as e:
             raise Unavailable("what Redis answered is no answer of ours") from e
@@ -146,20 +158,33 @@ def _client(address: streams.Address) -> Any:
     """redis-py's client. It tries nothing again: the queue above knows what may be repeated."""
     options: dict[str, Any] = {"protocol": 2, "socket_connect_timeout": CONNECT_TIMEOUT_S}
     options["retry"] = Retry(NoBackoff(), 0)
-    nodes = streams.nodes(address)
-    if not streams.is_cluster(address):
-        client = Redis.from_url(next(iter(nodes.values())), socket_timeout=None, **options)
+    seeds = streams.nodes(address)
+    first = next(iter(seeds))
+    name = streams.primary_of(address)
+    if not streams.is_cluster(address) and not name:
+        client = Redis.from_url(seeds[first], socket_timeout=None, **options)
         client.connection_pool.connection_kwargs["decode_responses"] = False  # whatever the URL says
         return client
-    options |= {**parse_url(next(iter(nodes.values())))}
+    # of a cluster, a node that hangs must look dead to redis-py, or redis-py would not look for its successor
+    options |= _parsed(streams.url_of(address, first)) | {"decode_responses": False}
+    if not name:
+        options.pop("db", None)
+        nodes = [ClusterNode(host, port) for host, port in seeds]
+        return RedisCluster(
+            startup_nodes=nodes, require_full_coverage=False, socket_timeout=CALL_TIMEOUT_S, **options
+        )
+    theirs = _parsed(seeds[first]) | {"retry": Retry(NoBackoff(), 0), "protocol": 2}
+    theirs |= {"socket_timeout": SENTINEL_TIMEOUT_S, "socket_connect_timeout": SENTINEL_TIMEOUT_S}
+    sentinel: Any = Sentinel  # redis-py's own: it has no types
+    return sentinel(list(seeds), sentinel_kwargs=theirs).master_for(name, socket_timeout=None, **options)
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    """The options that redis-py reads from the URL, without its host and port."""
+    options: dict[str, Any] = {**parse_url(url)}
     if options.pop("connection_class", None) is not None:
         options["ssl"] = True
-    # a node that hangs must look dead to redis-py, or redis-py would not look for its successor
-    options |= {"socket_timeout": CALL_TIMEOUT_S, "decode_responses": False}
-    for name in ("host", "port", "db"):
-        options.pop(name, None)
-    startup = [ClusterNode(host, port) for host, port in nodes]
-    return RedisCluster(startup_nodes=startup, require_full_coverage=False, **options)
+    return {name: value for name, value in options.items() if name not in {"host", "port"}}
 
 
 async def _gather(calls: Sequence[Awaitable[Any]]) -> list[Any]:

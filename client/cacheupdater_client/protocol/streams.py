@@ -2,10 +2,13 @@
 
     redis://user:password@host:6379/0?stream=hints&partitions=12&option=value&...
 
-The client's transport and the service's depot read the same URL, so one page documents both. The scheme is `redis`, or
-`rediss` for TLS, each also with `+cluster` and several hosts. `stream` is required. `partitions` is what the first to open the
+    redis+cluster://host:7000,host:7001?stream=hints
+    redis+sentinel://host:26379,host:26379/name-of-the-primary/0?stream=hints&sentinel_password=secret
+
+The client's transport and the service's depot read the same URL, so one page documents both. `rediss` instead of `redis` stands
+for TLS. `stream` is required. `partitions` is what the first to open the
 streams makes; who names none takes what is there. `length` is how many packs each stream of one partition may have, and
-`evicting=allowed` permits a Redis that evicts keys. All other options are redis-py's.
+`evicting=allowed` permits a Redis that evicts keys. All other options are redis-py's, but the Sentinels' user and password.
 
 A partition has two streams. Touches may be trimmed, since the next read repeats them: the oldest go when there are too many or
 when they are so old that an updater would drop them. Changes and misses are never trimmed: a full stream refuses more
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FORM = "redis://host:6379/0?stream=hints&partitions=12"
-SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
+SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
 PARTITIONS = 12  # of new streams whose URL does not say
 PARTITIONS_MAX = 10_000
 LENGTH = 10_000  # packs of each stream of a partition: at 10 a second and client, a hundred clients for ten seconds
@@ -42,8 +45,13 @@ PUT_SHA = sha1(PUT.encode(), usedforsecurity=False).hexdigest()
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:@,/\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+_PRIMARY = re.compile(r"[A-Za-z0-9._-]+(?:/[0-9]{0,9})?")
 _KEPT = (bytes([VERSION, MISS]), bytes([VERSION, CHANGE]))  # as every client encodes them
 _OURS = ("stream", "partitions", "length", "evicting")
+_SENTINELS = ("sentinel_username", "sentinel_password")
+_PORT, _SENTINEL_PORT = 6379, 26379
+
+Place = tuple[str, int]
 
 
 class Address(NamedTuple):
@@ -87,7 +95,7 @@ def parse(url: str) -> Address:
     length = _number(said.get("length", str(LENGTH)), "length", LENGTH_MAX)
     rest = where[len(scheme) :] + ("?" if theirs else "") + "&".join(theirs)
     address = Address(scheme + rest, stream, partitions, length, "evicting" in said)
-    nodes(address)
+    _check(_parts(address))
     return address
 
 
@@ -100,26 +108,75 @@ def _number(text: str, name: str, most: int) -> int:
 
 def is_cluster(address: Address) -> bool:
     """Whether the keys are spread over the nodes of a Redis Cluster."""
-    return "+cluster" in address.url.partition("://")[0]
+    return _parts(address).kind == "cluster"
 
 
-def nodes(address: Address) -> dict[tuple[str, int], str]:
-    """The URL of each node that the address names, for redis-py. ValueError if the hosts cannot be read."""
+def primary_of(address: Address) -> str:
+    """The name under which the Sentinels know the primary; empty where there are none."""
+    parts = _parts(address)
+    return parts.path.partition("/")[0] if parts.kind == "sentinel" else ""
+
+
+def nodes(address: Address) -> dict[Place, str]:
+    """The URL, for redis-py, of each server that the address names: the one, any of a cluster, or the Sentinels."""
+    parts = _parts(address)
+    if parts.kind != "sentinel":
+        return {place: url_of(address, place) for place in parts.places}
+    said = dict.fromkeys(_SENTINELS, "") | dict(parts.theirs)
+    user = ":".join(said.values()) if any(said.values()) else ""
+    return {place: _url(parts, user, place, "") for place in parts.places}
+
+
+def url_of(address: Address, place: Place) -> str:
+    """The URL, for redis-py, of a server that holds streams: a node of the cluster, or the primary."""
+    parts = _parts(address)
+    database = parts.path.partition("/")[2] if parts.kind == "sentinel" else parts.path
+    return _url(parts, parts.user, place, database)
+
+
+class _Parts(NamedTuple):
+    transport: str  # redis or rediss
+    kind: str  # empty, cluster or sentinel
+    user: str
+    hosts: int  # as many as the address names
+    places: tuple[Place, ...]  # those of them that can be read
+    path: str
+    options: str
+    theirs: tuple[tuple[str, str], ...]  # of the Sentinels
+
+
+@cache
+def _parts(address: Address) -> _Parts:
     scheme, _, rest = address.url.partition("://")
-    where, mark, options = rest.partition("?")
+    transport, _, kind = scheme.partition("+")
+    where, _, query = rest.partition("?")
     authority, _, path = where.partition("/")
     user, _, hosts = authority.rpartition("@")
+    port = _SENTINEL_PORT if kind == "sentinel" else _PORT
     found = [_HOST.fullmatch(each) for each in hosts.split(",")]
-    places = [(each["host"].strip("[]"), int(each["port"] or 6379)) for each in found if each]
-    if len(places) < len(found) or len(places) > SEEDS_MAX or any(port > 65_535 for _, port in places):
+    places = dict.fromkeys((each["host"].strip("[]"), int(each["port"] or port)) for each in found if each)
+    options = [each.partition("=") for each in query.split("&") if each]
+    theirs = tuple((name, value) for name, _, value in options if kind == "sentinel" and name in _SENTINELS)
+    others = "&".join("".join(each) for each in options if (each[0], each[2]) not in theirs)
+    readable = tuple(places) if all(found) else ()
+    return _Parts(transport, kind, user, len(found), readable, path, others, theirs)
+
+
+def _check(parts: _Parts) -> None:
+    if not parts.places or parts.hosts > SEEDS_MAX or any(port > 65_535 for _, port in parts.places):
         raise ValueError(f"has no hosts, or hosts that cannot be read; write {FORM}")
-    if not is_cluster(address) and len(places) > 1:
-        raise ValueError("names several hosts, which only redis+cluster:// has")
-    if is_cluster(address) and path.strip("/") not in {"", "0"}:
+    if not parts.kind and parts.hosts > 1:
+        raise ValueError("names several hosts, which only redis+cluster:// and redis+sentinel:// have")
+    if parts.kind == "cluster" and parts.path.strip("/") not in {"", "0"}:
         raise ValueError("names a database: a Redis Cluster has database 0 only")
-    before = f"{scheme.partition('+')[0]}://{user}{'@' if user else ''}"
-    after = f"/{path}{mark}{options}" if path else f"{mark}{options}"
-    return {place: f"{before}{_bracketed(place[0])}:{place[1]}{after}" for place in places}
+    if parts.kind == "sentinel" and not _PRIMARY.fullmatch(parts.path):
+        raise ValueError("names no primary; write redis+sentinel://host:26379/name-of-the-primary/0")
+
+
+def _url(parts: _Parts, user: str, place: Place, path: str) -> str:
+    options = f"?{parts.options}" if parts.options else ""
+    where = f"{_bracketed(place[0])}:{place[1]}{'/' if path else ''}{path}"
+    return f"{parts.transport}://{user}{'@' if user else ''}{where}{options}"
 
 
 def _bracketed(host: str) -> str:

@@ -2,8 +2,8 @@
 
 A link makes one `Nodes` for each of its connections. redis-py's bare `Connection` speaks to the servers. It is no client, so
 neither `instrument` nor a tracer of clients sees what goes through it, and nothing here leaves a hint. Each wait is short and
-bounded; after any error of a connection the link gives all of them up. Where slots move, commands fail until the next `Nodes`
-has asked anew.
+bounded; after any error the link gives all of them up. Where slots move, or the primary is another one, commands fail until the
+next `Nodes` has asked anew.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from cacheupdater_client.protocol import streams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CONNECT_S = 0.5  # a Redis is near; one that takes longer is down
-ANSWER_S = 0.5  # for what one turn sends, at most 4 MiB: a local Redis takes some milliseconds
+ANSWER_S = 0.5  # for a connect, or for what one turn sends, at most 4 MiB: a Redis that is near takes some milliseconds
 
-Place = tuple[str, int]
+SENTINEL_S = 0.1  # so that a Sentinel that hangs leaves time to ask the next
+
 Command = tuple[bytes | str | int, ...]
 
 
@@ -32,30 +32,42 @@ class Nodes:
     """The servers of one address."""
 
     def __init__(self, address: streams.Address) -> None:
-        self._urls = streams.nodes(address)
-        self._connections: dict[Place, Any] = {}
-        self._slots: list[tuple[int, int, Place]] = []  # first, last, owner; none: there is one server only
+        self._address = address
+        self._seeds = streams.nodes(address)
+        self._connections: dict[streams.Place, Any] = {}
+        self._slots: list[
+            tuple[int, int, streams.Place]
+        ] = []  # first, last, owner; none: there is one server only
+        self._only = next(iter(self._seeds))  # the server, where there is one
+        name = streams.primary_of(address)
         if streams.is_cluster(address):
-            self._learn()
+            place, said = self._ask(("CLUSTER", "SLOTS"), "no node of the Redis Cluster knows the slots")
+            self._slots = [_range(each, place) for each in said]
+        elif name:
+            _, said = self._ask(
+                ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), "no Sentinel knows the primary"
+            )
+            self.close()
+            self._only = said[0].decode(), int(said[1])
 
-    def _learn(self) -> None:
-        """Asks the seeds in turn who owns which slots."""
-        failed: Exception = LookupError("no node of the Redis Cluster knows the slots")
-        for place in self._urls:
+    def _ask(self, question: Command, failure: str) -> tuple[streams.Place, Any]:
+        """The first answer of a seed, and who gave it."""
+        failed: Exception = LookupError(failure)
+        for place, url in self._seeds.items():
             try:
-                [said] = self._exchange_with(place, [("CLUSTER", "SLOTS")])
+                self._connections[place] = _connection(url, place, SENTINEL_S)
+                [said] = self._exchange_with(place, [question])
             except (OSError, RedisError) as e:
                 failed = e
                 continue
             if isinstance(said, list) and said:
-                self._slots = [_range(each, place) for each in said]
-                return
+                return place, said
             failed = said if isinstance(said, Exception) else failed
         raise failed
 
     def exchange(self, calls: Sequence[tuple[str, Command]]) -> list[object]:
         """The reply to each command, in order. Each is sent to the owner of its key; an error reply is returned."""
-        shares: dict[Place, list[int]] = {}
+        shares: dict[streams.Place, list[int]] = {}
         for at, (key, _) in enumerate(calls):
             shares.setdefault(self._owner(key), []).append(at)
         replies: list[object] = [None] * len(calls)
@@ -77,41 +89,39 @@ class Nodes:
                 replies[at] = reply
         return replies
 
-    def _owner(self, key: str) -> Place:
+    def _owner(self, key: str) -> streams.Place:
         if not self._slots:
-            return next(iter(self._urls))
+            return self._only
         slot = key_slot(key.encode())
         for first, last, place in self._slots:
             if first <= slot <= last:
                 return place
         raise LookupError("no node of the Redis Cluster owns a slot that is needed")
 
-    def _exchange_with(self, place: Place, commands: Sequence[Command]) -> list[object]:
+    def _exchange_with(self, place: streams.Place, commands: Sequence[Command]) -> list[object]:
         connection = self._connections.get(place)
         if connection is None:
-            connection = self._connections[place] = self._connection(place)
+            url = streams.url_of(self._address, place)
+            connection = self._connections[place] = _connection(url, place, ANSWER_S)
         connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         return [_reply(connection) for _ in commands]
-
-    def _connection(self, place: Place) -> Any:
-        """redis-py's, open. The options are those of the address; its timeouts and tries are ours."""
-        read: Any = parse_url  # redis-py's: it has no types
-        options: dict[str, Any] = read(self._urls.get(place) or next(iter(self._urls.values())))
-        kind = options.pop("connection_class", Connection)
-        options |= {"host": place[0], "port": place[1], "protocol": 2, "decode_responses": False}
-        options |= {
-            "socket_connect_timeout": CONNECT_S,
-            "socket_timeout": ANSWER_S,
-            "retry": Retry(NoBackoff(), 0),
-        }
-        connection = kind(**options)
-        connection.connect()
-        return connection
 
     def close(self) -> None:
         """Closes all connections. In a forked child that leaves the parent's alone."""
         while self._connections:
             self._connections.popitem()[1].disconnect()
+
+
+def _connection(url: str, place: streams.Place, seconds: float) -> Any:
+    """redis-py's, open. The options are those of the URL; its timeouts and tries are ours."""
+    read: Any = parse_url  # redis-py's: it has no types
+    options: dict[str, Any] = read(url)
+    kind = options.pop("connection_class", Connection)
+    options |= {"host": place[0], "port": place[1], "protocol": 2, "decode_responses": False}
+    options |= {"socket_connect_timeout": seconds, "socket_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
+    connection = kind(**options)
+    connection.connect()
+    return connection
 
 
 def _reply(connection: Any) -> Any:
@@ -121,7 +131,7 @@ def _reply(connection: Any) -> Any:
         return e
 
 
-def _range(said: Any, asked: Place) -> tuple[int, int, Place]:
+def _range(said: Any, asked: streams.Place) -> tuple[int, int, streams.Place]:
     """A line of CLUSTER SLOTS. A node that does not know its own name leaves the host out or says "?"."""
     first, last, owner, *_ = said
     host = (owner[0] or b"").decode()

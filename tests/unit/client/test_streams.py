@@ -34,6 +34,18 @@ def test_a_cluster_has_several_nodes():
     }
 
 
+def test_sentinels_name_the_primary_and_may_have_a_user_of_their_own():
+    url = "rediss+sentinel://u:p@a,b:1/main/2?stream=hints&sentinel_username=s&sentinel_password=q&ssl_ca_certs=c"
+    address = streams.parse(url)
+    assert streams.primary_of(address) == "main"
+    assert streams.nodes(address) == {
+        ("a", 26379): "rediss://s:q@a:26379?ssl_ca_certs=c",
+        ("b", 1): "rediss://s:q@b:1?ssl_ca_certs=c",
+    }
+    assert streams.url_of(address, ("x", 7)) == "rediss://u:p@x:7/2?ssl_ca_certs=c"
+    assert streams.primary_of(streams.parse(GOOD)) == ""
+
+
 def test_an_address_that_is_printed_shows_no_password():
     address = streams.parse("redis://user:secret@a?stream=hints")
     assert "secret" not in f"{address} {address!r}"
@@ -59,6 +71,8 @@ def test_an_address_that_is_printed_shows_no_password():
         ("redis://a:1,b:2?stream=hints", "names several hosts"),
         ("redis+cluster://" + ",".join(["a"] * 33) + "?stream=hints", "has no hosts"),
         ("redis+cluster://a/3?stream=hints", "names a database"),
+        ("redis+sentinel://a?stream=hints", "names no primary"),
+        ("redis+sentinel://a/main/x?stream=hints", "names no primary"),
     ],
 )
 def test_what_is_no_address_is_refused_in_words(url, why):
