@@ -83,6 +83,12 @@ async def test_a_redis_that_evicts_is_refused_unless_the_url_allows_it(make, red
     await world.depot()
 
 
+@pytest.mark.parametrize("where", ["redis://a", "redis+cluster://a", "redis+sentinel://a/main"])
+def test_an_option_that_redis_py_does_not_know_is_refused_at_once(where):
+    with pytest.raises(Misconfigured, match="an option that redis-py cannot read"):
+        RedisWorld(where, None, options="&colour=red").closed_depot()
+
+
 # --- limits -------------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,8 @@ class Servers:
         self._doubted = False  # the primary may be another one by now
         try:
             self._redis: Any = _client(address)  # redis-py's own: half of it has no types
+            if not self.is_cluster:
+                self._redis.connection_pool.make_connection()  # which reads the options
         except (ValueError, TypeError, redis_errors.RedisError) as e:
             raise Misconfigured("the Redis URL has an option that redis-py cannot read") from e
 

@@ -55,7 +55,7 @@ class Nodes:
         failed: Exception = LookupError(failure)
         for place, url in self._seeds.items():
             try:
-                self._connections[place] = _connection(url, place, SENTINEL_S)
+                self._connections[place] = _opened(url, place, SENTINEL_S)
                 [said] = self._exchange_with(place, [question])
             except (OSError, RedisError) as e:
                 failed = e
@@ -102,7 +102,7 @@ class Nodes:
         connection = self._connections.get(place)
         if connection is None:
             url = streams.url_of(self._address, place)
-            connection = self._connections[place] = _connection(url, place, ANSWER_S)
+            connection = self._connections[place] = _opened(url, place, ANSWER_S)
         connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         return [_reply(connection) for _ in commands]
 
@@ -112,16 +112,29 @@ class Nodes:
             self._connections.popitem()[1].disconnect()
 
 
+def check(address: streams.Address) -> None:
+    """ValueError if redis-py cannot read the options of the URL. Connects to nothing."""
+    place = next(iter(streams.nodes(address)))
+    try:
+        _connection(streams.url_of(address, place), place, ANSWER_S)
+    except (TypeError, ValueError, RedisError) as e:
+        raise ValueError("has an option that redis-py cannot read") from e
+
+
+def _opened(url: str, place: streams.Place, seconds: float) -> Any:
+    connection = _connection(url, place, seconds)
+    connection.connect()
+    return connection
+
+
 def _connection(url: str, place: streams.Place, seconds: float) -> Any:
-    """redis-py's, open. The options are those of the URL; its timeouts and tries are ours."""
+    """redis-py's, not open yet. The options are those of the URL; its timeouts and tries are ours."""
     read: Any = parse_url  # redis-py's: it has no types
     options: dict[str, Any] = read(url)
     kind = options.pop("connection_class", Connection)
     options |= {"host": place[0], "port": place[1], "protocol": 2, "decode_responses": False}
     options |= {"socket_connect_timeout": seconds, "socket_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
-    connection = kind(**options)
-    connection.connect()
-    return connection
+    return kind(**options)
 
 
 def _reply(connection: Any) -> Any:

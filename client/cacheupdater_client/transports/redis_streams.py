@@ -19,7 +19,7 @@ from redis.exceptions import NoPermissionError
 
 from cacheupdater_client.protocol import streams
 from cacheupdater_client.protocol.wire import Hello
-from cacheupdater_client.transports.redis_nodes import Nodes
+from cacheupdater_client.transports.redis_nodes import Nodes, check
 from cacheupdater_client.transports.stream import BACKOFF_FIRST_S, BACKOFF_MAX_S
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Exchanging(Protocol):
 def streams_to(url: str) -> Callable[[], RedisStreamsLink]:
     """A function that makes a link to these streams. ValueError says what is wrong with the URL."""
     address = streams.parse(url)
+    check(address)
     return lambda: RedisStreamsLink(address)
 
 
