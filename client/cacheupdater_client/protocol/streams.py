@@ -20,7 +20,7 @@ when they are so old that an updater would drop them. Changes and misses are nev
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -145,7 +145,7 @@ class _Parts(NamedTuple):
     theirs: tuple[tuple[str, str], ...]  # of the Sentinels
 
 
-@cache
+@lru_cache(maxsize=16)  # a process has few addresses
 def _parts(address: Address) -> _Parts:
     scheme, _, rest = address.url.partition("://")
     transport, _, kind = scheme.partition("+")
@@ -191,7 +191,7 @@ def roster_key(stream: str) -> str:
     return f"{{{stream}}}"
 
 
-@cache
+@lru_cache(maxsize=PARTITIONS_MAX)
 def keys_of(stream: str, partition: int) -> tuple[str, str, str]:
     """The keys of one partition, in one slot: its record, its touches, its changes and misses."""
     record = f"{{{stream}:{partition}}}"
