@@ -252,6 +252,21 @@ async def test_a_commit_is_refused_by_the_partition_if_another_has_taken_it_sinc
     assert await payloads(depot) == [CHANGED]
 
 
+async def test_a_partition_that_is_gone_while_the_roster_is_not_is_told_and_gained_anew(make):
+    """One node of a cluster has come back empty."""
+    world = make()
+    depot = await world.depot()
+    epochs = await own(depot, "ann", 0, 1)
+    await depot.put([(0, CHANGED), (1, CHANGED)])
+    await world.client.delete(*streams.keys_of("hints", 0))
+    progress = {partition: Progress(epoch, 1, 1) for partition, epoch in epochs.items()}
+    assert await depot.commit("ann", progress) == {0}
+    assert world.observer.total("lost_packs", reason="redis") == 1
+    assert [notice.event for notice in world.notices.standing()] == ["depot_lost"]
+    [gained] = await depot.claim("ann", [0])
+    assert await depot.commit("ann", {0: Progress(gained.epoch, 1, 1)}) == set()
+
+
 async def test_a_failover_that_loses_the_latest_entries_is_told_and_the_depot_goes_on(make, redis_sentinels):
     world = make(redis_sentinels.url)
     depot = await world.depot()

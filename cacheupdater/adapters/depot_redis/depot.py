@@ -110,6 +110,9 @@ class RedisDepot:
             self._note(given)
             return
         self._given = given
+        self._tell_loss()
+
+    def _tell_loss(self) -> None:
         self._observer.count("lost_packs", 1, reason="redis")
         self._notices.trouble(
             "depot_lost",
@@ -178,6 +181,8 @@ class RedisDepot:
         ours = [partition for partition, stands in zip(progress, standing, strict=True) if stands]
         replies = await self._servers.run_all([self._commit(each, progress[each]) for each in ours])
         refused = set(progress) - set(ours)
+        if -2 in replies:  # a node of a cluster, say, while the roster's has lost nothing
+            self._tell_loss()
         for partition, trimmed in zip(ours, replies, strict=True):
             if trimmed < 0:
                 refused.add(partition)
