@@ -15,6 +15,7 @@ import pytest
 import redis
 from suite.pace import PATIENCE_S
 
+from cacheupdater.local.children import dying_with_us
 from cacheupdater_client.protocol.wire import CHANGE
 from cacheupdater_client.sender import Sender
 
@@ -42,7 +43,7 @@ class Member:
                 f"{url}?stream=hints&partitions={PARTITIONS}",
                 str(session),
             ]
-            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(dying_with_us(command), stdout=out, stderr=subprocess.STDOUT)
 
     def _said(self, fact):
         lines = [line.split() for line in self._path.read_text().splitlines()]

@@ -4,6 +4,8 @@ A turn sends all that the window has room for in one script call (in a cluster, 
 answer: half a second at most, in the sender's thread. A frame is acknowledged when Redis has answered that the pack is in its
 stream. The number of partitions is what stands in Redis; before an updater has opened the streams, what the URL says.
 
+Small packs cost client, Redis and updater several times as much per hint, so touches linger.
+
 A fault costs the connection, never a frame: the outbox keeps what is not acknowledged, and sends it again, so a pack whose
 answer was lost arrives twice. A Redis that is full, or a stream of changes that is full, is such a fault. Then all hints wait,
 within the outbox's bounds.
@@ -19,6 +21,7 @@ from redis.exceptions import NoPermissionError
 
 from cacheupdater_client.protocol import streams
 from cacheupdater_client.protocol.wire import Hello
+from cacheupdater_client.transports.linger import Linger
 from cacheupdater_client.transports.redis_nodes import Nodes, check
 from cacheupdater_client.transports.stream import BACKOFF_FIRST_S, BACKOFF_MAX_S
 
@@ -62,6 +65,8 @@ class RedisStreamsLink:
         self._nodes: Exchanging | None = None
         self._hello: Hello | None = None
         self._settled = 0  # frames of this connection, as the outbox counts them
+        self._linger = Linger()
+        self._more = False  # the window was full, and more hints waited
         self._look_at = 0.0
         self._retry_at = 0.0
         self._backoff = BACKOFF_FIRST_S
@@ -88,13 +93,16 @@ class RedisStreamsLink:
         if self._hello is None or now >= self._look_at:
             self._greet(self._nodes, outbox)
             self._look_at = now + LOOK_S
+        assert self._hello is not None
+        weakest = self._linger.weakest(outbox, now, self._hello.partitions, hurried=self._more)
         frames = []
-        while frame := outbox.next_frame(now_ms):
+        while frame := outbox.next_frame(now_ms, weakest=weakest):
             frames.append(frame)
+        self._more = outbox.blocked
         if frames:
             self._send(self._nodes, frames, outbox)
             self.trouble, self._backoff = "", BACKOFF_FIRST_S
-        return bool(frames and outbox)  # the window was full
+        return self._more
 
     def _greet(self, nodes: Exchanging, outbox: Outbox) -> None:
         """Passes on the number of partitions. No frame is under way now."""
@@ -150,7 +158,7 @@ class RedisStreamsLink:
         nodes, self._nodes = self._nodes, None
         self._hello = None
         self._settled = 0
-        self.connected = False
+        self.connected = self._more = False
         if nodes is not None:
             nodes.close()
 

@@ -8,8 +8,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from cacheupdater_client.outbox import WINDOW_FRAMES, Outbox
 from cacheupdater_client.protocol import streams
-from cacheupdater_client.protocol.wire import CHANGE, PACK_HINTS_MAX, decode_pack, partition_of
+from cacheupdater_client.protocol.wire import CHANGE, PACK_HINTS_MAX, TOUCH, decode_pack, partition_of
 from cacheupdater_client.transports import link_to
+from cacheupdater_client.transports.linger import ENOUGH, LINGER_S, PACE_S
 from cacheupdater_client.transports.redis_streams import LOOK_S, RedisStreamsLink
 from cacheupdater_client.transports.stream import BACKOFF_MAX_S
 
@@ -101,6 +102,26 @@ def test_more_than_a_window_goes_in_several_turns_that_follow_at_once(story):
     assert len(story.redis.packs) == WINDOW_FRAMES
     assert story.turn() is False
     assert sorted(story.redis.hints()) == sorted(names(PACK_HINTS_MAX))
+
+
+def test_touches_wait_for_company_and_changes_do_not(story):
+    def touch(*keys):
+        story.outbox.add(TOUCH, dict.fromkeys(keys, 1))
+        assert not story.turn(PACE_S)
+
+    touch(b"p:0")
+    touch(b"p:1")
+    story.add(b"k")
+    touch(b"p:2")
+    assert sorted(story.redis.hints()) == [b"k", b"p:0"], "the first waits for nothing: none went just before"
+    story.turn(LINGER_S)
+    assert sorted(story.redis.hints()) == [b"k", b"p:0", b"p:1", b"p:2"]
+    touch(*names(4 * ENOUGH))
+    assert len(story.redis.hints()) == 4 + 4 * ENOUGH
+    touch(b"p:3")
+    story.outbox.last_call = True
+    touch(b"p:4")
+    assert not story.outbox
 
 
 def test_a_lost_answer_sends_again_all_that_it_may_have_lost(story):
