@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis import exceptions as redis_errors
@@ -24,7 +25,7 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.protocol import streams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from cacheupdater.adapters.depot_redis.scripts import Script
 
@@ -85,7 +86,7 @@ class Servers:
     async def _send(self, calls: Sequence[Call]) -> list[Any]:
         commands = [("EVALSHA", call.script.sha, *call.args) for call in calls]
         if self.is_cluster or len(commands) == 1:
-            return await _gather([self._redis.execute_command(*command) for command in commands])
+            return await _gather([partial(self._redis.execute_command, *command) for command in commands])
         async with self._redis.pipeline(transaction=False) as pipe:
             for command in commands:
                 pipe.execute_command(*command)
@@ -102,7 +103,7 @@ class Servers:
         async with self._one_call():
             if not self.is_cluster:
                 return _entries(await self._redis.execute_command(*_xread(after, count)))
-            replies = await _gather([self._read_one({key: at}, count) for key, at in after.items()])
+            replies = await _gather([partial(self._read_one, {key: at}, count) for key, at in after.items()])
         self._raise_first(replies)
         return {key: entries for each in replies for key, entries in _entries(each).items()}
 
@@ -146,7 +147,8 @@ class Servers:
                 if self.is_cluster:
                     await self._redis.initialize()
                 elif self._has_sentinels and self._doubted:
-                    await self._redis.connection_pool.disconnect()  # a new connection asks the Sentinels
+                    # a new connection asks the Sentinels; those in use would fail calls that have nothing to do with it
+                    await self._redis.connection_pool.disconnect(inuse_connections=False)
                 self._doubted = False
                 yield
         except (OSError, TimeoutError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
@@ -189,14 +191,14 @@ def _parsed(url: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in {"host", "port"}}
 
 
-async def _gather(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+async def _gather(calls: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
     """All of them, some at a time; errors of Redis are returned."""
     room = asyncio.Semaphore(TOGETHER)
 
-    async def one(call: Awaitable[Any]) -> Any:
+    async def one(call: Callable[[], Awaitable[Any]]) -> Any:
         async with room:
             try:
-                return await call
+                return await call()
             except redis_errors.ResponseError as e:
                 return e
 

@@ -8,6 +8,7 @@ next `Nodes` has asked anew.
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 from redis.backoff import NoBackoff
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ANSWER_S = 0.5  # for a connect, or for what one turn sends, at most 4 MiB: a Redis that is near takes some milliseconds
-
-SENTINEL_S = 0.1  # so that a Sentinel that hangs leaves time to ask the next
+ASK_S = 0.1  # for an answer of a Sentinel, or of a node about its cluster: one that hangs leaves time to ask the next
+ASK_MAX = 5  # of them in one turn
 
 Command = tuple[bytes | str | int, ...]
 
@@ -44,25 +45,27 @@ class Nodes:
             place, said = self._ask(("CLUSTER", "SLOTS"), "no node of the Redis Cluster knows the slots")
             self._slots = [_range(each, place) for each in said]
         elif name:
-            _, said = self._ask(
-                ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), "no Sentinel knows the primary"
-            )
-            self.close()
+            question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
+            _, said = self._ask(question, "no Sentinel knows the primary")
             self._only = said[0].decode(), int(said[1])
 
     def _ask(self, question: Command, failure: str) -> tuple[streams.Place, Any]:
         """The first answer of a seed, and who gave it."""
         failed: Exception = LookupError(failure)
-        for place, url in self._seeds.items():
+        seeds = list(self._seeds)
+        for place in random.sample(seeds, min(ASK_MAX, len(seeds))):
+            connection = _connection(self._seeds[place], place, ASK_S)
             try:
-                self._connections[place] = _opened(url, place, SENTINEL_S)
-                [said] = self._exchange_with(place, [question])
+                connection.connect()
+                connection.send_command(*question, check_health=False)
+                said = connection.read_response(disable_decoding=True)
             except (OSError, RedisError) as e:
                 failed = e
-                continue
-            if isinstance(said, list) and said:
-                return place, said
-            failed = said if isinstance(said, Exception) else failed
+            else:
+                if said:
+                    return place, said
+            finally:
+                connection.disconnect()
         raise failed
 
     def exchange(self, calls: Sequence[tuple[str, Command]]) -> list[object]:
@@ -101,8 +104,9 @@ class Nodes:
     def _exchange_with(self, place: streams.Place, commands: Sequence[Command]) -> list[object]:
         connection = self._connections.get(place)
         if connection is None:
-            url = streams.url_of(self._address, place)
-            connection = self._connections[place] = _opened(url, place, ANSWER_S)
+            connection = _connection(streams.url_of(self._address, place), place, ANSWER_S)
+            connection.connect()
+            self._connections[place] = connection
         connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         return [_reply(connection) for _ in commands]
 
@@ -119,12 +123,6 @@ def check(address: streams.Address) -> None:
         _connection(streams.url_of(address, place), place, ANSWER_S)
     except (TypeError, ValueError, RedisError) as e:
         raise ValueError("has an option that redis-py cannot read") from e
-
-
-def _opened(url: str, place: streams.Place, seconds: float) -> Any:
-    connection = _connection(url, place, seconds)
-    connection.connect()
-    return connection
 
 
 def _connection(url: str, place: streams.Place, seconds: float) -> Any:
