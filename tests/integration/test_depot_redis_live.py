@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -109,8 +110,13 @@ def all_owned(*members):
 
 
 def all_done(sent, members):
-    done = set().union(*(each.done for each in members))
-    return lambda: set(sent) <= set().union(done, *(each.done for each in members))
+    return lambda: set(sent) <= set().union(*(each.done for each in members))
+
+
+def keeps_its_owners(sent, members):
+    """Whether no partition moves while three hundred keys are changed."""
+    before, owned = len(sent), [each.gained for each in members]
+    return eventually(lambda: len(sent) > before + 300) and owned == [each.gained for each in members]
 
 
 @pytest.mark.prove
@@ -148,6 +154,29 @@ def test_partitions_of_a_killed_owner_are_taken_over_within_a_session_and_a_seco
     )
     assert took <= session + 1
     assert at_once <= session / 2
+
+
+@pytest.mark.prove
+def test_an_owner_that_was_stopped_for_longer_than_its_session_loses_all_and_comes_back_as_a_member(
+    redis_server, start
+):
+    with load(redis_server.url) as sent:
+        stopped = start(2.0)
+        assert eventually(lambda: all_owned(stopped))
+        heir = start(2.0)
+        assert eventually(lambda: heir.gained and heir.done)
+        stopped.process.send_signal(signal.SIGSTOP)
+        assert eventually(lambda: all_owned(heir))
+        woken = time.monotonic()
+        stopped.process.send_signal(signal.SIGCONT)
+        assert eventually(lambda: any(when > woken for when in stopped.gained.values()))
+        both = [stopped, heir]
+        assert eventually(lambda: keeps_its_owners(sent, both))
+        before = len(sent)
+        assert eventually(lambda: len(sent) > before + 200)
+    assert eventually(all_done(sent, both))
+    late = Counter(key for each in both for key in each.done if key in set(sent[before:]))
+    assert set(late.values()) == {1}, "each partition has one owner again"
 
 
 def test_owners_go_on_with_a_redis_that_has_come_back_empty_and_tell_so(redis_server, start):
