@@ -22,7 +22,7 @@ from many_namespaces import ROWS as NAMESPACE_ROWS
 
 from cacheupdater.adapters.queue_kafka.settings import SETTLE
 from cacheupdater_client.sender import DRAIN_S
-from cacheupdater_client.transports.kafka import ENOUGH, LINGER_S
+from cacheupdater_client.transports.linger import ENOUGH, LINGER_S
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "scaling.md"
 FIGURES = table.FILE.with_name("scaling.json")

@@ -30,7 +30,7 @@ _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(?::[0-9]{1,5})?"
 _HOSTS = rf"(?:{_HOST}(?:,{_HOST})*)?"
 _TAIL = re.compile(rf"(?P<where>{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?P<options>[^#]*))?")
 _HARMLESS = (
-    "address_family|ca|cache|cert|client_name|db|decode_responses|group|host|instance|key|max_connections|mode|partitions|password_file|port"
+    "address_family|ca|cache|cert|client_name|db|decode_responses|evicting|group|host|instance|key|length|max_connections|mode|partitions|password_file|port"
     "|prepared_statement_cache_size|protocol|retry_on_timeout|sasl|session_timeout|socket_connect_timeout|socket_keepalive"
     "|socket_timeout|ssl|ssl_ca_certs|ssl_cert_reqs|ssl_certfile|ssl_check_hostname|ssl_keyfile|sslmode|stream|tls|token_file|uri"
 )

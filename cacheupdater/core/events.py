@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-QueueEvent: TypeAlias = Literal["queue_missing", "fetch_failed", "commit_failed", "batch_skipped"]
+QueueEvent: TypeAlias = Literal[
+    "queue_missing", "fetch_failed", "commit_failed", "batch_skipped", "depot_lost"
+]
 """The kinds that a queue reports."""
 
 OurEvent: TypeAlias = Literal[
@@ -43,10 +45,11 @@ Event: TypeAlias = QueueEvent | OurEvent
 """In the log a kind is the field `event`, and its subject is the field `subject`."""
 
 EVENTS: Mapping[str, str] = {
-    "queue_missing": "no broker answers, the topic does not exist, or the updater has no right to see it",
+    "queue_missing": "no broker or depot answers, the topic does not exist, or the updater has no right to see it",
     "fetch_failed": "packs cannot be read; the subject is the partition, or empty for all partitions",
     "commit_failed": "finished packs cannot be committed to the queue; the subject is the partition",
     "batch_skipped": "a batch of the topic was skipped: it was too large or could not be read; the subject is the partition",
+    "depot_lost": "the Redis that holds the streams has come back empty or without its latest entries; the subject is the stream",
     "load_failed": "the source that the subject names does not answer, or not in time",
     "load_refused": "the statement, the rows or the values of this namespace are at fault",
     "prolonged": "the source of this namespace fails, so old values that are read live on past their ttl (`fail_safe`)",

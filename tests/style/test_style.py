@@ -26,6 +26,7 @@ CLIENT_SEAMS = {
     "instrumented.py",
     "patched.py",
     "redis.py",
+    "redis_nodes.py",
     "cluster.py",
     "sentinel.py",
     "wrapping.py",

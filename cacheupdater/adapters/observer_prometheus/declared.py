@@ -93,6 +93,8 @@ _REJECTS = {
 _LOST = {
     "retention": "the topic's retention time was too short",
     "reset": "the topic was created anew, or an election cut its log",
+    "trimmed": "touches that no updater had read were too many or too old, and a sender trimmed the stream",
+    "redis": "the Redis of the streams came back empty or without its latest entries; each time counts as one",
 }
 _SKIPPED = {
     "too_large": "the batch is larger than 4 MiB when decompressed",
@@ -253,13 +255,15 @@ DECLARED: dict[Metric, Declared] = {
     ),
     "paused": Declared("gauge", "1 while an operator has paused the namespace, 0 after that.", "namespace"),
     "troubles": Declared("gauge", "Troubles of this kind at present.", "event"),
-    "partitions": Declared("gauge", "Partitions of the topic; grows when partitions are added."),
+    "partitions": Declared("gauge", "Partitions of the topic or depot; grows when partitions are added."),
     "lag": Declared(
         "gauge",
         "Packs on the queue that are not finished, in partitions that this process owns.",
         "partition",
     ),
-    "rebalances": Declared("counter", "How often the group has assigned the partitions."),
+    "rebalances": Declared(
+        "counter", "How often the group has assigned the partitions, or a depot's members have changed."
+    ),
     "lost_packs": Declared(
         "counter",
         "Packs that left the queue before they were read; a topic that was created anew counts as at least one.",

@@ -5,8 +5,7 @@ topic's metadata is the hello: its number of partitions, and every key. Acknowle
 gets those before which no frame is missing. A fault costs the connection, never a frame. The exception is a frame that the
 topic refuses for ever (too large): it is dropped and counted, so that it does not block the others.
 
-A hint in a small record costs an updater and a broker several times as much as in a record of a hundred. So touches linger
-until there are enough of them. Misses and changes never linger, and no hint does while the sender is being closed.
+A hint in a small record costs an updater and a broker several times as much as in a record of a hundred, so touches linger.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from cacheupdater_client.protocol.broker import parse
-from cacheupdater_client.protocol.wire import MISS, TOUCH, Hello
+from cacheupdater_client.protocol.wire import Hello
 from cacheupdater_client.transports.kafka_producer import SAID_MAX, Destination, Producer
+from cacheupdater_client.transports.linger import Linger
 from cacheupdater_client.transports.pump import Pump
 from cacheupdater_client.transports.stream import BACKOFF_FIRST_S, BACKOFF_MAX_S
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from cacheupdater_client.outbox import Outbox
 
 SLICE_S = 0.005  # of a turn for the loop; less when all is acknowledged sooner
-LINGER_S = 0.5  # the longest that a touch waits for company
-PACE_S = 0.09  # between cuts of touches where there are enough: each of the sender's usual turns
-ENOUGH = 100  # touches per partition; a hint in records of 100 costs 1.2 times as much as in records of 500; of 20, twice
 BATCH_BYTES = (
     64 * 1024
 )  # compressed in one piece, which keeps the application's threads waiting for half a millisecond
@@ -94,7 +91,7 @@ class KafkaLink:
         self._settled = 0  # frames of this connection, as the outbox counts them
         self._more = False  # the window was full, and more hints waited
         self._moved_at = 0.0
-        self._touched_at = float("-inf")
+        self._linger = Linger()
         self._retry_at = 0.0
         self._backoff = BACKOFF_FIRST_S
         self.connected = False
@@ -153,7 +150,7 @@ class KafkaLink:
     def _fill(self, outbox: Outbox, now: float, now_ms: int) -> None:
         """Hands over as many frames as the window has room for."""
         assert self._pump is not None
-        weakest = self._weakest(outbox, now)
+        weakest = self._linger.weakest(outbox, now, self._partitions, hurried=self._more)
         if not self._flights:
             self._moved_at = now
         shares: dict[int, list[_Flight]] = {}
@@ -165,16 +162,6 @@ class KafkaLink:
             for batch in _batches(flights):
                 self._pump.start(_deliver(self._producer, partition, batch))
         self._more = outbox.blocked
-
-    def _weakest(self, outbox: Outbox, now: float) -> int:
-        """The weakest kind that may go now."""
-        if not outbox.touches:
-            return MISS
-        pace = PACE_S if outbox.touches >= ENOUGH * self._partitions else LINGER_S
-        if not (outbox.last_call or self._more or now - self._touched_at >= pace):
-            return MISS
-        self._touched_at = now
-        return TOUCH
 
     def _settle(self, outbox: Outbox, now: float) -> None:
         """Tells the outbox of all frames before the first that is still under way."""

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from cacheupdater_client.outbox import Outbox
 
-_TARGETS = "unix:///path/to/socket, tcp://host:port, kafka://host:port/topic, memory://name, none or auto"
+_TARGETS = (
+    "unix:///path/to/socket, tcp://host:port, kafka://host:port/topic, redis://host:port/0?stream=name,"
+    " memory://name, none or auto"
+)
 
 
 class Link(Protocol):
@@ -38,6 +41,8 @@ def link_to(url: str) -> Callable[[], Link]:
     """A function that makes a link to this target. ValueError says which targets there are."""
     if url.lower().startswith("kafka:"):
         return _kafka_to(url)
+    if url.lower().startswith("redis"):
+        return _streams_to(url)
     try:
         parts = urlsplit(url)
     except ValueError:  # its text quotes the URL
@@ -56,6 +61,15 @@ def _kafka_to(url: str) -> Callable[[], Link]:
 
     try:
         return kafka_to(url)
+    except ValueError as e:
+        raise ValueError(f"emit={shown(url)!r}: {e}") from e
+
+
+def _streams_to(url: str) -> Callable[[], Link]:
+    from cacheupdater_client.transports.redis_streams import streams_to  # noqa: PLC0415  as above
+
+    try:
+        return streams_to(url)
     except ValueError as e:
         raise ValueError(f"emit={shown(url)!r}: {e}") from e
 

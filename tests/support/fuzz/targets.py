@@ -464,6 +464,8 @@ def url_samples():
             "redis://user:pass@host:6379/0?ssl_ca_certs=x",
             "redis+cluster://user:pass@[::1]:1,b:2?x=y",
             "rediss+sentinel://a:1,b/main/0?sentinel_password=x&y=z",
+            "redis://user:pass@host/0?stream=hints&partitions=12",
+            "redis+sentinel://a:1,b/main/0?sentinel_password=x&stream=hints",
             "kafka://a:1,[::1]:2/topic?group=g&sasl=PLAIN&username=u&password_file=/x&session_timeout=10s",
             "postgresql+asyncpg://u:p%40@h:5432/db?ssl=require",
             "sqlite+aiosqlite:///x.db",
@@ -492,6 +494,10 @@ TARGETS = {
         fleet, fleet_samples, 20_000, length=256, words=("nan", "-", "1e308", " 9999999999999 ", "born ")
     ),
     "urls": Target(
-        urls, url_samples, 200_000, length=256, words=("redis+sentinel://", "kafka://", "://", "@", "%", "?")
+        urls,
+        url_samples,
+        200_000,
+        length=256,
+        words=("redis+sentinel://", "&stream=hints", "kafka://", "://", "@", "%", "?"),
     ),
 }

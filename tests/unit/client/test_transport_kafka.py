@@ -22,13 +22,11 @@ from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, 
 from cacheupdater_client.transports import link_to
 from cacheupdater_client.transports.kafka import (
     BATCH_BYTES,
-    ENOUGH,
     HOPE_S,
-    LINGER_S,
-    PACE_S,
     STALL_S,
     KafkaLink,
 )
+from cacheupdater_client.transports.linger import ENOUGH, LINGER_S, PACE_S
 from cacheupdater_client.transports.pump import Pump
 from cacheupdater_client.transports.stream import BACKOFF_MAX_S
 

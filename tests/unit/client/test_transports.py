@@ -325,6 +325,6 @@ def test_memory_greets_anew_when_another_updater_opens_the_mailbox(links, clock,
 def test_target_that_cannot_be_one_is_refused_with_the_list_of_those_that_can(url):
     with pytest.raises(
         ValueError,
-        match="unix:///path/to/socket, tcp://host:port, kafka://host:port/topic, memory://name, none or auto",
+        match=r"unix:///path/to/socket, tcp://host:port, kafka://host:port/topic, redis://host:port/0\?stream=name, memory://name, none or auto",
     ):
         link_to(url)

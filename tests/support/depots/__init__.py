@@ -1,0 +1,1 @@
+"""Depots on real servers, for tests."""
