@@ -86,11 +86,13 @@ def check_top(document: Document, top: TopSection) -> None:
 def _check_topic(document: Document, top: TopSection) -> None:
     if top.listen is not None:
         document.refuse(
-            ("listen",), "is for queue memory://; with Kafka the clients send to the topic; remove it"
+            ("listen",),
+            "is for queue memory://; with another queue the clients send to it themselves; remove it",
         )
     if top.queue.partitions is not None:
         document.refuse(
-            ("queue", "partitions"), "is for queue memory://; a topic has partitions of its own; remove it"
+            ("queue", "partitions"),
+            "is for queue memory://; a topic has partitions of its own, and streams have them in their url; remove it",
         )
 
 

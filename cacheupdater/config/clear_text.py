@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from cacheupdater.config.queues import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
+from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url, database_url
 from cacheupdater.core.hosts import is_local
 from cacheupdater_client.protocol.broker import uses_tls
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from cacheupdater.config.document import Document
     from cacheupdater.config.models import SourceSection
     from cacheupdater.config.queues import QueueConfig
-    from cacheupdater.config.secrets import Url
 
 _OPENLY = "leaves this machine in clear text, for anybody on the way to read"
 _SECRETS = {"password", "sentinel_password"}
@@ -41,6 +41,8 @@ def warn_of_clear_text(
         document.warn(
             ("cache", "url"), f"its password {_OPENLY}: write {cache.scheme.replace('redis', 'rediss', 1)}://"
         )
+    if isinstance(queue, StreamsQueueConfig) and _openly(Url(queue.address.url)):
+        document.warn(("queue", "url"), f"its password {_OPENLY}: write rediss:// or rediss+...://")
     if isinstance(queue, KafkaQueueConfig):
         options = queue.address.options
         local = all(is_local(each.rpartition(":")[0]) for each in queue.address.servers)

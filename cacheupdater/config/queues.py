@@ -1,7 +1,7 @@
-"""Where hints come from: `memory://` for one process, `kafka://` for many.
+"""Where hints come from: `memory://` for one process, `kafka://` or the streams of a Redis for many.
 
-The models check a URL here, and `load` turns it into a `QueueConfig` for the service. The grammar of kafka:// is the client's
-(`cacheupdater_client.protocol.broker`), so that both ends of a topic are written the same way.
+The models check a URL here, and `load` turns it into a `QueueConfig` for the service. The grammars of kafka:// and redis:// are
+the client's (`broker` and `streams` of `cacheupdater_client.protocol`), so that both ends of a queue are written the same way.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from cacheupdater import masking
 from cacheupdater.config import units
-from cacheupdater_client.protocol import broker
+from cacheupdater_client.protocol import broker, streams
 
 if TYPE_CHECKING:
     from cacheupdater_client.protocol.broker import Address
@@ -22,10 +23,14 @@ SESSION_LEAST_S = (
     0.5  # for less, the broker needs a setting of its own, and any pause of the loop costs a rebalance
 )
 SESSION_MOST_S = 1800.0  # what brokers allow at most
+STREAMS_SESSION_S = 5.0  # a takeover after a kill takes so long; a restarted updater waits for nobody
+STREAMS_SESSION_LEAST_S = 1.0  # a pause of the loop must not cost partitions
 PARTITIONS = 1
 _OPTIONS = ("group", "session_timeout", "instance")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _LATER = {"sqlite", "postgresql", "postgresql+asyncpg", "sqlite+aiosqlite"}
+_FORMS = f"memory://, {broker.FORM} or {streams.FORM}"
+_SESSION = "session_timeout="
 _OURS = {
     "enable_auto_commit": "must not be set: only what is finished is committed, or a crash would lose hints",
     "auto_offset_reset": "must not be set: reading begins with the earliest hint, or new partitions would lose theirs",
@@ -53,7 +58,16 @@ class KafkaQueueConfig:
         return f"{self.address}  group {self.group}  session {self.session:g}s{name}"
 
 
-QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig
+@dataclass(frozen=True, slots=True)
+class StreamsQueueConfig:
+    address: streams.Address
+    session: float  # seconds of silence after which an updater's partitions go to others
+
+    def __str__(self) -> str:
+        return f"{self.address} of {masking.url(self.address.url)}  session {self.session:g}s"
+
+
+QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig | StreamsQueueConfig
 
 
 def queue_url(value: object) -> str:
@@ -61,17 +75,21 @@ def queue_url(value: object) -> str:
     text = value if isinstance(value, str) else ""
     scheme = text.partition("://")[0]
     if scheme in _LATER:
-        raise ValueError(f"{scheme}:// is not part of this version; use memory:// or {broker.FORM}")
+        raise ValueError(f"{scheme}:// is not part of this version; use {_FORMS}")
     if scheme == "kafka":
         _kafka(text)
+    elif scheme in streams.SCHEMES:
+        _streams(text)
     elif text != "memory://":
-        raise ValueError(f"is no queue; use memory:// or {broker.FORM}")
+        raise ValueError(f"is no queue; use {_FORMS}")
     return text
 
 
 def queue_of(url: str, partitions: int | None) -> QueueConfig:
     """The queue that a checked URL names."""
-    return MemoryQueueConfig(partitions or PARTITIONS) if url == "memory://" else _kafka(url)
+    if url == "memory://":
+        return MemoryQueueConfig(partitions or PARTITIONS)
+    return _kafka(url) if url.startswith("kafka://") else _streams(url)
 
 
 def _kafka(url: str) -> KafkaQueueConfig:
@@ -87,3 +105,19 @@ def _kafka(url: str) -> KafkaQueueConfig:
         if not _NAME.fullmatch(said.get(name, GROUP)):
             raise ValueError(f"{name} must be of letters, digits, dots, - and _, at most 200")
     return KafkaQueueConfig(address, said.get("group", GROUP), session, said.get("instance"))
+
+
+def _streams(text: str) -> StreamsQueueConfig:
+    where, _, query = text.partition("?")
+    said = [each for each in query.split("&") if each]
+    sessions = [each.partition("=")[2] for each in said if each.startswith(_SESSION)]
+    rest = "&".join(each for each in said if not each.startswith(_SESSION))
+    address = streams.parse(f"{where}?{rest}" if rest else where)
+    if len(sessions) > 1:
+        raise ValueError("has the option 'session_timeout' twice")
+    session = units.duration(sessions[0]) if sessions else STREAMS_SESSION_S
+    if not STREAMS_SESSION_LEAST_S <= session <= SESSION_MOST_S:
+        raise ValueError(
+            f"session_timeout must be between {STREAMS_SESSION_LEAST_S:g}s and {SESSION_MOST_S:g}s"
+        )
+    return StreamsQueueConfig(address, session)

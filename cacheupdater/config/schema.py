@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from typing import TYPE_CHECKING
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from cacheupdater.config import addresses, fields, models, queues, units
 from cacheupdater.core import cache_url
+from cacheupdater_client.protocol import streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +61,10 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     fields.max_age: {**_text(_DURATION, "30s"), "minLength": 2},
     fields.cache_url: _address("|".join(sorted(cache_url.SCHEMES)), "redis://127.0.0.1:6379/0"),
     fields.source_url: _address("|".join(_DRIVERS), "postgresql+asyncpg://db:5432/shop"),
-    queues.queue_url: _text("^memory://$|^kafka://[^/]+/.", "kafka://kafka-1:9092/hints"),
+    queues.queue_url: _text(
+        f"^memory://$|^kafka://[^/]+/.|^({'|'.join(map(re.escape, streams.SCHEMES))})://.+[?&]stream=.",
+        "kafka://kafka-1:9092/hints",
+    ),
     addresses.listen_address: _text("^(unix:///.|tcp://.+:[0-9]|memory://.)", "tcp://127.0.0.1:7171"),
     addresses.host_port: _text(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", "127.0.0.1:9464"),
 }

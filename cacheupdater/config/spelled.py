@@ -23,7 +23,7 @@ from cacheupdater.config.models import (
     Section,
     SourceSection,
 )
-from cacheupdater.config.queues import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
 from cacheupdater.config.secrets import Url
 from cacheupdater_client.protocol.patterns import Pattern
 
@@ -84,6 +84,15 @@ def _of_the_top(config: Config) -> Iterator[tuple[str, Spelled]]:
 
 
 def _queue_url(queue: QueueConfig) -> str:
+    if isinstance(queue, StreamsQueueConfig):
+        said = queue.address
+        ours = {
+            "stream": said.stream,
+            "partitions": said.partitions or "",
+            "length": said.length,
+            "session_timeout": f"{queue.session:g}s",
+        }
+        return f"{said.url}{'&' if '?' in said.url else '?'}{urlencode(ours)}"
     if not isinstance(queue, KafkaQueueConfig):
         return f"memory://?partitions={queue.partitions}"
     options = urlencode(sorted(queue.address.options.items()), safe="/:,")

@@ -15,11 +15,11 @@ import re
 import threading
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from cacheupdater import masking
 from cacheupdater.adapters.loader_python import PythonLoader
-from cacheupdater.config.queues import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
 from cacheupdater.core.answers import FINISHING
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.ports import Entry
@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from cacheupdater.config.models import NamespaceSection
     from cacheupdater.config.queues import QueueConfig
     from cacheupdater.config.settings import Config
+    from cacheupdater.core.events import QueueEvent
+    from cacheupdater.core.metrics import Metric
     from cacheupdater.ports import Loader, Value, Writer
     from cacheupdater_client.protocol.patterns import Capture, CaptureType, Pattern
 
 CACHE_S = 15.0  # seconds for the writes of all namespaces; each takes a millisecond
 SOURCE_S = 30.0  # seconds for the statements of one source, one after the other, each within its own timeout
 IMPORT_S = 15.0  # seconds for a user's module, which may import many others
+JOIN_S = 2.0  # seconds: a check that dies meanwhile holds up no takeover for longer
 TTL_MS = 5_000  # of the key that is written as a trial, in case this process ends before the key is removed
 
 State: TypeAlias = Literal["ok", "note", "away", "wrong"]
@@ -116,6 +119,8 @@ def _built(namespace: NamespaceSection, components: Components) -> Loader | Find
 
 async def _queue(queue: QueueConfig) -> Sequence[Finding]:
     """The findings about the queue. This visit runs first, so that its import is over before other visits are timed."""
+    if isinstance(queue, StreamsQueueConfig):
+        return [await _streams(queue)]
     if not isinstance(queue, KafkaQueueConfig):
         return [Finding("queue", "", "ok", "in this process: there is nothing to contact")]
     from cacheupdater.adapters import topic_kafka  # noqa: PLC0415  aiokafka is an extra
@@ -136,6 +141,45 @@ async def _queue(queue: QueueConfig) -> Sequence[Finding]:
         Finding("queue", "", "ok" if works else "note", f"topic {queue.address.topic}: {topic}{may}"),
         *found,
     ]
+
+
+class _Untold:
+    """An observer that nobody asks: a check reports what it finds."""
+
+    def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:
+        """As `Observer`."""
+
+    def measure(self, metric: Metric, value: float, *, label: str = "") -> None:
+        """As `Observer`."""
+
+    def level(self, metric: Metric, value: float, *, label: str = "") -> None:
+        """As `Observer`."""
+
+    def trouble(self, event: QueueEvent, subject: str, text: str) -> None:
+        """As `Troubles`."""
+
+    def over(self, event: QueueEvent, subject: str) -> None:
+        """As `Troubles`."""
+
+
+_UNTOLD = _Untold()
+
+
+async def _streams(queue: StreamsQueueConfig) -> Finding:
+    """Does what a starting updater does: it compares the number of partitions, joins for a moment, and leaves."""
+    from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
+
+    depot = RedisDepot(queue.address, observer=_UNTOLD, notices=_UNTOLD)
+    name = f"check-{uuid4().hex}"
+    try:
+        partitions = await depot.open()
+        await depot.renew(name, JOIN_S)
+        await depot.leave(name)
+    except CacheUpdaterError as e:
+        return _trouble("queue", "", e)
+    finally:
+        await depot.close()
+    return Finding("queue", "", "ok", f"{queue.address}: {partitions} partitions; this updater may read them")
 
 
 async def _cache(config: Config, components: Components) -> Sequence[Finding]:

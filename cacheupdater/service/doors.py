@@ -1,4 +1,4 @@
-"""How hints reach this process: through a memory queue that its own listeners fill, or through a topic that others fill.
+"""How hints reach this process: through a memory queue that its own listeners fill, or through a topic or a depot that others fill.
 
 `Service.run` makes one door and calls, in this order: `find` (waits for the queue), `open` (accepts hints), `close` (lets
 nothing new in), `finish` (waits until accepted hints are done, as long as there is time). The supervisor handles the hints
@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
 
 from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.addresses import MemoryAddress
-from cacheupdater.config.queues import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cacheupdater.adapters.queue_depot import DepotQueue
     from cacheupdater.adapters.queue_kafka import KafkaQueue
     from cacheupdater.config.addresses import Address
     from cacheupdater.config.settings import Config
@@ -80,6 +84,8 @@ def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
     """The door for the configured queue."""
     if isinstance(config.queue, KafkaQueueConfig):
         return KafkaDoor(config.queue, observer, notices)
+    if isinstance(config.queue, StreamsQueueConfig):
+        return StreamsDoor(config.queue, observer, notices)
     return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
 
 
@@ -196,3 +202,57 @@ class KafkaDoor:
 
     async def finish(self, deadline: float) -> None:
         """Nothing to wait for: unfinished work is handed over."""
+
+
+class StreamsDoor:
+    """The streams outlive this process: the next owner reads again whatever is not finished."""
+
+    def __init__(self, config: StreamsQueueConfig, observer: Observer, notices: Notices) -> None:
+        from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
+        from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  as above
+
+        depot = RedisDepot(config.address, observer=observer, notices=notices)
+        self.queue: DepotQueue = DepotQueue(
+            depot, session=config.session, member=_member(), observer=observer, notices=notices
+        )
+        self._where = str(config.address)
+
+    @property
+    def partitions(self) -> int:
+        return self.queue.partitions
+
+    @property
+    def open_now(self) -> bool:
+        return self.queue.joined
+
+    @property
+    def clients(self) -> int | None:
+        """Unknown: clients send to the streams."""
+        return None
+
+    async def find(self) -> int:
+        await self.queue.start()
+        return self.partitions
+
+    async def open(self) -> str:
+        """Waits until the session of this process runs, even if it owns no partition yet."""
+        while not self.queue.joined:  # noqa: ASYNC110  set while the supervisor reads the assignments
+            await asyncio.sleep(LOOK_EVERY)
+        return self._where
+
+    async def owner(self, partition: int) -> str | None:
+        return self.queue.owner(partition)
+
+    def declare(self, prefixes: list[bytes]) -> None:
+        """Nothing to tell: clients send all keys to the streams."""
+
+    async def close(self) -> None:
+        """Nothing to close: the hand-over of the partitions ends the work here."""
+
+    async def finish(self, deadline: float) -> None:
+        """Nothing to wait for: unfinished work is handed over."""
+
+
+def _member() -> str:
+    """The name of this process among those that share streams. It tells people which process it is, and none comes twice."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

@@ -37,7 +37,7 @@ async def record(
     """Calls `ready` once, with the addresses that accept hints. Calls `say` with each thing that the recording lacks."""
     if not isinstance(config.queue, MemoryQueueConfig):
         raise Misconfigured(
-            "queue: hints that go through Kafka are not recorded; let one application send to a socket for a while, "
+            "queue: hints that go through Kafka or a Redis are not recorded; let one application send to a socket for a while, "
             "with queue: {url: memory://} in a configuration for the recording"
         )
     addresses = [str(each) for each in config.listen if not isinstance(each, MemoryAddress)]

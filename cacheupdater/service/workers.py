@@ -21,7 +21,7 @@ from urllib.parse import quote_from_bytes
 
 from cacheupdater.adapters.admin_http import AdminServer, Keyed
 from cacheupdater.config.addresses import UnixAddress
-from cacheupdater.config.queues import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, MemoryQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.service import configuration, pages, quarantine
@@ -63,8 +63,10 @@ class Workers:
 
     def __init__(self, config: Config, count: int, command: Sequence[str]) -> None:
         """`command`, with a worker's number and socket appended, starts that worker."""
-        if not isinstance(config.queue, KafkaQueueConfig):
-            raise Misconfigured("queue: memory:// belongs to one process; --workers needs a kafka:// queue")
+        if isinstance(config.queue, MemoryQueueConfig):
+            raise Misconfigured(
+                "queue: memory:// belongs to one process; --workers needs a queue of kafka:// or redis://"
+            )
         self._config = config
         self._own = ConfigurationPages(lambda: config)
         self._command = command

@@ -72,6 +72,7 @@ class DepotQueue:
         self._commits = Commits(self._send)
         self._inboxes: dict[int, Inbox] = {}  # as the reader of `assignments` knows them
         self._members: frozenset[str] = frozenset()
+        self._owners: Mapping[int, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = asyncio.Event()
         self.partitions = 0
@@ -81,6 +82,10 @@ class DepotQueue:
     def joined(self) -> bool:
         """Whether our session runs, and this process has its share of the partitions, if there is one."""
         return self._session.runs(self._clock())
+
+    def owner(self, partition: int) -> str | None:
+        """The member that owned the partition when our session was last renewed."""
+        return self._owners.get(partition)
 
     async def start(self) -> None:
         """Waits until the depot answers. It waits for ever: a caller with a time limit cancels it."""
@@ -184,6 +189,7 @@ class DepotQueue:
         sent = self._clock()
         roster = await self._asked(depot.renew(self._me, self._session.length))
         self._session.renewed(sent)
+        self._owners = roster.owners
         if roster.members != self._members:
             self._members = roster.members
             self._observer.count("rebalances", 1)

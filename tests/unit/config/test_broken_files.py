@@ -283,17 +283,17 @@ CASES = [
     (
         "memory://",
         "sqlite:///hints.db",
-        "3:14: queue.url: sqlite:// is not part of this version; use memory:// or kafka://host:9092,host:9092/topic",
+        "3:14: queue.url: sqlite:// is not part of this version; use memory://, kafka://host:9092,host:9092/topic or redis://host:6379/0?stream=hints&partitions=12",
     ),
     (
         "memory://",
         "postgresql+asyncpg://h/d",
-        "3:14: queue.url: postgresql+asyncpg:// is not part of this version; use memory:// or kafka://host:9092,host:9092/topic",
+        "3:14: queue.url: postgresql+asyncpg:// is not part of this version; use memory://, kafka://host:9092,host:9092/topic or redis://host:6379/0?stream=hints&partitions=12",
     ),
     (
         "memory://",
         "rabbit://h",
-        "3:14: queue.url: is no queue; use memory:// or kafka://host:9092,host:9092/topic",
+        "3:14: queue.url: is no queue; use memory://, kafka://host:9092,host:9092/topic or redis://host:6379/0?stream=hints&partitions=12",
     ),
     # Kafka
     (

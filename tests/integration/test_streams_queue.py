@@ -1,0 +1,94 @@
+"""Updaters that share the streams of a Redis, as an operator runs them: no Kafka, one configuration, two processes.
+
+An application sends its hints straight to the streams. One updater is killed, one is stopped, and no change is lost.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from contextlib import redirect_stdout
+
+import pytest
+from live.updater_process import config, eventually
+
+from cacheupdater.cli import main
+from cacheupdater_client import Redis
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+SESSION_S = 2.0
+LOAD = {"source": "main", "python": "live.bad_rows:rows"}
+KEYS = [f"item:{number}" for number in range(60)]
+
+
+@pytest.fixture
+def settings(redis_url):
+    """An evicting Redis would be refused; the tests' own is not."""
+    items = {"item": {"key": "item:{id:int}", "load": LOAD}}
+    url = f"{redis_url}?stream=hints&partitions=6"
+    said = config(redis_url, {"main": {"budget": "1000/s"}}, items, every="200ms")
+    return said | {"queue": {"url": f"{url}&session_timeout={SESSION_S:g}s"}, "listen": None}
+
+
+@pytest.fixture
+def client(redis_url):
+    with Redis.from_url(redis_url, emit=f"{redis_url}?stream=hints&partitions=6") as client:
+        yield client
+
+
+def test_reads_through_streams_are_filled_and_a_killed_updater_is_replaced(settings, updaters, client, plain):
+    first, second = (updaters.make(settings).start() for _ in range(2))
+    client.mget(KEYS)
+    eventually(lambda: None not in plain.mget(KEYS))
+
+    first.kill()
+    killed = time.monotonic()
+    plain.delete(*KEYS)
+    client.mget(KEYS)
+    eventually(lambda: None not in plain.mget(KEYS))
+    assert time.monotonic() - killed < SESSION_S + 10.0
+
+    third = updaters.make(settings).start()
+    second.terminate()
+    assert second.wait() == 0
+    for key in KEYS:
+        plain.set(key, "old")
+    client.invalidate(*KEYS)
+    client.mget(KEYS)
+    eventually(
+        lambda: {each.decode() for each in plain.mget(KEYS) if each} == {f'"row {n}"' for n in range(60)}
+    )
+    assert third.running
+
+
+def checked(file):
+    said = io.StringIO()
+    with redirect_stdout(said):
+        code = main(["check", "--connect", "-c", str(file)])
+    return code, said.getvalue()
+
+
+def test_check_tries_the_streams_and_says_what_is_wrong(settings, updaters, plain):
+    updater = updaters.make(settings)
+    code, said = checked(updater.file)
+    assert (code, "6 partitions" in said) == (0, True), said
+
+    plain.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        code, said = checked(updater.file)
+    finally:
+        plain.config_set("maxmemory-policy", "noeviction")
+    assert code != 0
+    assert "evicting=allowed" in said
+
+
+def test_number_of_partitions_must_be_the_one_that_stands(settings, updaters):
+    assert checked(updaters.make(settings).file)[0] == 0
+    other = json.loads(json.dumps(settings))
+    other["queue"]["url"] = other["queue"]["url"].replace("partitions=6", "partitions=7")
+    code, said = checked(updaters.make(other).file)
+
+    assert code != 0
+    assert "have 6 partitions, and the URL says 7" in said
