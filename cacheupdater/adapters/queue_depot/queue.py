@@ -156,7 +156,7 @@ class DepotQueue:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tasks:
-            with suppress(Unavailable):
+            with suppress(CacheUpdaterError):
                 await answered(self._depot.leave(self._me), CLOSE_WITHIN)
         await self._depot.close()
 
