@@ -71,8 +71,8 @@ def token_of(document: Document, admin: AdminSection) -> str | None:
         return None
 
 
-def check_top(document: Document, top: TopSection) -> None:
-    if top.queue.url == "memory://":
+def check_top(document: Document, top: TopSection, *, collects: bool) -> None:
+    if collects or top.queue.url == "memory://":
         _check_listen(document, top)
     else:
         _check_topic(document, top)
@@ -86,7 +86,8 @@ def check_top(document: Document, top: TopSection) -> None:
 def _check_topic(document: Document, top: TopSection) -> None:
     if top.listen is not None:
         document.refuse(
-            ("listen",), "is for queue memory://; with Kafka the clients send to the topic; remove it"
+            ("listen",),
+            "is for queue memory://, and for `cacheupdater collect`; with Kafka the clients send to the topic; remove it",
         )
     if top.queue.partitions is not None:
         document.refuse(
