@@ -24,6 +24,7 @@ from cacheupdater_client.protocol.wire import CHANGE, TOUCH, Hello, decode_pack
 from cacheupdater_client.target import DRAIN_S
 
 MIB = 1024 * 1024
+HEAVY = {"numpy", "sqlalchemy", "pydantic_core", "asyncpg", "aiosqlite"}
 SUPPORT = Path(__file__).parents[1] / "support"
 KEYS, ROUNDS, PAUSE_S = (
     50,
@@ -242,22 +243,24 @@ def file_of(kafka, topic):
 
 
 @pytest.mark.parametrize(("with_file", "mib"), [(False, 40), (True, 48)], ids=["no file", "file"])
-def test_a_collector_loads_nothing_heavy_and_fits_beside_an_application(
-    kafka, new_topic, collectors, with_file, mib
-):
+def test_a_collector_fits_beside_an_application(kafka, new_topic, collectors, with_file, mib):
     topic = new_topic(partitions=3)
     settings = file_of(kafka, topic) if with_file else None
-    program = ("-X", "importtime", "-m", "cacheupdater")
-    collector = collectors(kafka.url(topic), settings=settings, program=program).start()
+    collector = collectors(kafka.url(topic), settings=settings).start()
     with HintPeer(collector.socket) as peer:
         assert peer.hello == Hello(3, [b"product:"] if with_file else [])
         peer.hint(CHANGE, b"product:7")
     assert [pack.keys for pack in packs_of(kafka, topic)] == [[b"product:7"]]
     assert collector.resident <= mib * MIB
+    assert not {name for name in HEAVY if f"/{name}" in Path(f"/proc/{collector.pid}/maps").read_text()}
+
+
+def test_a_collector_without_a_file_loads_nothing_heavy(sockets, collectors):
+    with HintServer(sockets / "up") as updater:
+        collector = collectors(updater.url, program=("-X", "importtime", "-m", "cacheupdater")).start()
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in collector.log.splitlines()}
-    assert {"cacheupdater", "aiokafka"} <= loaded
-    heavy = {"numpy", "sqlalchemy", "redis", "asyncpg", "aiosqlite", "cachetools"}
-    assert not loaded & (heavy if with_file else heavy | {"pydantic", "ruamel"})
+    assert {"cacheupdater", "cacheupdater_client", "asyncio"} <= loaded
+    assert not loaded & {*HEAVY, "redis", "ruamel", "cachetools", "aiokafka"}
 
 
 def test_a_collector_is_ready_within_a_second(sockets, collectors):
