@@ -33,9 +33,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], enviro
     parser.add_argument(
         "--listen",
         nargs="+",
-        type=_address,
+        type=_listen,
         metavar="ADDRESS",
-        help="where applications send hints: unix:///path or tcp://host:port (default: the file's listen, else unix:///run/cacheupdater/hints.sock)",
+        help="where applications send hints: unix:///path, tcp://host:port, or http://127.0.0.1:port for POST /v1/hints (default: the file's listen, else unix:///run/cacheupdater/hints.sock)",
     )
     parser.add_argument(
         "--queue",
@@ -52,7 +52,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], enviro
     )
     parser.add_argument(
         "--admin",
-        type=_admin,
+        type=_host_port,
         metavar="HOST:PORT",
         help="serve /metrics, /livez and /readyz there (default: the file's admin)",
     )
@@ -140,6 +140,12 @@ def _prefixes(config: Config) -> list[bytes]:
     return Keyspace([(each.pattern, None) for each in config.namespaces.values()]).prefixes
 
 
+def _listen(text: str) -> str:
+    if not text.startswith("http://"):
+        return _address(text)
+    return f"http://{_host_port(text.removeprefix('http://'))}"
+
+
 def _address(text: str) -> str:
     from cacheupdater.config.addresses import MemoryAddress, listen_address
 
@@ -176,7 +182,7 @@ def _prefix(text: str) -> bytes:
     return os.fsencode(text)
 
 
-def _admin(text: str) -> str:
+def _host_port(text: str) -> str:
     from cacheupdater.config.addresses import host_port
 
     try:

@@ -21,6 +21,7 @@ from cacheupdater import __version__
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.collector.forwarder import Forwarder
 from cacheupdater.collector.gathered import Gathered
+from cacheupdater.collector.http_listener import HttpListener
 from cacheupdater.core.events import EVENTS
 from cacheupdater.errors import first_error
 from cacheupdater.pipeline.notices import Notices
@@ -44,7 +45,7 @@ WATCH_EVERY_S = 1.0  # between two looks at the troubles that stand
 class Settings:
     """What one collector does."""
 
-    listen: Sequence[str]  # unix:///path, tcp://host:port
+    listen: Sequence[str]  # unix:///path, tcp://host:port, http://127.0.0.1:port
     queue: str  # kafka://…, unix:///path or tcp://host:port of an updater; may name files with secrets, and holds none
     only: Sequence[bytes] = ()  # prefixes of keys; none means all that the queue declares
     admin: str | None = None  # host:port of /metrics, /livez and /readyz
@@ -60,7 +61,8 @@ class Collector:
         self._metrics: Callable[[str], tuple[bytes, str]] | None = None
         self._observer = self._made_observer()
         self._notices = Notices(time.monotonic)
-        self._listener: StreamListener | None = None
+        self._streams: StreamListener | None = None
+        self._http: HttpListener | None = None
         self._greeted = asyncio.Event()
         self._hello: Hello
 
@@ -122,26 +124,31 @@ class Collector:
         await _first_of(stop, self._greeted)
         if stop.is_set():
             return
-        self._listener = StreamListener(gathered, self._hello, observer=self._observer)
-        await self._listener.start(self._settings.listen)
+        by_http = [each for each in self._settings.listen if each.startswith("http:")]
+        streams = self._streams = StreamListener(gathered, self._hello, observer=self._observer)
+        http = self._http = HttpListener(gathered)
         try:
-            ready(" ".join(self._listener.addresses))
+            await streams.start([each for each in self._settings.listen if each not in by_http])
+            await http.start(by_http)
+            ready(" ".join([*streams.addresses, *http.addresses]))
             await stop.wait()
         finally:
-            await self._listener.close()  # which waits for the last acknowledgements
-            self._listener = None
+            await http.close()
+            await streams.close()  # which waits for the last acknowledgements
+            self._streams = None
 
     def hello(self, hello: Hello) -> None:
         """The queue has greeted, or greets in another way: the clients hear of its partitions, and of our prefixes."""
         self._hello = Hello(hello.partitions, list(self._settings.only) or hello.prefixes)
         self._greeted.set()
-        if self._listener is not None:
-            self._listener.greet(self._hello)
+        if self._streams is not None:
+            self._streams.greet(self._hello)
 
     def acknowledge(self) -> None:
         """More frames may be acknowledged than before."""
-        if self._listener is not None:
-            self._listener.acknowledge()
+        if self._streams is not None and self._http is not None:
+            self._streams.acknowledge()
+            self._http.acknowledge()
 
     async def _answer(self, stack: AsyncExitStack, stop: asyncio.Event) -> None:
         """Serve the admin pages, from before the queue is found until everything is drained."""
@@ -152,7 +159,7 @@ class Collector:
         def conditions() -> dict[str, bool]:
             return {
                 "queue": self._link.connected,
-                "accepting": self._listener is not None and not stop.is_set(),
+                "accepting": self._streams is not None and not stop.is_set(),
             }
 
         server = AdminServer(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -15,16 +17,17 @@ from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
 from live.collector_process import CollectorProcess
-from live.updater_process import ROOT, config, eventually
+from live.updater_process import ROOT, config, eventually, free_port
 from suite.pace import PATIENCE_S, soonest
 
 from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis
-from cacheupdater_client.protocol.wire import CHANGE, TOUCH, Hello, decode_pack
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, decode_pack
 from cacheupdater_client.target import DRAIN_S
 
 MIB = 1024 * 1024
 HEAVY = {"numpy", "sqlalchemy", "pydantic_core", "asyncpg", "aiosqlite"}
+PAGE = ROOT / "docs/how-to/collector.md"
 SUPPORT = Path(__file__).parents[1] / "support"
 KEYS, ROUNDS, PAUSE_S = (
     50,
@@ -210,6 +213,57 @@ def test_a_miss_and_a_change_reach_a_real_updater(updaters, collectors, redis_ur
         eventually(lambda: price() == 2)
     with HintPeer(collector.socket) as peer:
         assert peer.hello == Hello(2, [b"product:"])
+
+
+def example(language):
+    """The program in this language on the page about collectors."""
+    return re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+
+
+def go(said):
+    imports = 'import ("net/http"; "os"; "strings")'
+    return f"package main\n{imports}\nfunc main() {{\n{said}\nif !taken {{ os.Exit(1) }}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "whole", "hints"),
+    [
+        pytest.param(
+            ("sh", "-e"),
+            "example.sh",
+            str,
+            {TOUCH: {b"product:7": 3}, MISS: {b"product:8": 1}, CHANGE: {b"product:9": 1}},
+            id="sh",
+        ),
+        pytest.param(("node",), "example.mjs", str, {CHANGE: {b"product:7": 1}}, id="js"),
+        pytest.param(
+            ("go", "run"),
+            "example.go",
+            go,
+            {CHANGE: {b"product:7": 1}},
+            id="go",
+            marks=pytest.mark.prove,  # compiles a minute if its cache is empty
+        ),
+    ],
+)
+def test_the_examples_for_other_languages_hand_in_hints(
+    sockets, tmp_path, collectors, request, program, name, whole, hints
+):
+    language = request.node.callspec.id
+    for needed in ("curl",) if language == "sh" else program[:1]:
+        if not shutil.which(needed):
+            pytest.skip(f"needs {needed} on this machine")
+    port = free_port()
+    source = tmp_path / name
+    source.write_text(whole(example(language).replace("7172", str(port))))
+    with HintServer(sockets / "up", prefixes=[]) as updater:
+        by_http = f"http://127.0.0.1:{port}"
+        collector = collectors(updater.url, "--listen", f"unix://{sockets}/own", by_http).start()
+        done = subprocess.run([*program, source], capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        for kind, counts in hints.items():
+            assert updater.wait_until(lambda u, kind=kind, counts=counts: u.hints(kind) == counts)
+        assert collector.metric("intake_rejected_total") == 0
 
 
 def test_four_processes_are_one_hint_per_key_and_turn_in_kafka_and_none_is_lost(kafka, new_topic, collectors):
