@@ -16,7 +16,7 @@ from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.protocol.wire import Hello
 
-SOON = 60.0  # s: whatever should happen has happened by then, on any machine
+SOON = 30.0  # s: whatever should happen has happened by then, on any machine
 TOUCHED = b'{"key": "p:1", "kind": "touch"}\n'
 CHANGED = b'{"key": "p:1", "kind": "change"}\n'
 
@@ -92,7 +92,8 @@ async def test_touches_are_taken_at_once():
 
 
 @pytest.mark.parametrize("kind", ["change", "miss"])
-async def test_changes_and_misses_are_taken_when_the_queue_has_them(kind):
+async def test_changes_and_misses_are_taken_when_the_queue_has_them(kind, monkeypatch):
+    monkeypatch.setattr(module, "FORWARD_S", 10 * SOON)
     async with world() as w:
         asking = asyncio.ensure_future(w.post(TOUCHED + b'{"key": "p:1", "kind": "%s"}' % kind.encode()))
         await w.until(lambda: w.gathered.hints == 2)
@@ -169,6 +170,7 @@ async def test_a_sender_that_does_not_finish_its_request_is_left(monkeypatch):
 
 async def test_silent_connections_make_room_for_those_that_send(monkeypatch):
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(module, "REQUEST_S", 10 * SOON)
     async with world() as w:
         silent = [await w.connect() for _ in range(20)]
         assert (await w.post(TOUCHED))[0] == 202
