@@ -20,7 +20,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.fair import Room
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import Kind, believable
 from cacheupdater.core.peers import Numbers
 from cacheupdater.core.receipts import Owed, Receipt, Receipts
 from cacheupdater.errors import Unavailable
@@ -40,7 +40,6 @@ URGENT_MAX = KEYS_MAX // 2  # keys of changes and misses, here and in the outbox
 URGENT_BYTES_MAX = BYTES_MAX // 2
 READS_MAX = KEYS_MAX // 4  # touched keys here: 250,000 different keys a second, at ten turns a second
 READS_BYTES_MAX = BYTES_MAX // 4
-COUNT_MAX = 1 << 32  # hints of one key in one turn: no client can make a sum that msgpack has no number for
 
 _KINDS = {"changes": CHANGE, "awaited": MISS, "misses": MISS, "touches": TOUCH}
 """What waits apart here, and its kind. An awaited miss is one whose reader waits."""
@@ -67,10 +66,10 @@ class Batch:
         for key, count in zip(pack.keys, pack.counts or repeat(1)):  # noqa: B905  `repeat` has no end
             held = counts.get(key)
             if held is None:
-                counts[key] = min(count, COUNT_MAX)
+                counts[key] = count
                 size += len(key)
             else:
-                counts[key] = min(held + count, COUNT_MAX)
+                counts[key] = held + count
         for key, token in zip(pack.keys, pack.tokens, strict=False):
             self.tokens[key] = max(token, self.tokens.get(key, 0))
         self.size += size
@@ -151,7 +150,11 @@ class Gathered:
             await self._room_came.wait()
 
     def take(self, pack: Pack, peer: int) -> Receipt | None:
-        """Take the hints now, or return None if there is no room. The receipt of touches is done at once."""
+        """Take the hints now, or return None if there is no room. The receipt of touches is done at once.
+
+        Counts are made believable here: once they are merged, the updater cannot know any more who has lied.
+        """
+        pack = pack._replace(counts=list(believable(pack.counts)))
         receipt = Receipt(peer, len(pack.keys), sum(map(len, pack.keys)))
         room = self._reads if pack.kind == TOUCH else self._urgent
         if self._closed or not room.takes(peer, receipt.keys, receipt.size):

@@ -20,6 +20,7 @@ from live.collector_process import CollectorProcess
 from live.updater_process import ROOT, config, eventually, free_port
 from suite.pace import PATIENCE_S, soonest
 
+from cacheupdater.local import kafka_topics
 from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, decode_pack
@@ -279,6 +280,24 @@ def test_four_processes_are_one_hint_per_key_and_turn_in_kafka_and_none_is_lost(
     assert sum(sum(pack.counts) or len(pack.keys) for pack in packs) == sum(r["emitted"] for r in results)
     assert entries(packs) <= most(seconds)
     assert {key for pack in packs if pack.kind == CHANGE for key in pack.keys} == changes_of(*"abcd")
+
+
+@pytest.mark.prove  # a broker of its own that dies: 20 s
+def test_a_kafka_that_dies_costs_no_hint_and_no_application_any_time(own_kafka, collectors, needs_apache):
+    kafka_topics.done(kafka_topics.create(own_kafka.admin, "hints", partitions=3))
+    collector = collectors(f"kafka://{own_kafka.bootstrap}/hints").start()
+    readers = [Reader(collector.emit, name, rounds=4 * ROUNDS) for name in "ab"]
+    eventually(lambda: collector.metric("forwarded_total") > KEYS)
+    own_kafka.kill()
+    eventually(lambda: collector.troubles)
+    eventually(lambda: collector.metric("waiting") > 100)
+    own_kafka.start()
+    results = [reader.result() for reader in readers]
+    eventually(lambda: collector.metric("waiting") == 0)
+    found, emitted = packs_of(own_kafka, "hints"), sum(each["emitted"] for each in results)
+    assert all(each["delivered"] == each["emitted"] and each["dropped"] == {} for each in results)
+    assert sum(sum(pack.counts) or len(pack.keys) for pack in found) >= emitted
+    assert {key for pack in found if pack.kind == CHANGE for key in pack.keys} >= changes_of("a", "b")
 
 
 def packs_of(kafka, topic):

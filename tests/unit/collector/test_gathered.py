@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from cacheupdater.collector import gathered as module
-from cacheupdater.collector.gathered import COUNT_MAX, Gathered
+from cacheupdater.collector.gathered import Gathered
+from cacheupdater.core.hints import READS_MAX
 from cacheupdater.errors import Unavailable
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.recording_observer import RecordingObserver
@@ -60,13 +61,13 @@ def test_counts_add_up_and_the_younger_token_stays():
     assert (only.keys, only.counts, list(only.tokens)) == ([b"k"], [5], [9])
 
 
-def test_a_client_cannot_make_a_count_that_no_pack_can_hold():
+def test_a_client_that_lies_weighs_no_more_than_what_its_process_can_have_read():
     gathered, box, peer = started()
-    for _ in range(5):
-        gathered.offer(0, pack(TOUCH, b"k", counts=[2**64 - 1]), peer)
+    gathered.offer(0, pack(TOUCH, b"k", counts=[2**64 - 1]), peer)
+    gathered.offer(0, pack(TOUCH, b"k", counts=[7]), gathered.newcomer())
     gathered.hand_over(box, all_kinds=True)
     [only] = packs(box)
-    assert only.counts == [COUNT_MAX]
+    assert only.counts == [READS_MAX + 7]
 
 
 def test_changes_and_awaited_misses_leave_at_once_and_the_rest_with_the_turn():
