@@ -91,8 +91,14 @@ class Collector:
         )
         async with AsyncExitStack() as stack:
             threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="link"))
-            await self._answer(stack, stop)
             loop = asyncio.get_running_loop()
+
+            async def leave() -> None:
+                if left := await loop.run_in_executor(threads, forwarder.close):
+                    log.warning("%d hints could not be forwarded in time and are given up", left)
+
+            stack.push_async_callback(leave)
+            await self._answer(stack, stop)
 
             async def aside(work: Callable[[], bool]) -> bool:
                 return await loop.run_in_executor(threads, work)
@@ -109,8 +115,6 @@ class Collector:
                     watching.cancel()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
-            if left := await loop.run_in_executor(threads, forwarder.close):
-                log.warning("%d hints could not be forwarded in time and are given up", left)
         return 0
 
     def reload(self) -> None:

@@ -89,6 +89,19 @@ def test_a_file_says_everything_and_options_of_updaters_are_no_concern_of_a_coll
     assert settings.only == [b"banner:", b"other:"]
 
 
+def test_a_file_without_addresses_means_the_conventional_socket(collect):
+    code, _, settings = collect(file=f'queue: {{url: "{KAFKA}"}}')
+    assert code == 0
+    assert settings.listen == ["unix:///run/cacheupdater/hints.sock"]
+
+
+def test_programs_in_other_languages_have_an_address_of_their_own(collect):
+    code, _, settings = collect("--queue", KAFKA, "--listen", "http://127.0.0.1:7172")
+    assert code == 0
+    assert settings.listen == ["http://127.0.0.1:7172"]
+    assert collect("--queue", KAFKA, "--listen", "http://127.0.0.1:7172/v1/hints")[0] == 2
+
+
 def test_arguments_count_more_than_the_file(collect):
     file = f'queue: {{url: "{KAFKA}"}}\nlisten: ["unix:///a.sock"]'
     code, _, settings = collect(
