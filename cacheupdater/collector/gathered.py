@@ -186,7 +186,7 @@ class Gathered:
         if not all_kinds:
             return
         self._move(outbox, "misses")
-        keys, size = outbox.fill
+        keys, size = outbox.size
         touches = self._batches["touches"]
         if len(touches.counts) <= TOUCHES_MAX - keys and touches.size <= TOUCHES_BYTES_MAX - size:
             self._move(outbox, "touches")

@@ -123,7 +123,7 @@ class Outbox:
         return self._hello
 
     @property
-    def fill(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
         """Keys that wait, and their bytes, frames under way included."""
         return self._keys, self._bytes
 

@@ -461,7 +461,7 @@ def test_a_collector_hears_of_each_frame_that_has_left_and_whether_it_was_taken(
 def test_a_collector_sees_what_still_merges_and_what_is_cut():
     outbox = Outbox()
     outbox.add(CHANGE, {b"a": 2, b"bb": 1})
-    assert (outbox.standing(CHANGE), outbox.standing(TOUCH), outbox.fill) == ((2, 0), (0, 0), (2, 3))
+    assert (outbox.standing(CHANGE), outbox.standing(TOUCH), outbox.size) == ((2, 0), (0, 0), (2, 3))
     outbox.greet(Hello(8, []))
     outbox.next_frame(1)
     outbox.add(CHANGE, {b"a": 1})
