@@ -46,3 +46,10 @@ class Faulty(CacheUpdaterError):
 
 class Stuck(CacheUpdaterError):
     """Something that this process cannot repair has stopped it from working; start it again."""
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first error, without the exception groups that task groups wrap around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cacheupdater import __version__, masking
 from cacheupdater.cli import (
     check,
+    collect,
     configured,
     demo,
     exits,
@@ -92,6 +93,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     file = argparse.ArgumentParser(add_help=False)
     configured.add_to(file, environ)
     run.add_to(commands, file)
+    collect.add_to(commands, environ)
     check.add_to(commands, file)
     explain.add_to(commands, file)
     invalidate.add_to(commands, file)

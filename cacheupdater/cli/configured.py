@@ -28,17 +28,22 @@ class Unsaid(str):
 
 def add_to(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Adds `-c` and `--app`."""
+    add_file_to(parser, environ)
+    parser.add_argument(
+        "--app",
+        metavar="MODULE:CACHE",
+        help="take the values that this cacheupdater_client.Cache declares; a file is not needed, and may add and override",
+    )
+
+
+def add_file_to(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Adds `-c`."""
     parser.add_argument(
         "-c",
         "--config",
         metavar="FILE",
         default=environ.get("CACHEUPDATER_CONFIG") or Unsaid(USUAL),
         help=f"the configuration (default: $CACHEUPDATER_CONFIG, else {USUAL})",
-    )
-    parser.add_argument(
-        "--app",
-        metavar="MODULE:CACHE",
-        help="take the values that this cacheupdater_client.Cache declares; a file is not needed, and may add and override",
     )
 
 

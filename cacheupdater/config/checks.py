@@ -71,8 +71,8 @@ def token_of(document: Document, admin: AdminSection) -> str | None:
         return None
 
 
-def check_top(document: Document, top: TopSection) -> None:
-    if top.queue.url == "memory://":
+def check_top(document: Document, top: TopSection, *, collects: bool) -> None:
+    if collects or top.queue.url == "memory://":
         _check_listen(document, top)
     else:
         _check_topic(document, top)
@@ -87,7 +87,7 @@ def _check_topic(document: Document, top: TopSection) -> None:
     if top.listen is not None:
         document.refuse(
             ("listen",),
-            "is for queue memory://; with another queue the clients send to it themselves; remove it",
+            "is for queue memory://, and for `cacheupdater collect`; with another queue the clients send to it themselves; remove it",
         )
     if top.queue.partitions is not None:
         document.refuse(

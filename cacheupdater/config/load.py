@@ -57,10 +57,11 @@ def load_config(
     *,
     app: Application | None = None,
     further: Further | None = None,
+    collects: bool = False,
 ) -> Config:
     """Raises ConfigErrors with everything that is wrong. `further` is called only if nothing else is wrong.
 
-    An application's declarations stand under the file. A `path` of None: there is no file.
+    A process that `collects` listens whatever the queue is. An application's declarations stand under the file. A `path` of None: there is no file.
     """
     if path is None and app is None:
         raise AssertionError("there must be a file or an application")
@@ -68,7 +69,7 @@ def load_config(
     later.refuse_later(document)
     declared = put_under(document, app) if app else {}
     parts = _Parts(document, declared)
-    config = parts.config()
+    config = parts.config(collects=collects)
     if config and further and not document.problems:
         for place, problem in further(config):
             document.refuse(place, problem)
@@ -92,10 +93,10 @@ class _Parts:
         self._sources = self._each(SourceSection, "sources")
         self._namespaces = self._each(NamespaceSection, "namespaces")
 
-    def config(self) -> Config | None:
+    def config(self, *, collects: bool) -> Config | None:
         """None when something was refused."""
         if self._top:
-            checks.check_top(self._document, self._top)
+            checks.check_top(self._document, self._top, collects=collects)
         namespaces = self._merged()
         if self._top is None:
             return None
@@ -105,7 +106,7 @@ class _Parts:
         if not self._document.problems:
             warn_of_idle(self._document, sources, namespaces)
             warn_of_clear_text(self._document, sources, top.cache.url, queue)
-        default = (CONVENTIONAL,) if isinstance(queue, MemoryQueueConfig) else ()
+        default = (CONVENTIONAL,) if collects or isinstance(queue, MemoryQueueConfig) else ()
         return Config(
             listen=default if top.listen is None else top.listen,
             queue=queue,

@@ -26,7 +26,7 @@ SESSION_MOST_S = 1800.0  # what brokers allow at most
 STREAMS_SESSION_S = 5.0  # a takeover after a kill takes so long; a restarted updater waits for nobody
 STREAMS_SESSION_LEAST_S = 1.0  # a pause of the loop must not cost partitions
 PARTITIONS = 1
-_OPTIONS = ("group", "session_timeout", "instance")
+OPTIONS = ("group", "session_timeout", "instance")  # of an updater, besides those of the connection
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _LATER = {"sqlite", "postgresql", "postgresql+asyncpg", "sqlite+aiosqlite"}
 _FORMS = f"memory://, {broker.FORM} or {streams.FORM}"
@@ -96,7 +96,7 @@ def _kafka(url: str) -> KafkaQueueConfig:
     for name, why in _OURS.items():
         if f"{name}=" in url:
             raise ValueError(f"{name} {why}")
-    address = broker.parse(url, options=_OPTIONS)
+    address = broker.parse(url, options=OPTIONS)
     said = address.options
     session = units.duration(said["session_timeout"]) if "session_timeout" in said else SESSION_S
     if not SESSION_LEAST_S <= session <= SESSION_MOST_S:

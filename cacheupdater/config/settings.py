@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    listen: tuple[Address, ...]  # at least one with a memory queue, none with Kafka
+    listen: tuple[Address, ...]  # at least one with a memory queue or in a collector, else none
     queue: QueueConfig
     cache: Url
     admin: TcpAddress | UnixAddress | None  # UnixAddress: only a worker, whose parent collects its pages

@@ -4,7 +4,7 @@ An inbox of the memory queue orders its packs by it, and the backlog of a namesp
 service of each flow is counted on one clock, which follows the flow being served. A flow that was away, or had to wait, has
 therefore saved up nothing. A new flow comes right behind the flow being served. So the clock advances even if many flows come
 one after the other with one item each. A single flow is a plain queue.
-`leaves_room` is the other half: how much of a bounded store one flow may fill.
+`leaves_room` is the other half: how much of a bounded store one flow may fill. `Room` keeps the accounts of such a store.
 A `Fair` lives as long as the store that it orders. It knows neither packs nor keys. Its caller chooses the unit of service.
 """
 
@@ -38,6 +38,38 @@ Items = TypeVar("Items", bound=Clearable)
 def leaves_room(own: int, total: int, most: int) -> bool:
     """Whether a peer may add to its own part of the total: that part is at most `PART` times what is free."""
     return own <= PART * max(0, most - total)
+
+
+class Room:
+    """How much of a bounded store each peer has filled, by number and by bytes."""
+
+    def __init__(self, most: int, bytes_most: int) -> None:
+        self._most = most
+        self._bytes_most = bytes_most
+        self.clear()
+
+    def clear(self) -> None:
+        """The store is empty."""
+        self._total = self._bytes = 0
+        self._own: dict[int, tuple[int, int]] = {}
+
+    def takes(self, peer: int, number: int, size: int) -> bool:
+        """Whether the peer may add this and still leaves room for others."""
+        total, total_bytes = self._total + number, self._bytes + size
+        if total > self._most or total_bytes > self._bytes_most:
+            return False
+        own, own_bytes = self._own.get(peer, (0, 0))
+        return leaves_room(own, total, self._most) and leaves_room(own_bytes, total_bytes, self._bytes_most)
+
+    def take(self, peer: int, number: int, size: int) -> None:
+        """The peer has added this; or it is gone, if the amounts are negative."""
+        own, own_bytes = self._own.get(peer, (0, 0))
+        self._total += number
+        self._bytes += size
+        if own + number or own_bytes + size:
+            self._own[peer] = own + number, own_bytes + size
+        else:
+            self._own.pop(peer, None)
 
 
 class Flow(Generic[Name, Items]):

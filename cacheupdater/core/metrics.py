@@ -63,6 +63,10 @@ Metric = Literal[
     "lost_packs",  # counter by reason: packs that left the queue before they were read
     "skipped_batches",  # counter by reason: batches of the queue that were skipped unread
     "commit_failures",  # counter by reason
+    "collected",  # counter by kind: hints that clients have handed to a collector
+    "forwarded",  # counter by kind: hints that the queue behind a collector has taken, each for all that were merged into it
+    "merged",  # counter by kind: hints that a collector has merged into another of the same key
+    "waiting",  # gauge: hints in a collector that are neither forwarded nor dropped
     "config_last_reload_successful",  # gauge: 1, or 0 after a refused reload
     "config_last_reload_success_timestamp_seconds",  # gauge: when the configuration was last taken over
 ]

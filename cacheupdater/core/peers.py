@@ -1,5 +1,5 @@
 """Which peers sent the hints that are open. A peer is one connection of an application, and the connections that follow it
-from the same process: they take over its number.
+from the same process: they take over its number (`Numbers`).
 
 An engine has one `Peers`. Every open pack points to its `Peer`, which lives as long as one of its hints is open. A peer with
 more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from cacheupdater.core.fair import leaves_room
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Hashable
 
     from cacheupdater.core.limits import Limits
 
@@ -25,8 +25,40 @@ this part is ten packs, and a turn reads eight at the most."""
 LITTLE = 20
 """If no more keys than this wait in a peer's turn, no other peer takes any: they are served within a turn or two."""
 
+NUMBERS = 1024
+"""Numbers of peers; when all are used, they are used again. As many as the connections that a listener accepts at once."""
+
 _NONE: frozenset[int] = frozenset()
 NOBODY = 0
+
+
+class Numbers:
+    """The numbers of the peers of one process."""
+
+    def __init__(self) -> None:
+        self._highest = NOBODY
+        self._free: dict[int, Hashable] = {}  # each with the origin of its last owner; the longest free first
+
+    def newcomer(self, origin: Hashable = None) -> int:
+        """A number for a new peer.
+
+        If peers from the same `origin` have left, the new peer gets the number of the last one. Otherwise it gets a number
+        that no peer has had. If there is none, it gets the number that has been free for longest. Packs that the last owner
+        of the number left behind count against the new one. So a sender that connects anew for each pack stays one peer, and
+        no more peers take turns than may be connected at once.
+        """
+        number = next((each for each in reversed(self._free) if self._free[each] == origin), None)
+        if number is None and self._highest >= NUMBERS:
+            number = next(iter(self._free), None)
+        if number is None:
+            self._highest += 1
+            return self._highest
+        del self._free[number]
+        return number
+
+    def gone(self, peer: int, origin: Hashable = None) -> None:
+        """This peer has left, and will put nothing more."""
+        self._free[peer] = origin
 
 
 class Peer:

@@ -20,7 +20,7 @@ from cacheupdater.adapters.admin_http import AdminServer
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
 from cacheupdater.config.queues import MemoryQueueConfig
 from cacheupdater.core.events import EVENTS
-from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.errors import CacheUpdaterError, first_error
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
@@ -160,7 +160,7 @@ class Service:
                 await turnover.now.pricing.end()
                 await door.queue.close()
         except BaseExceptionGroup as group:
-            raise _first(group) from group
+            raise first_error(group) from group
 
     async def _probe(self, writer: Writer, redis_clock: RedisClock) -> None:
         """Probes Redis for /readyz, and asks for its time. Refreshes do not depend on the result."""
@@ -219,10 +219,3 @@ async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | No
         doing.cancel()
         stopped.cancel()
         await asyncio.gather(doing, stopped, return_exceptions=True)
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error, without the exception groups that task groups wrap around it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -68,8 +68,18 @@ class Frame(NamedTuple):
 class Outbox:
     """Bounded store of hints for one target, and the window of frames under way."""
 
-    def __init__(self, only: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self,
+        only: Sequence[bytes] = (),
+        *,
+        curious: bool = False,
+        settled: Callable[[Frame, bool], None] | None = None,
+    ) -> None:
+        """A `curious` outbox wants to know the updater's hello before anything waits. `settled` hears of each frame that has
+        left the window, and whether it was taken. A collector needs both."""
         self._only = _matcher(only)
+        self._curious = curious
+        self._settled = settled
         self._declared: Callable[[bytes], bool] | None = None
         self._hello: Hello | None = None
         self._pending: list[dict[bytes, int]] = [{}, {}, {}]
@@ -103,23 +113,43 @@ class Outbox:
         return self._keys > sum(frame.keys for frame in self._window) and not self._window_has_room()
 
     @property
+    def calls(self) -> bool:
+        """Whether a link that has no connection should open one."""
+        return self._keys > 0 or self.doubtful or self._curious
+
+    @property
+    def hello(self) -> Hello | None:
+        """What the updater has said last; None before its first hello. The same object until it says something else."""
+        return self._hello
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Keys that wait, and their bytes, frames under way included."""
+        return self._keys, self._bytes
+
+    def standing(self, kind: int) -> tuple[int, int]:
+        """Keys of this kind that merge with later hints, and keys that are cut and not settled."""
+        cut = sum(len(piece.keys) for piece in self._staged[kind])
+        return len(self._pending[kind]), cut + sum(each.keys for each in self._window if each.kind == kind)
+
+    @property
     def touches(self) -> int:
         """Touched keys that are not in frames yet. Each piece that has been cut counts as one."""
         return len(self._pending[TOUCH]) + len(self._staged[TOUCH])
 
     # --- in -------------------------------------------------------------------------------------------
 
-    def add(self, kind: int, counts: Mapping[bytes, int]) -> None:
-        """Hints of one kind, as drained."""
+    def add(self, kind: int, counts: Mapping[bytes, int], told: Iterable[tuple[bytes, int]] = ()) -> None:
+        """Hints of one kind, as drained. `told` has the tokens of those keys that have one."""
         self.waiting += sum(counts.values())
         self._merge(kind, self._wanted(counts))
         self._shed()
+        self._tag(kind, told)
 
     def add_told(self, kind: int, told: Sequence[tuple[bytes, int]]) -> None:
         """Touches or misses, each with its token."""
         if told:
-            self.add(kind, Counter(key for key, _ in told))
-            self._tag(kind, told)
+            self.add(kind, Counter(key for key, _ in told), told)
 
     def _tag(self, kind: int, told: Iterable[tuple[bytes, int]]) -> None:
         """Of two tokens of one key the younger counts. A key that was dropped has no token."""
@@ -216,15 +246,15 @@ class Outbox:
         if not 0 <= arrived <= self._sent:
             raise Malformed("impossible_ack", f"{accepted} accepted, {self._acked + self._sent} sent")
         for _ in range(arrived):
-            self.delivered += self._settle()
+            self.delivered += self._settle(taken=True)
 
     def refuse(self) -> None:
         """The target will never take the oldest frame of this connection. It is dropped, for it would block the others."""
         if not self._sent:
             raise Malformed("impossible_refusal", "no frame is under way")
-        self.dropped["refused"] += self._settle()
+        self.dropped["refused"] += self._settle(taken=False)
 
-    def _settle(self) -> int:
+    def _settle(self, *, taken: bool) -> int:
         """Takes the oldest frame out of the window and returns the number of its hints."""
         frame = self._window.popleft()
         self._window_bytes -= len(frame.pack)
@@ -233,6 +263,8 @@ class Outbox:
         self.waiting -= frame.hints
         self._sent -= 1
         self._acked += 1
+        if self._settled is not None:
+            self._settled(frame, taken)
         return frame.hints
 
     # --- out ------------------------------------------------------------------------------------------

@@ -389,6 +389,24 @@ def test_nothing_listening_shows_neither_exception_nor_wait_nor_growth(redis_url
     assert float(out) < 1
 
 
+def test_package_alone_loads_no_redis_and_its_names_do():
+    code = """
+import cacheupdater_client as cu, sys
+import cacheupdater_client.outbox, cacheupdater_client.transports
+assert not {'redis', 'asyncio'} & sys.modules.keys()
+assert {'Redis', 'stats', 'wrap'} <= set(dir(cu))
+for name in cu.__all__:
+    assert getattr(cu, name) is getattr(cu, name)
+assert 'redis' in sys.modules
+try:
+    cu.nothing
+except AttributeError as e:
+    print(e)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "module 'cacheupdater_client' has no attribute 'nothing'"
+
+
 def test_clean_interpreter_loads_nothing_heavy():
     heavy = "{'sqlalchemy', 'aiokafka', 'prometheus_client', 'pydantic', 'uvloop', 'cacheupdater', 'orjson', 'starlette', 'django'}"
     ours = "{'cacheupdater_client.watching', 'cacheupdater_client.sqlalchemy', 'cacheupdater_client.django', 'cacheupdater_client.prometheus'}"

@@ -16,7 +16,7 @@ import sys
 import pytest
 import uvloop
 
-from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener, socket_file
+from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener, listener, socket_file
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing.recording_observer import RecordingObserver
@@ -335,10 +335,10 @@ async def test_a_peer_that_leaves_gives_its_number_back(address):
         await peer.acknowledged(1)
         peer.close()
         await until(lambda: w.observer.levels["peers", ""] == 0)
-        assert list(w.queue._free) == [before + 1]
+        assert list(w.queue._numbers._free) == [before + 1]
         again = await w.peer()
         await again.hear()
-        assert not w.queue._free
+        assert not w.queue._numbers._free
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["cut", "waiting"])
@@ -391,6 +391,63 @@ async def test_a_peer_that_vanishes_while_it_waits_for_room_frees_its_place_at_o
         assert w.queue.backlog(0) == 1  # what was not acknowledged comes again from a client that lives
         assert await w.taken() == [PACK]
         assert await w.works()
+
+
+class Passing(MemoryQueue):
+    """A queue that passes packs on, and owes all acknowledgements until then."""
+
+    debt = 0
+
+    def offer(self, partition, payload, peer):
+        self.debt += 1
+        return super().offer(partition, payload, peer)
+
+    def owed(self, peer):
+        return self.debt
+
+
+@contextlib.asynccontextmanager
+async def owing(address, monkeypatch, **settings):
+    monkeypatch.setattr(sys.modules[__name__], "MemoryQueue", Passing)
+    async with world(address, **settings) as w:
+        peer = await w.peer()
+        peer.writer.write(FRAME * 3)
+        await w.taken(0, 3)
+        yield w, peer
+        w.queue.debt = 0
+
+
+async def test_frames_are_acknowledged_when_the_queue_owes_them_no_more(address, monkeypatch):
+    async with owing(address, monkeypatch) as (w, peer):
+        w.listener.acknowledge()
+        assert await peer.hear()
+        assert peer.told == [HELLO]
+        w.queue.debt = 1
+        w.listener.acknowledge()
+        await peer.acknowledged(2)
+        w.queue.debt = 0
+        w.listener.acknowledge()
+        await peer.acknowledged(3)
+
+
+async def test_a_peer_that_is_owed_an_acknowledgement_is_told_again_and_again_what_was_taken(
+    address, monkeypatch
+):
+    async with owing(address, monkeypatch, stall=0.04) as (_, peer):
+        while peer.told.count(0) < 3:
+            assert await peer.hear()
+
+
+async def test_a_closing_listener_waits_for_acknowledgements_that_are_owed(address, monkeypatch):
+    async with owing(address, monkeypatch, grace=SOON) as (w, peer):
+        closing = asyncio.ensure_future(w.listener.close())
+        _, late = await asyncio.wait([closing], timeout=20 * listener.QUIET_S)
+        assert late
+        w.queue.debt = 0
+        w.listener.acknowledge()
+        await closing
+        await peer.acknowledged(3)
+        await peer.ended()
 
 
 async def test_a_peer_that_waits_for_room_is_told_again_and_again_what_was_taken(address):

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import json
 import logging
 import os
@@ -30,6 +29,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from cacheupdater.adapters.admin_http.request import (
+    HEAD_BYTES_MAX,
+    LOOPBACK_NAMES,
+    Request,
+    host_name,
+    is_loopback,
+    parsed,
+)
 from cacheupdater.adapters.admin_http.seats import Seat, Seats, Stage, network_of
 from cacheupdater.errors import Misconfigured
 
@@ -46,7 +53,6 @@ if TYPE_CHECKING:
     Query: TypeAlias = Mapping[str, bytes]  # what stands behind the question mark, unquoted
     QueryPage: TypeAlias = Callable[[Query], Awaitable[Mapping[str, object] | None]]  # None: a bad query
 
-HEAD_BYTES_MAX = 8 * 1024  # request line and headers; scrapers and probes send under 1 KiB
 REQUEST_S = 5.0  # for the head to arrive; probes give up sooner
 ANSWER_S = 30.0  # to make and send a page: thousands of namespaces over a slow link
 BACKLOG = (
@@ -55,7 +61,6 @@ BACKLOG = (
 CLOSE_S = 1.0  # for requests that are under way at the close
 
 UNIX = "unix://"
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON = "application/json"
 _log = logging.getLogger(__name__)
 
@@ -65,13 +70,6 @@ class _Answer(NamedTuple):
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     allow: str = "GET, HEAD"  # the methods of this path
-
-
-class _Request(NamedTuple):
-    method: str
-    path: str
-    headers: dict[str, str]  # names in lower case
-    query: str = ""  # behind the question mark, as sent
 
 
 class Keyed(NamedTuple):
@@ -111,7 +109,7 @@ class AdminServer:
         self._keyed = keyed or Keyed({})
         # On a loopback address, a foreign name in Host means that a browser was tricked into the request (DNS
         # rebinding). On other addresses the names by which clients know the pod cannot be known here.
-        self._names = {*_LOOPBACK_NAMES, self.host} if _is_loopback(self.host) else None
+        self._names = {*LOOPBACK_NAMES, self.host} if is_loopback(self.host) else None
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[None]] = set()
         self._seats = Seats()
@@ -169,7 +167,7 @@ class AdminServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seat: Seat) -> None:
         try:
             async with asyncio.timeout(REQUEST_S):
-                request = _parse(await reader.readuntil(b"\r\n\r\n"))
+                request = parsed(await reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError:
             request, answer = None, _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except ValueError:
@@ -183,8 +181,8 @@ class AdminServer:
             writer.write(_encode(answer, with_body=request is None or request.method != "HEAD"))
             await writer.drain()
 
-    async def _answer(self, request: _Request) -> _Answer:
-        if self._names is not None and _host_name(request.headers.get("host", "")) not in self._names:
+    async def _answer(self, request: Request) -> _Answer:
+        if self._names is not None and host_name(request.headers.get("host", "")) not in self._names:
             return _plain(HTTPStatus.FORBIDDEN)
         allow = "POST" if request.path in self._keyed.changes else "GET, HEAD"
         if request.method not in allow.split(", "):
@@ -197,7 +195,7 @@ class AdminServer:
             _log.error("admin: %s failed: %s", request.path, type(e).__name__)  # its text may hold keys
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    async def _page(self, request: _Request) -> _Answer:
+    async def _page(self, request: Request) -> _Answer:
         if request.path == "/livez":
             return _plain(HTTPStatus.OK)
         if request.path == "/readyz":
@@ -217,9 +215,9 @@ class AdminServer:
             await self._of_keys(request) if self._may_see_keys(request) else _plain(HTTPStatus.UNAUTHORIZED)
         )
 
-    async def _of_keys(self, request: _Request) -> _Answer:
+    async def _of_keys(self, request: Request) -> _Answer:
         pages, _, queried, changes = self._keyed
-        query = {name: unquote_to_bytes(value) for name, value in _parsed(request.query).items()}
+        query = {name: unquote_to_bytes(value) for name, value in _query_of(request.query).items()}
         said: Mapping[str, object] | None = None
         if page := queried.get(request.path) or changes.get(request.path):
             said = await page(query)
@@ -227,7 +225,7 @@ class AdminServer:
             said = await pages[request.path](key)
         return _plain(HTTPStatus.BAD_REQUEST) if said is None else _json(said)
 
-    def _may_see_keys(self, request: _Request) -> bool:
+    def _may_see_keys(self, request: Request) -> bool:
         if self._keyed.token is None:
             return self._path is not None or self._names is not None
         said = request.headers.get("authorization", "").encode("latin-1", "replace")
@@ -252,40 +250,9 @@ def _host_and_port(listen: str) -> tuple[str, int]:
     return host, port
 
 
-def _parse(head: bytes) -> _Request:
-    """The request whose head this is. Raises ValueError."""
-    request_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
-    method, target, version = request_line.split(" ")
-    if not version.startswith("HTTP/1."):
-        raise ValueError(version)
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip() or (name.lower() == "host" and "host" in headers):
-            raise ValueError(line)
-        headers[name.lower()] = value.strip()
-    path, _, query = target.partition("?")
-    return _Request(method, path, headers, query)
-
-
-def _parsed(query: str) -> dict[str, str]:
+def _query_of(query: str) -> dict[str, str]:
     """The names and values of a query, still quoted. Of a name that comes twice, the last value counts."""
     return {name: value for name, _, value in (each.partition("=") for each in query.split("&"))}
-
-
-def _host_name(host: str) -> str | None:
-    """The name in a Host header, without the port and brackets."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _plain(status: HTTPStatus) -> _Answer:

@@ -2,7 +2,8 @@
 
 The service makes one `StreamListener` beside a memory queue, starts it when partitions are ready and closes it
 first of all. Each connection is a peer. The listener says hello at once, cuts the stream into frames, puts the frames on
-the queue unchanged, and acknowledges how many were taken. A peer for which the queue has no room is not read until there
+the queue unchanged, and acknowledges how many were taken. A queue that only passes packs on may owe an acknowledgement until
+it has passed the pack on (`owed`, `acknowledge`). A peer for which the queue has no room is not read until there
 is room. A peer's mistake costs only its own connection, with a counted reason. The listener does not look into packs
 (intake decodes them) and remembers nothing beyond a connection: a client sends again what was not acknowledged. So it may
 close a connection where the frames that are cut or wait for room would together take too much memory.
@@ -48,6 +49,10 @@ class Inlet(Protocol):
     def newcomer(self, origin: Hashable = None) -> int: ...
 
     def gone(self, peer: int, origin: Hashable = None) -> None: ...
+
+    def owed(self, peer: int) -> int:
+        """How many of the peer's frames, counted from the last that was taken, may not be acknowledged yet."""
+        ...
 
     def offer(self, partition: int, payload: bytes, peer: int) -> bool: ...
 
@@ -129,6 +134,11 @@ class StreamListener:
         for peer in list(self._peers):
             peer.leave()
 
+    def acknowledge(self) -> None:
+        """Tell all peers which of their frames are on the queue by now: the queue owed them some."""
+        for peer in list(self._peers):
+            peer.acknowledge()
+
     def reject(self, reason: str) -> None:
         """Count a rejected frame or connection."""
         self._observer.count("intake_rejected", 1, reason=reason)
@@ -195,7 +205,7 @@ class StreamListener:
             for peer in self._peers:
                 peer.heard = False
             await asyncio.sleep(QUIET_S)
-            if not any(peer.heard or peer.waiting for peer in self._peers):
+            if not any(peer.heard or peer.waiting or peer.owed for peer in self._peers):
                 return
 
 
@@ -212,10 +222,10 @@ class _Peer(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._reader = wire.FrameReader()
         self._rest = 0  # bytes that are not yet a whole frame
-        self._accepted = self._told = 0  # frames
+        self._taken = self._told = 0  # frames: on the queue, acknowledged
         self._writable = True
         self._gone = False
-        self._progress = (0, 0.0)  # accepted frames, and when the number was last seen to change
+        self._progress = (0, 0.0)  # taken frames, and when the number was last seen to change
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
@@ -258,20 +268,25 @@ class _Peer(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writable = True
-        self._acknowledge()
+        self.acknowledge()
+
+    @property
+    def owed(self) -> int:
+        """Taken frames that may not be acknowledged yet."""
+        return self._listener.inlet.owed(self._number)
 
     def check(self, now: float) -> None:
         """Drops a peer that has completed no frame for too long, and owes the end of a frame or does not read our answers."""
-        accepted, since = self._progress
+        taken, since = self._progress
         owes = (self._rest and not self.waiting) or not self._writable
-        if not owes or self._gone or accepted != self._accepted:
-            self._progress = (self._accepted, now)
+        if not owes or self._gone or taken != self._taken:
+            self._progress = (self._taken, now)
         elif now - since > self._listener.limits.stall:
             self.drop("stalled")
 
     def reassure(self) -> None:
         """Repeat the last acknowledgement to a peer that waits."""
-        if self.waiting and self._writable and not self._transport.is_closing():
+        if (self.waiting or self.owed) and self._writable and not self._transport.is_closing():
             self._transport.write(wire.encode_ack(self._told))
 
     def leave(self) -> None:
@@ -295,12 +310,12 @@ class _Peer(asyncio.BufferedProtocol):
                 if not offer(partition, pack, self._number):
                     refused = partition, pack
                     break
-                self._accepted += 1
+                self._taken += 1
         except wire.Malformed as e:
-            self._acknowledge()
+            self.acknowledge()
             self.drop(e.reason)
         else:
-            self._acknowledge()
+            self.acknowledge()
         return refused
 
     async def _wait(self, refused: tuple[int, bytes] | None, frames: Iterator[tuple[int, bytes]]) -> None:
@@ -308,7 +323,7 @@ class _Peer(asyncio.BufferedProtocol):
         try:
             while refused:
                 await self._listener.inlet.put(*refused, self._number)
-                self._accepted += 1
+                self._taken += 1
                 refused = self._offer(frames)
                 self._keep(refused)
         except Unavailable:
@@ -324,9 +339,11 @@ class _Peer(asyncio.BufferedProtocol):
         if size != self.kept and not self._gone:
             self._listener.keep(self, size)
 
-    def _acknowledge(self) -> None:
-        if self._writable and self._accepted > self._told and not self._transport.is_closing():
-            self._told = self._accepted
+    def acknowledge(self) -> None:
+        """Say how many frames are on the queue, if there are more than before."""
+        accepted = self._taken - self.owed
+        if self._writable and accepted > self._told and not self._transport.is_closing():
+            self._told = accepted
             self._transport.write(wire.encode_ack(self._told))
 
     def drop(self, reason: str) -> None:

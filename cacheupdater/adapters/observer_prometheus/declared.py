@@ -1,4 +1,4 @@
-"""Every metric of the updater, its labels, and their values with their meanings.
+"""Every metric of the updater and of the collector, its labels, and their values with their meanings.
 
 The observer makes its registry from this table, and `page` makes the reference page (`docs/reference/metrics.md`) from it. The
 sets of label values are closed. A Prometheus series costs over 600 bytes for ever, so values that a sender could invent would
@@ -68,6 +68,11 @@ _DROPS = {
     "paused": "an operator has paused the namespace; of a change only the value was removed",
     "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",
 }
+_COLLECTOR_DROPS = {
+    "undeclared": "the key begins with no prefix that the queue or `only` declares",
+    "refused": "the topic will never take the pack, for it is too large",
+    "full": "more waited than a collector keeps; this should never happen, for its peers wait first",
+}
 _PROLONGED = {
     "prolonged": "the value lives for one more ttl",
     "left": "the value has time enough, is as old as it may get, has no ttl, or is not of a load of ours; or there is none",
@@ -128,7 +133,7 @@ class Declared(NamedTuple):
         return tuple(name for name in (self.label, self.reason) if name)
 
 
-DECLARED: dict[Metric, Declared] = {
+DECLARED: dict[Metric, Declared] = {  # of the updater
     "hints": Declared("counter", "Hints that reached the engine, including repeated ones.", "kind"),
     "namespace_hints": Declared(
         "counter",
@@ -288,4 +293,15 @@ DECLARED: dict[Metric, Declared] = {
     "config_last_reload_success_timestamp_seconds": Declared(
         "gauge", "When the configuration was last taken over, at a start or by a reload: seconds since 1970."
     ),
+}
+
+COLLECTOR: dict[Metric, Declared] = {  # of the collector
+    "collected": Declared("counter", "Hints that clients have handed in, including repeated ones.", "kind"),
+    "forwarded": Declared(
+        "counter", "Hints that the queue has taken; each stands for all that were merged into it.", "kind"
+    ),
+    "merged": Declared("counter", "Hints that were merged into another of the same key.", "kind"),
+    "waiting": Declared("gauge", "Hints that are neither forwarded nor dropped, including repeated ones."),
+    "dropped": Declared("counter", "Hints that were given up.", reason="reason", reasons=_COLLECTOR_DROPS),
+    **{metric: DECLARED[metric] for metric in ("intake_rejected", "peers", "troubles")},
 }

@@ -19,7 +19,7 @@ from cacheupdater.adapters.observer_prometheus.declared import DECLARED, KINDS, 
 from cacheupdater.core.events import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from cacheupdater.core.metrics import Metric
 
@@ -37,12 +37,18 @@ class PrometheusObserver:
     """`ports.Observer` on a registry of its own, so that several services can live in one process."""
 
     def __init__(
-        self, *, version: str, namespaces: Iterable[str], partitions: int, sources: Iterable[str] = ()
+        self,
+        *,
+        version: str,
+        namespaces: Iterable[str],
+        partitions: int,
+        sources: Iterable[str] = (),
+        declared: Mapping[Metric, Declared] = DECLARED,
     ) -> None:
         """The namespaces, partitions and sources are the only labels that are shown, besides `other`.
 
         The set of partitions grows with the gauge `partitions`, for a topic may get more of them. A reload brings other
-        namespaces and sources: see `show`.
+        namespaces and sources: see `show`. An updater and a collector have `declared` different metrics.
         """
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # half of all series, and unused
         self.registry = prometheus.CollectorRegistry()
@@ -54,7 +60,8 @@ class PrometheusObserver:
             "partition": _numbers(partitions),
             **_names(namespaces, sources),
         }
-        self._families = {metric: self._declare(metric, row) for metric, row in DECLARED.items()}
+        self._declared = declared
+        self._families = {metric: self._declare(metric, row) for metric, row in declared.items()}
         # The port's arguments -> the child. Only arguments from the closed sets are kept, so the dicts stay small.
         self._counters: dict[_At, prometheus.Counter] = {}
         self._gauges: dict[_At, prometheus.Gauge] = {}
@@ -92,7 +99,7 @@ class PrometheusObserver:
         """These are the labels from now on. The series of the others end, or each reload would leave some behind."""
         self._known |= _names(namespaces, sources)
         for metric, label, reason in [*self._counters, *self._gauges, *self._histograms]:
-            row = DECLARED[metric]
+            row = self._declared[metric]
             if label in self._known[row.label]:
                 continue
             for children in (self._counters, self._gauges, self._histograms):
@@ -125,7 +132,7 @@ class PrometheusObserver:
 
         Counters by namespace are left out, for they would be too many.
         """
-        for metric, row in DECLARED.items():
+        for metric, row in self._declared.items():
             if row.kind == "counter" and row.label != "namespace":
                 for label in self._known[row.label]:
                     for reason in row.reasons or ("",):
@@ -134,7 +141,7 @@ class PrometheusObserver:
     def _child(self, children: dict[_At, _F], kind: type[_F], at: _At) -> _F:
         """Find or make the child, and remember it if its labels are in the closed sets."""
         metric, label, reason = at
-        row, family = DECLARED[metric], self._families[metric]
+        row, family = self._declared[metric], self._families[metric]
         if not isinstance(family, kind):
             raise TypeError(f"{metric} is a {row.kind}")
         known_label = label in self._known[row.label]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.observer_prometheus.declared import DECLARED, KINDS, Declared
+from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED, KINDS, Declared
 from cacheupdater.core.events import EVENTS
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ The values of labels come from the configuration and from the lists below, never
 _BUILD = "| `build_info` | gauge | `version`, `python` | What runs here. |\n"
 _WORKERS = "| `worker_restarts_total` | counter | `worker` | With `run --workers`: how often this worker was started again. All other metrics have the label `worker` too, then. |\n"
 _AUTOMATON = "Decisions and results have the names of [the automaton](../automaton.md).\n"
+_COLLECTOR = """
+## Metrics of a collector
+
+`cacheupdater collect` has these metrics, and no others.
+
+| metric | kind | labels | what |
+| --- | --- | --- | --- |
+"""
 _TAIL = "\nBesides these, there are the usual `process_*` metrics of this process.\n"
 
 
@@ -37,7 +45,10 @@ def reference_page() -> str:
     labels: Sequence[tuple[str, str, Mapping[str, str]]]
     labels = [("hints_total", "kind", KINDS), *closed, ("troubles", "event", EVENTS)]
     values = "".join(_values(metric, name, meanings) for metric, name, meanings in labels)
-    return f"{_HEAD}{rows}{_BUILD}{_WORKERS}\n## Label values\n\n{_AUTOMATON}{values}{_TAIL}"
+    collected = "".join(_row(metric, declared) for metric, declared in COLLECTOR.items())
+    dropped = COLLECTOR["dropped"]
+    collector = f"{_COLLECTOR}{collected}{_BUILD}{_values('dropped_total', dropped.reason, dropped.reasons)}"
+    return f"{_HEAD}{rows}{_BUILD}{_WORKERS}\n## Label values\n\n{_AUTOMATON}{values}{collector}{_TAIL}"
 
 
 def _row(metric: Metric, row: Declared) -> str:

@@ -17,7 +17,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.queue_memory.inbox import Fill, Inbox
-from cacheupdater.core.peers import NOBODY
+from cacheupdater.core.peers import NOBODY, Numbers
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained
 
@@ -35,8 +35,6 @@ INBOX_BYTES_MAX = (
 INBOX_UNDONE_MAX = 100_000
 # Bytes of the same packs. A pack stays while one of its hints is open: 60,000 hints a second of 16 bytes, for half a minute.
 INBOX_OPEN_BYTES_MAX = 32 * 1024 * 1024
-# Numbers of peers; when all are used, they are used again. As many as the connections that a listener accepts at once.
-NUMBERS = 1024
 _CLOSED = "the queue is closed: this process is shutting down"
 
 
@@ -55,34 +53,22 @@ class MemoryQueue:
         """Each partition has these caps: on unread packs and their bytes, and on unfinished packs and their bytes."""
         self._inboxes = [Inbox() for _ in range(partitions)]
         self._most = Fill(packs_max, bytes_max, undone_max, open_bytes_max)
-        self._numbers = NOBODY  # the highest number that was given to a peer
-        self._free: dict[
-            int, Hashable
-        ] = {}  # free numbers, each with the origin of its last owner; the longest free first
+        self._numbers = Numbers()
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
 
     def newcomer(self, origin: Hashable = None) -> int:
-        """A number for a new peer.
-
-        If peers from the same `origin` have left, the new peer gets the number of the last one. Otherwise it gets a number
-        that no peer has had. If there is none, it gets the number that has been free for longest. Packs that the last owner
-        of the number left behind count against the new one. So a sender that connects anew for each pack stays one peer, and
-        no more peers take turns than may be connected at once.
-        """
-        number = next((each for each in reversed(self._free) if self._free[each] == origin), None)
-        if number is None and self._numbers >= NUMBERS:
-            number = next(iter(self._free), None)
-        if number is None:
-            self._numbers += 1
-            return self._numbers
-        del self._free[number]
-        return number
+        """A number for a new peer: see `Numbers`."""
+        return self._numbers.newcomer(origin)
 
     def gone(self, peer: int, origin: Hashable = None) -> None:
         """This peer has left, and will put nothing more."""
-        self._free[peer] = origin
+        self._numbers.gone(peer, origin)
+
+    def owed(self, peer: int) -> int:  # noqa: ARG002  as every inlet
+        """Nothing: a pack that is taken may be acknowledged."""
+        return 0
 
     def offer(self, partition: int, payload: bytes, peer: int = NOBODY) -> bool:
         """Take the pack now, or return False if there is no room, or if an earlier pack of this peer waits in `put`."""

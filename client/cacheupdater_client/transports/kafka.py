@@ -112,7 +112,7 @@ class KafkaLink:
 
     def _turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
         if self._pump is None:
-            if now < self._retry_at or not outbox:
+            if now < self._retry_at or not outbox.calls:
                 return False
             self._open(now)
         assert self._pump is not None

@@ -90,7 +90,7 @@ class StreamLink:
 
     def _turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
         if self._socket is None:
-            if now < self._retry_at or not (outbox or outbox.doubtful):
+            if now < self._retry_at or not outbox.calls:
                 return False
             self._open(now)
         if self._connecting and not self._finish_connecting(now):

@@ -408,6 +408,51 @@ def fleet_samples():
     ]
 
 
+# --- what clients and programs in other languages send to a collector --------------------------------------
+
+
+def collected(_stack):
+    """Packs and JSON lines into a collector, and out of its outbox: what leaves is a pack that an updater can read."""
+    from cacheupdater.collector.gathered import Gathered
+    from cacheupdater.collector.lines import BadLine, packs_of
+    from cacheupdater_client.outbox import Outbox
+    from cacheupdater_client.protocol.wire import Hello, decode_pack
+
+    class Counts:
+        """An observer for nobody."""
+
+        def count(self, metric, amount, *, label="", reason=""):
+            """Nobody asks."""
+
+    gathered, left, sent = Gathered(Counts()), [], itertools.count(1)
+    outbox = Outbox(settled=lambda frame, _: left.append(frame))
+    outbox.greet(Hello(3, []))
+    peer = gathered.newcomer()
+
+    def run(data):
+        word = str(gathered.offer(0, data, peer))
+        try:
+            word += str(sum(gathered.take(pack, peer) is None for pack in packs_of(data)[1]))
+        except BadLine as e:
+            word += str(e).partition(":")[2][:20]
+        gathered.hand_over(outbox, all_kinds=True)
+        while frame := outbox.next_frame(1):
+            word += str(decode_pack(frame.pack).kind)
+            outbox.acknowledge(next(sent))
+        while left:
+            gathered.settle(left[0].kind, left.pop(0).keys)
+        gathered.look(outbox)
+        assert not any((gathered, gathered.owes, outbox, gathered.owed(peer)))
+        return word
+
+    return run
+
+
+def collected_samples():
+    lines = b'{"key": "p:1", "kind": "touch", "count": 3}\n\n{"key": "p:\\u00fc", "kind": "change"}\r\n'
+    return [*pack_samples(), lines, b'{"key": "p:2", "kind": "miss", "more": [null, {"a": 1e400}]}']
+
+
 # --- addresses ------------------------------------------------------------------------------------------
 
 
@@ -492,6 +537,12 @@ TARGETS = {
     ),
     "fleet": Target(
         fleet, fleet_samples, 20_000, length=256, words=("nan", "-", "1e308", " 9999999999999 ", "born ")
+    ),
+    "collected": Target(
+        collected,
+        collected_samples,
+        30_000,
+        words=('"key": ', '"kind": ', '"touch"', '"change"', '"count": ', "\\ud800"),
     ),
     "urls": Target(
         urls,

@@ -102,7 +102,7 @@ class Updater:
 
     def launch(self):
         """Starts it and returns at once."""
-        command = [sys.executable, *self._program, "run", "-c", str(self.file), *self._arguments]
+        command = [sys.executable, *self._program, *self._asked(), *self._arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 dying_with_us(command),
@@ -111,6 +111,9 @@ class Updater:
                 stderr=log,
                 env=self._environment,
             )
+
+    def _asked(self):
+        return "run", "-c", str(self.file)
 
     def wait_ready(self):
         """Waits for the ready line. Fails with the log if there is none."""

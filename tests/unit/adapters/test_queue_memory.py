@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.adapters.queue_memory import queue as queue_memory
+from cacheupdater.core import peers
 from cacheupdater.errors import Unavailable
 from cacheupdater_client.protocol import wire
 
@@ -290,7 +290,7 @@ async def test_nothing_is_kept_of_a_peer_that_has_gone():
 
 
 async def test_whoever_comes_again_is_one_of_as_many_peers_as_may_be_here_at_once(monkeypatch):
-    monkeypatch.setattr(queue_memory, "NUMBERS", 4)
+    monkeypatch.setattr(peers, "NUMBERS", 4)
     queue = MemoryQueue(1)
     stayed, seen = queue.newcomer("near"), set()
     for place in range(100):
@@ -315,7 +315,7 @@ async def test_whoever_comes_again_from_the_same_place_is_the_same_and_another_i
 
 
 async def test_what_a_peer_has_left_counts_against_the_one_that_has_its_number_next(monkeypatch):
-    monkeypatch.setattr(queue_memory, "NUMBERS", 2)
+    monkeypatch.setattr(peers, "NUMBERS", 2)
     queue = MemoryQueue(1, packs_max=90)
     await own(queue)
     honest, taken = queue.newcomer(), 0

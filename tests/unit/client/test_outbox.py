@@ -444,3 +444,47 @@ def test_outbox_sends_frames_again_whatever_kind_is_asked_for():
     outbox.next_frame(1)
     outbox.greet(Hello(1, []))
     assert unpack(outbox.next_frame(1, weakest=CHANGE))[1].kind == TOUCH
+
+
+def test_a_collector_hears_of_each_frame_that_has_left_and_whether_it_was_taken():
+    left = []
+    outbox = Outbox(settled=lambda frame, taken: left.append((frame.kind, frame.keys, frame.hints, taken)))
+    outbox.greet(Hello(1, []))
+    outbox.add(CHANGE, {b"a": 2, b"b": 1})
+    outbox.add(TOUCH, {b"c": 1})
+    sent(outbox)
+    outbox.acknowledge(1)
+    outbox.refuse()
+    assert left == [(CHANGE, 2, 3, True), (TOUCH, 1, 1, False)]
+
+
+def test_a_collector_sees_what_still_merges_and_what_is_cut():
+    outbox = Outbox()
+    outbox.add(CHANGE, {b"a": 2, b"bb": 1})
+    assert (outbox.standing(CHANGE), outbox.standing(TOUCH), outbox.size) == ((2, 0), (0, 0), (2, 3))
+    outbox.greet(Hello(8, []))
+    outbox.next_frame(1)
+    outbox.add(CHANGE, {b"a": 1})
+    assert outbox.standing(CHANGE) == (1, 2)
+    outbox.acknowledge(1)
+    assert outbox.standing(CHANGE) == (1, 1)
+    outbox.greet(Hello(7, []))  # cut anew: all merge again
+    assert outbox.standing(CHANGE) == (2, 0)
+
+
+def test_only_a_curious_outbox_calls_while_nothing_waits():
+    assert not Outbox().calls
+    assert Outbox(curious=True).calls
+    outbox = Outbox()
+    outbox.add(TOUCH, {b"a": 1})
+    assert outbox.calls
+
+
+def test_the_hello_is_the_same_object_until_it_says_something_else():
+    outbox, first = Outbox(), Hello(4, [b"p:"])
+    assert outbox.hello is None
+    outbox.greet(first)
+    outbox.greet(Hello(4, [b"p:"]))
+    assert outbox.hello is first
+    outbox.greet(Hello(5, [b"p:"]))
+    assert outbox.hello == Hello(5, [b"p:"])

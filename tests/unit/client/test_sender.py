@@ -25,7 +25,7 @@ from cacheupdater_client.sender import Sender
 from cacheupdater_client.target import DRAIN_S, HURRY_S
 from cacheupdater_client.transports import links
 
-sender_module = sys.modules["cacheupdater_client.sender"]  # the package has the sender itself by this name
+sender_module = sys.modules["cacheupdater_client.sender"]
 ENCODER = redis.Redis().get_encoder()
 
 

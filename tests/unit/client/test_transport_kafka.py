@@ -153,6 +153,12 @@ def test_link_does_not_connect_while_there_is_nothing_to_send(story, topic):
     assert topic.made == []
 
 
+def test_link_of_a_curious_outbox_learns_the_partitions_at_once(story, topic):
+    story.outbox = Outbox(curious=True)
+    assert story.turns(lambda: story.link.connected)
+    assert story.outbox.hello.partitions == 4
+
+
 def test_acknowledgements_out_of_order_free_the_longest_prefix(story, topic):
     topic.rules = [lambda *_: None]
     story.add(CHANGE, *names(100))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 
-from cacheupdater.core.fair import PART, Fair, leaves_room
+from cacheupdater.core.fair import PART, Fair, Room, leaves_room
 
 
 def serve(fair, cost=1):
@@ -127,3 +127,33 @@ def test_flows_that_keep_coming_with_a_little_do_not_hold_up_one_that_waits():
         fill(fair, number, "f")
         served.append(serve(fair))
     assert "h" in served[:10]
+
+
+def test_room_is_given_to_who_has_little_and_comes_back_when_items_leave():
+    room, taken = Room(90, 1000), 0
+    while room.takes(1, 1, 1):
+        room.take(1, 1, 1)
+        taken += 1
+    assert 79 <= taken <= 81
+    assert room.takes(2, 5, 5)
+    assert not room.takes(2, 91, 1)
+    room.take(1, -10, -10)
+    assert room.takes(1, 1, 1)
+    room.clear()
+    assert room.takes(1, 80, 80)
+
+
+def test_room_is_bounded_in_bytes_too():
+    room = Room(90, 1000)
+    room.take(1, 1, 880)
+    assert not room.takes(1, 1, 50)
+    assert room.takes(2, 1, 50)
+    assert not room.takes(2, 1, 200)
+
+
+def test_no_account_is_kept_of_who_has_nothing_left():
+    room = Room(90, 1000)
+    for peer in range(500):
+        room.take(peer, 3, 30)
+        room.take(peer, -3, -30)
+    assert not room._own

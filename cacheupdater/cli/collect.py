@@ -1,0 +1,191 @@
+"""`cacheupdater collect`: reads its arguments and the configuration, then runs a collector until the end.
+
+What the arguments say counts more than what the file says. With `--queue` no file is needed, and none is read unless it is named.
+A process that has read a file begins again with its settings as arguments (`_again`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from cacheupdater.cli import configured
+from cacheupdater.cli.run import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cacheupdater.collector import Settings
+    from cacheupdater.config import Config
+
+_TEXT = (
+    "Take the hints of all applications on this machine, merge them, and forward them. Prints one line beginning with `ready` "
+    "when it accepts hints; SIGTERM forwards what is left and ends it. Without --queue, the file says all."
+)
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], environ: Mapping[str, str]) -> None:
+    text = "merge the hints of this machine and forward them"
+    parser = commands.add_parser("collect", help=text, description=_TEXT)
+    configured.add_file_to(parser, environ)
+    parser.add_argument(
+        "--listen",
+        nargs="+",
+        type=_listen,
+        metavar="ADDRESS",
+        help="where applications send hints: unix:///path, tcp://host:port, or http://127.0.0.1:port for POST /v1/hints (default: the file's listen, else unix:///run/cacheupdater/hints.sock)",
+    )
+    parser.add_argument(
+        "--queue",
+        type=_queue,
+        metavar="URL",
+        help="where hints go: kafka://host:9092/topic, or an updater at unix:///path or tcp://host:port (default: the file's queue)",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        type=_prefix,
+        metavar="PREFIX",
+        help="forward only keys that begin so (default: those of the file's namespaces, else what the updater declares)",
+    )
+    parser.add_argument(
+        "--admin",
+        type=_host_port,
+        metavar="HOST:PORT",
+        help="serve /metrics, /livez and /readyz there (default: the file's admin)",
+    )
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="info", help="what to log on stderr (default: info)"
+    )
+    parser.set_defaults(command=run)
+
+
+def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from cacheupdater.cli import early
+
+    with early.signals():
+        return _run(args, environ)
+
+
+def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from cacheupdater.cli import logs
+    from cacheupdater.cli.serve import serve
+    from cacheupdater.collector import Collector
+
+    settings = _settings(args, environ)
+    if _reads_file(args):
+        os.execv(sys.executable, _again(settings, args.log_level))  # noqa: S606  our own interpreter
+    logs.configure(args.log_level, sys.stderr)
+    return serve(Collector(settings))
+
+
+def _reads_file(args: argparse.Namespace) -> bool:
+    return args.queue is None or not isinstance(args.config, configured.Unsaid)
+
+
+def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    from cacheupdater.collector import Settings
+    from cacheupdater.config.addresses import CONVENTIONAL
+    from cacheupdater.errors import Misconfigured
+
+    config = None
+    if _reads_file(args):
+        from cacheupdater.config import load_config
+
+        config = load_config(args.config, environ, collects=True)
+    listen = args.listen or [str(each) for each in (config.listen if config else (CONVENTIONAL,))]
+    queue = args.queue or (_queue_of(config, args.config) if config else "")
+    if queue in listen:
+        raise Misconfigured(f"{queue} is where this collector listens; it would forward hints to itself")
+    return Settings(
+        listen=listen,
+        queue=queue,
+        only=args.only or (_prefixes(config) if config else ()),
+        admin=args.admin or (config.admin.host_port if config and config.admin else None),
+    )
+
+
+def _again(settings: Settings, log_level: str) -> list[str]:
+    """The same command without the file, for the same process: what reading the file has loaded would stay for good, 15 MiB
+    beside each application."""
+    # -P: Python must not search the working directory first
+    command = [sys.executable, "-P", "-m", "cacheupdater", "collect", "--log-level", log_level]
+    command += ["--queue", settings.queue, "--listen", *settings.listen]
+    if settings.admin:
+        command += ["--admin", settings.admin]
+    return [*command, "--only", *map(os.fsdecode, settings.only)] if settings.only else command
+
+
+def _queue_of(config: Config, file: str) -> str:
+    from urllib.parse import urlencode
+
+    from cacheupdater.config.queues import OPTIONS, KafkaQueueConfig
+    from cacheupdater.errors import Misconfigured
+
+    if not isinstance(config.queue, KafkaQueueConfig):
+        raise Misconfigured(
+            f"{file}: queue is memory://, which is within an updater; "
+            "a collector forwards: use kafka://host:9092/topic, or --queue with the address where the updater listens"
+        )
+    address = config.queue.address
+    said = {name: value for name, value in address.options.items() if name not in OPTIONS}
+    return f"{address}?{urlencode(said)}" if said else str(address)
+
+
+def _prefixes(config: Config) -> list[bytes]:
+    from cacheupdater.core.keyspace import Keyspace
+
+    return Keyspace([(each.pattern, None) for each in config.namespaces.values()]).prefixes
+
+
+def _listen(text: str) -> str:
+    if not text.startswith("http://"):
+        return _address(text)
+    return f"http://{_host_port(text.removeprefix('http://'))}"
+
+
+def _address(text: str) -> str:
+    from cacheupdater.config.addresses import MemoryAddress, listen_address
+
+    try:
+        address = listen_address(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+    if isinstance(address, MemoryAddress):
+        raise argparse.ArgumentTypeError(
+            "a mailbox is within one process; write unix:///path or tcp://host:port"
+        )
+    return str(address)
+
+
+def _queue(text: str) -> str:
+    if text.lower().startswith("kafka:"):
+        from cacheupdater_client.transports.kafka import kafka_to
+
+        try:
+            kafka_to(text)
+        except ValueError as e:
+            raise argparse.ArgumentTypeError(str(e)) from e
+        return text
+    try:
+        return _address(text)
+    except argparse.ArgumentTypeError as e:
+        said = "is no queue; use kafka://host:9092/topic, unix:///path or tcp://host:port"
+        raise argparse.ArgumentTypeError(said) from e
+
+
+def _prefix(text: str) -> bytes:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty prefix means every key; leave --only out")
+    return os.fsencode(text)
+
+
+def _host_port(text: str) -> str:
+    from cacheupdater.config.addresses import host_port
+
+    try:
+        return host_port(text).host_port
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e

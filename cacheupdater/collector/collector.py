@@ -1,0 +1,205 @@
+"""The collector as a whole: listeners, gathered hints, the way to the queue, and the admin pages.
+
+`cli.collect` builds one `Collector` per process and runs it until it must stop. It listens once the queue has said its hello,
+for the number of partitions is in it; until then clients keep their hints. At the end the listeners take what is in
+flight and stop. Then what is left is forwarded within `DRAIN_S`. Changes and misses that are left then were never acknowledged,
+so their clients send them to the next collector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cacheupdater import __version__
+from cacheupdater.adapters.listener_stream import StreamListener
+from cacheupdater.collector.forwarder import Forwarder
+from cacheupdater.collector.gathered import Gathered
+from cacheupdater.collector.http_listener import HttpListener
+from cacheupdater.core.events import EVENTS
+from cacheupdater.errors import first_error
+from cacheupdater.pipeline.notices import Notices
+from cacheupdater_client.protocol.wire import Hello
+from cacheupdater_client.shown import shown
+from cacheupdater_client.transports import Link, link_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cacheupdater.core.metrics import Metric
+    from cacheupdater.ports import Observer
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 5.0  # from the stop until what is left is given up; Kubernetes waits 30 s by default
+WATCH_EVERY_S = 1.0  # between two looks at the troubles that stand
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one collector does."""
+
+    listen: Sequence[str]  # unix:///path, tcp://host:port, http://127.0.0.1:port
+    queue: str  # kafka://…, unix:///path or tcp://host:port of an updater; may name files with secrets, and holds none
+    only: Sequence[bytes] = ()  # prefixes of keys; none means all that the queue declares
+    admin: str | None = None  # host:port of /metrics, /livez and /readyz
+
+
+class Collector:
+    """The collector of one process. A `cli.serve.Runnable`."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ValueError if the queue's URL names none."""
+        self._settings = settings
+        self._link: Link = link_to(settings.queue)()
+        self._metrics: Callable[[str], tuple[bytes, str]] | None = None
+        self._observer = self._made_observer()
+        self._notices = Notices(time.monotonic)
+        self._streams: StreamListener | None = None
+        self._http: HttpListener | None = None
+        self._greeted = asyncio.Event()
+        self._hello: Hello
+
+    def _made_observer(self) -> Observer:
+        """Without an admin address nobody sees metrics, and their library costs 2 MiB."""
+        if self._settings.admin is None:
+            return Unseen()
+        from cacheupdater.adapters.observer_prometheus import PrometheusObserver, declared  # noqa: PLC0415  as said
+
+        observer = PrometheusObserver(
+            version=__version__, namespaces=(), partitions=0, declared=declared.COLLECTOR
+        )
+        self._metrics = observer.expose
+        return observer
+
+    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
+        """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
+        gathered = Gathered(self._observer)
+        forwarder = Forwarder(
+            gathered,
+            self._link,
+            only=self._settings.only,
+            name=shown(self._settings.queue),
+            observer=self._observer,
+            notices=self._notices,
+        )
+        async with AsyncExitStack() as stack:
+            threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="link"))
+            loop = asyncio.get_running_loop()
+
+            async def leave() -> None:
+                if left := await loop.run_in_executor(threads, forwarder.close):
+                    log.warning("%d hints could not be forwarded in time and are given up", left)
+
+            stack.push_async_callback(leave)
+            await self._answer(stack, stop)
+
+            async def aside(work: Callable[[], bool]) -> bool:
+                return await loop.run_in_executor(threads, work)
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    forwarding = group.create_task(forwarder.run(self, aside, _wall_ms))
+                    watching = group.create_task(self._watch())
+                    await self._take_hints(gathered, ready, stop)
+                    gathered.close()
+                    forwarder.empty()
+                    await asyncio.wait([forwarding], timeout=DRAIN_S)
+                    forwarding.cancel()
+                    watching.cancel()
+            except BaseExceptionGroup as errors:
+                raise first_error(errors) from errors
+        return 0
+
+    def reload(self) -> None:
+        """A collector has no settings that may change while it runs."""
+        log.info("a collector reads its settings once; start it again to change them")
+
+    async def _take_hints(
+        self, gathered: Gathered, ready: Callable[[str], None], stop: asyncio.Event
+    ) -> None:
+        """Listens from the queue's first hello until the stop."""
+        await _first_of(stop, self._greeted)
+        if stop.is_set():
+            return
+        by_http = [each for each in self._settings.listen if each.startswith("http:")]
+        streams = self._streams = StreamListener(gathered, self._hello, observer=self._observer)
+        http = self._http = HttpListener(gathered)
+        try:
+            await streams.start([each for each in self._settings.listen if each not in by_http])
+            await http.start(by_http)
+            ready(" ".join([*streams.addresses, *http.addresses]))
+            await stop.wait()
+        finally:
+            await http.close()
+            await streams.close()  # which waits for the last acknowledgements
+            self._streams = None
+
+    def hello(self, hello: Hello) -> None:
+        """The queue has greeted, or greets in another way: the clients hear of its partitions, and of our prefixes."""
+        self._hello = Hello(hello.partitions, list(self._settings.only) or hello.prefixes)
+        self._greeted.set()
+        if self._streams is not None:
+            self._streams.greet(self._hello)
+
+    def acknowledge(self) -> None:
+        """More frames may be acknowledged than before."""
+        if self._streams is not None and self._http is not None:
+            self._streams.acknowledge()
+            self._http.acknowledge()
+
+    async def _answer(self, stack: AsyncExitStack, stop: asyncio.Event) -> None:
+        """Serve the admin pages, from before the queue is found until everything is drained."""
+        if self._settings.admin is None or self._metrics is None:
+            return
+        from cacheupdater.adapters.admin_http import AdminServer  # noqa: PLC0415  only where it is used
+
+        def conditions() -> dict[str, bool]:
+            return {
+                "queue": self._link.connected,
+                "accepting": self._streams is not None and not stop.is_set(),
+            }
+
+        server = AdminServer(
+            self._settings.admin, metrics=self._metrics, ready=conditions, warnings=self._notices.plain
+        )
+        await server.start()
+        stack.push_async_callback(server.close)
+
+    async def _watch(self) -> None:
+        """Ends the troubles that have not come back, and shows the standing ones as a metric."""
+        while True:
+            self._notices.tick()
+            standing = Counter[str](each.event for each in self._notices.standing())
+            for event in EVENTS:
+                self._observer.level("troubles", standing[event], label=event)
+            await asyncio.sleep(WATCH_EVERY_S)
+
+
+class Unseen:
+    """A `ports.Observer` for nobody."""
+
+    def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None: ...
+
+    def measure(self, metric: Metric, value: float, *, label: str = "") -> None: ...
+
+    def level(self, metric: Metric, value: float, *, label: str = "") -> None: ...
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(each.wait()) for each in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()

@@ -1,0 +1,30 @@
+"""A real collector in a process of its own, as an operator would start it: `python -m cacheupdater collect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from live.updater_process import Updater
+
+
+class CollectorProcess(Updater):
+    """One collector, however often it is started; its socket, port and log stay the same."""
+
+    def __init__(self, folder, queue, *arguments, settings=None, program=("-m", "cacheupdater")):
+        """`queue` is the URL behind it. With `settings` it reads them from a file, and gets neither URL nor addresses."""
+        super().__init__(folder, settings or {}, program=program, arguments=arguments)
+        self._queue = queue
+        self._settings = settings
+
+    @property
+    def resident(self):
+        """Bytes of memory that it uses now."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        [said] = [line for line in status.splitlines() if line.startswith("VmRSS")]
+        return int(said.split()[1]) * 1024
+
+    def _asked(self):
+        if self._settings is not None:
+            return "collect", "-c", str(self.file)
+        places = "--listen", self.emit, "--admin", f"127.0.0.1:{self.port}"
+        return "collect", "--queue", self._queue, *places

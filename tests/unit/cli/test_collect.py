@@ -1,0 +1,155 @@
+"""`cacheupdater collect` before it runs: what its arguments and its file make of it, and what is refused."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from cacheupdater import cli
+from cacheupdater.cli import serve as serving
+from cacheupdater.collector import Collector
+
+KAFKA = "kafka://127.0.0.1:1/hints"
+UPDATER = "unix:///run/updater.sock"
+CONFIG = """\
+version: 1
+{more}
+cache: {{url: "redis://127.0.0.1:1/0"}}
+sources: {{main: {{budget: 500/s}}}}
+namespaces:
+  banner: {{key: "banner:{{slot}}", load: {{source: main, python: "no_such_module:banners"}}}}
+  other: {{key: "other:{{slot}}", load: {{source: main, python: "no_such_module:banners"}}}}
+"""
+
+
+class Begun(Exception):
+    """The process would have begun again."""
+
+
+@pytest.fixture
+def collect(tmp_path, capsys, monkeypatch):
+    """Runs the command; its exit code, its errors, and the settings of the collector that would have run."""
+    found = []
+
+    def begin_again(_, command):
+        assert command[1:5] == ["-P", "-m", "cacheupdater", "collect"]
+        found.append(cli.main(command[4:]))
+        raise Begun
+
+    def served(collector):
+        assert isinstance(collector, Collector)
+        found.append(collector._settings)
+        return 0
+
+    monkeypatch.setattr(os, "execv", begin_again)
+    monkeypatch.setattr(serving, "serve", served)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CACHEUPDATER_CONFIG", raising=False)
+
+    def run(*arguments, file=None):
+        if file is not None:
+            (tmp_path / "cacheupdater.yaml").write_text(CONFIG.format(more=file))
+        found.clear()
+        try:
+            code = cli.main(["collect", *arguments])
+        except Begun:
+            code = found.pop()
+        return code, capsys.readouterr().err, found[0] if found else None
+
+    return run
+
+
+def test_a_queue_is_enough_and_the_conventional_socket_is_where_clients_look(collect):
+    code, _, settings = collect("--queue", KAFKA)
+    assert code == 0
+    assert (settings.listen, settings.queue) == (["unix:///run/cacheupdater/hints.sock"], KAFKA)
+    assert (list(settings.only), settings.admin) == ([], None)
+
+
+def test_arguments_say_everything(collect):
+    code, _, settings = collect(
+        *("--queue", UPDATER, "--listen", "unix:///a.sock", "tcp://127.0.0.1:7171"),
+        *("--only", "product:", "grün:", "--admin", "127.0.0.1:9464"),
+    )
+    assert code == 0
+    assert (settings.listen, settings.queue) == (["unix:///a.sock", "tcp://127.0.0.1:7171"], UPDATER)
+    assert (settings.only, settings.admin) == ([b"product:", "grün:".encode()], "127.0.0.1:9464")
+
+
+def test_a_file_says_everything_and_options_of_updaters_are_no_concern_of_a_collector(collect):
+    file = (
+        f'queue: {{url: "{KAFKA}?group=shop&session_timeout=10s&ca=/etc/ca.pem"}}\n'
+        'listen: ["unix:///a.sock"]\nadmin: {listen: "127.0.0.1:9464"}'
+    )
+    code, err, settings = collect(file=file)
+    assert (code, err) == (0, "")
+    assert (settings.listen, settings.admin) == (["unix:///a.sock"], "127.0.0.1:9464")
+    assert settings.queue == f"{KAFKA}?ca=%2Fetc%2Fca.pem"
+    assert settings.only == [b"banner:", b"other:"]
+
+
+def test_a_file_without_addresses_means_the_conventional_socket(collect):
+    code, _, settings = collect(file=f'queue: {{url: "{KAFKA}"}}')
+    assert code == 0
+    assert settings.listen == ["unix:///run/cacheupdater/hints.sock"]
+
+
+def test_programs_in_other_languages_have_an_address_of_their_own(collect):
+    code, _, settings = collect("--queue", KAFKA, "--listen", "http://127.0.0.1:7172")
+    assert code == 0
+    assert settings.listen == ["http://127.0.0.1:7172"]
+    assert collect("--queue", KAFKA, "--listen", "http://127.0.0.1:7172/v1/hints")[0] == 2
+
+
+def test_arguments_count_more_than_the_file(collect):
+    file = f'queue: {{url: "{KAFKA}"}}\nlisten: ["unix:///a.sock"]'
+    code, _, settings = collect(
+        "-c", "cacheupdater.yaml", "--queue", UPDATER, "--listen", "unix:///b.sock", "--only", "x:", file=file
+    )
+    assert code == 0
+    assert (settings.queue, settings.listen, settings.only) == (UPDATER, ["unix:///b.sock"], [b"x:"])
+
+
+def test_a_file_that_nobody_names_is_not_read_beside_a_queue(collect):
+    code, _, settings = collect("--queue", KAFKA, file="this: is: no: yaml")
+    assert code == 0
+    assert list(settings.only) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--queue", "redis://127.0.0.1/0"),
+        ("--queue", "memory://"),
+        ("--queue", "kafka://no-port/hints"),
+        ("--queue", KAFKA, "--listen", "memory://main"),
+        ("--queue", KAFKA, "--listen", "127.0.0.1:7171"),
+        ("--queue", KAFKA, "--only", ""),
+        ("--queue", KAFKA, "--admin", "9464"),
+        ("--queue",),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_bad_usage(collect, arguments):
+    code, err, _ = collect(*arguments)
+    assert code == 2
+    assert arguments[-2 if len(arguments) > 1 else 0] in err
+
+
+def test_a_file_with_the_queue_of_an_updater_is_refused(collect):
+    code, err, _ = collect(file="listen: ['unix:///a.sock']")
+    assert code == 78
+    assert "memory://" in err
+    assert "--queue" in err
+
+
+def test_a_collector_does_not_forward_to_itself(collect):
+    code, err, _ = collect("--queue", UPDATER, "--listen", UPDATER)
+    assert code == 78
+    assert "itself" in err
+
+
+def test_without_a_queue_and_a_file_the_missing_file_is_named(collect):
+    code, err, _ = collect()
+    assert code == 78
+    assert "cacheupdater.yaml" in err
