@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 import pytest
 from sqlalchemy.engine import make_url
-from suite.pace import PATIENCE_S
+from suite.pace import PATIENCE_S, soonest_of
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.adapters.loader_sql import loader as loader_sql
@@ -530,6 +530,21 @@ async def test_server_that_accepts_and_never_answers_is_given_up_at_the_deadline
     await server.wait_closed()
 
 
+async def test_a_server_that_falls_silent_after_the_login_is_given_up_at_the_deadline(postgres_url):
+    """SQLAlchemy asks a new connection some questions of its own. The driver would say farewell for 2 s, or keep the connection."""
+    async with _Relay(make_url(postgres_url), silent_after_login=True) as relay:
+        source = SqlSource(relay.url, statement_timeout=0.1, pool_size=1)
+        loader = SqlLoader(source, "SELECT id FROM products WHERE id IN :id", PRODUCT)
+
+        async def refused():
+            with pytest.raises(Unreached, match=r"no answer from the database within 0\.3 s"):
+                await loader.load([(1,)])
+
+        await soonest_of(refused, within=1.5)
+        await _until(lambda: relay.left == relay.met > 0)  # none of the connections stays open
+        await source.close()
+
+
 async def test_changed_table_is_read_by_its_new_shape(postgres, postgres_url):
     from cacheupdater.local.postgres_server import run_sql
 
@@ -665,8 +680,12 @@ async def test_close_does_not_wait_for_a_silent_server(postgres_url):
 class _Relay:
     """Between us and a server; may fall silent without hanging up."""
 
-    def __init__(self, server):
+    READY = b"Z\0\0\0\5I"  # the end of the server's answer to a login
+
+    def __init__(self, server, *, silent_after_login=False):
         self._server, self._peers, self.silent, self.left = server, [], False, 0
+        self._silent_after_login = silent_after_login
+        self.met = 0
 
     async def __aenter__(self):
         self._listener = await asyncio.start_server(self._meet, "127.0.0.1", 0)
@@ -682,6 +701,7 @@ class _Relay:
         await self._listener.wait_closed()
 
     async def _meet(self, reader, writer):
+        self.met += 1
         there, here = await asyncio.open_connection(self._server.host, self._server.port)
         self._peers += [writer, here]
         leaving = asyncio.ensure_future(self._pass(reader, here))
@@ -692,7 +712,9 @@ class _Relay:
         self.left += 1
 
     async def _pass(self, reader, writer):
+        silent = False
         while data := await reader.read(65536):
-            if not self.silent:
+            if not (silent or self.silent):
                 writer.write(data)
+            silent = silent or (self._silent_after_login and data.endswith(self.READY))
         writer.close()

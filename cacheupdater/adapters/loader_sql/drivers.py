@@ -118,6 +118,7 @@ class PostgreSql(Driver):
             "jit": "off",  # compilation costs more than any lookup by key
         }
         arguments = {
+            "connection_class": _curt(),
             "server_settings": settings,
             "prepared_statement_cache_size": STATEMENTS_CACHED,
             # always set, or asyncpg would read the environment, and continue in plain text if a server has no TLS
@@ -211,6 +212,21 @@ class Sqlite(Driver):
         if code & 0xFF in self._UNAVAILABLE:
             return Unavailable(f"the database cannot answer now: {what}")
         return Faulty(f"the database refuses this statement or its values: {what}")
+
+
+def _curt() -> type[object]:
+    """The connection of asyncpg, but it says no farewell to a server that may be silent."""
+    from asyncpg import Connection  # noqa: PLC0415  sources of other databases do without asyncpg
+
+    class Curt(Connection):
+        async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109  the driver's signature
+            """SQLAlchemy gives a timeout, of 2 s, exactly where it gives a connection up."""
+            if timeout is None:
+                await super().close()
+            else:
+                self.terminate()
+
+    return Curt
 
 
 def _own(error: BaseException) -> BaseException:

@@ -127,7 +127,10 @@ class SqlSource:
                 " sqlite+aiosqlite:// or another asynchronous driver of SQLAlchemy"
             ) from None
         self._open: set[AdaptedConnection] = set()  # at most the pool's size, and those that are being closed
-        event.listen(self._engine.sync_engine, "connect", lambda raw, _: self._open.add(raw))
+        self._unready: dict[asyncio.Task[object] | None, AdaptedConnection] = {}  # by who opens it
+        # SQLAlchemy asks a new connection some questions of its own between these two
+        event.listen(self._engine.sync_engine, "connect", self._logged_in, insert=True)
+        event.listen(self._engine.sync_engine, "connect", self._ready)
         event.listen(self._engine.sync_engine, "close", lambda raw, _: self._open.discard(raw))
         event.listen(self._engine.sync_engine, "checkout", self._refuse_dead)
         event.listen(self._engine.sync_engine, "invalidate", self._abort)
@@ -183,6 +186,22 @@ class SqlSource:
         except Exception as e:  # noqa: BLE001  if no connection can be made, no key is to blame, whatever the reason
             why = safe_errors.of_unknown_host(e, self._host) or self._driver.translated(e, connecting=True)
             raise Unreached(f"cannot connect{self._to}: {why}") from None
+        finally:
+            if self._unready:
+                await self._give_up_unready()
+
+    def _logged_in(self, connection: AdaptedConnection, _: object) -> None:
+        self._unready[asyncio.current_task()] = connection
+        self._open.add(connection)
+
+    def _ready(self, *_: object) -> None:
+        self._unready.pop(asyncio.current_task(), None)
+
+    async def _give_up_unready(self) -> None:
+        """Cuts off the connection that this task could not make ready. Old versions of SQLAlchemy forget such a connection."""
+        if connection := self._unready.pop(asyncio.current_task(), None):
+            self._open.discard(connection)
+            await greenlet_spawn(self._driver.abort, connection)
 
     async def _run(self, asked: TextClause, parameters: Mapping[str, object], sent: _Sent) -> Result:
         """Runs the statement once. The connection goes back to the pool; SQLAlchemy closes it if a statement may still run."""
