@@ -66,11 +66,16 @@ def region(redis_url):
     """A region of dogpile over a real Redis."""
     from dogpile.cache import make_region
 
+    made = []
+
     def configured(**serializers):
         region = make_region(**serializers)
-        return region.configure("dogpile.cache.redis", arguments={"url": redis_url})
+        made.append(region.configure("dogpile.cache.redis", arguments={"url": redis_url}))
+        return made[-1]
 
-    return configured
+    yield configured
+    for each in made:
+        each.backend.writer_client.close()
 
 
 @VALUES
