@@ -1,7 +1,8 @@
-"""Four updaters on one topic spend one budget, by PostgreSQL's own log: in bursts, over a kill and a restart, over a reload.
+"""Four updaters on one topic spend one budget, by PostgreSQL's own log: in bursts, over a kill, a reload and a rebalance.
 
-An application misses keys of two namespaces in bursts; one of these has a quota. Between two bursts buckets fill up, for few keys may wait.
-Afterwards the log is compared with budget and quota in every window of 1 and 10 s.
+An application misses keys of two namespaces in bursts; one of these has a quota. It asks for a little more than both may load,
+and few keys may wait. So a minute's budget is spent, and buckets fill up in the longer pauses. Afterwards the log is compared with
+budget and quota in every window of 1, 10 and 60 s.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 import signal
 import threading
 import time
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -25,13 +27,13 @@ pytestmark = [pytest.mark.live, pytest.mark.prove, pytest.mark.timeout(240)]
 
 MEMBERS = 4
 BUDGET, QUOTA = 200, 60  # rows a second; the burst is a second's worth
-WAITING = 20  # keys of a namespace, in each partition
-BURST = 600  # keys of each namespace
-QUIET_S = 2.5
-AFTER_S = 8.0  # seconds from one event to the next
-WINDOWS_S = (1.0, 10.0)
+WAITING = 40  # keys of a namespace, in each partition
+BURSTS = {"item": 180, "part": 600}  # keys
+QUIET_S = (2.5, 2.5, 2.5, 5.0)  # after each burst: the longest lets both buckets fill up
+AFTER_S = 15.0  # seconds from one event to the next
+WINDOWS_S = (1.0, 10.0, 60.0)
 LATE_S = 0.25  # a busy machine delays one statement on its way to the database, and not the next
-WANTED = 0.6  # of the budget at least, else the windows prove nothing
+WANTED = 0.8  # of the bound at least, in the fullest window of each length, else it proves nothing
 
 
 class Application(threading.Thread):
@@ -44,10 +46,13 @@ class Application(threading.Thread):
 
     def run(self):
         draw = random.Random(1)
+        numbers = {"item": range(KEYS // 2), "part": range(KEYS // 2, KEYS)}
         with Redis.from_url(self._url, emit=self._emit) as client:
-            while not self._ended.wait(QUIET_S):
-                for name, numbers in (("item", range(KEYS // 2)), ("part", range(KEYS // 2, KEYS))):
-                    client.mget([f"{name}:{number}" for number in draw.sample(numbers, BURST)])
+            for quiet in cycle(QUIET_S):
+                for name, burst in BURSTS.items():
+                    client.mget([f"{name}:{number}" for number in draw.sample(numbers[name], burst)])
+                if self._ended.wait(quiet):
+                    return
 
     def __enter__(self):
         self.start()
@@ -102,10 +107,13 @@ def test_four_updaters_spend_one_budget_and_one_quota_in_every_window(
         time.sleep(AFTER_S)
         reload(members[1])
         time.sleep(AFTER_S)
-        took = time.monotonic() - began
+        members[2].terminate()  # a drain: its partitions go to the others, and come back
+        members[2].wait()
+        members[2].start()
+        time.sleep(AFTER_S)
+        assert time.monotonic() - began >= WINDOWS_S[-1]
 
     keys, times = group.rows.loaded()
-    assert len(keys) >= WANTED * BUDGET * took
     for name, rate, spent in (("source", BUDGET, times), ("quota", QUOTA, times[keys < KEYS // 2])):
         for window in WINDOWS_S:
             most, allowed = fullest(spent, window), rate * window + rate
@@ -113,4 +121,4 @@ def test_four_updaters_spend_one_budget_and_one_quota_in_every_window(
                 f"figure: four updaters, {name}, rows in {window:g} s, % of rate x window + burst",
                 100 * most / allowed,
             )
-            assert most <= allowed + rate * LATE_S, (name, window)
+            assert WANTED * allowed <= most <= allowed + rate * LATE_S, (name, window, most, allowed)
