@@ -156,11 +156,11 @@ def test_rubbish_in_the_record_ends_no_updater_and_no_successor(updaters, settin
     plain.hset(RECORD, mapping=rubbish)
     updater = updaters.start(settings)
     ask(updater, 1, 100)
-    eventually(lambda: plain.exists("item:1"), CLAIM_LIFE + 30.0)
     for broken in (lambda: plain.hset(RECORD, mapping=rubbish), lambda: plain.set(RECORD, "a string")):
         found = updater.metric("unsound_total", what="fleet")
         broken()
         eventually(lambda found=found: updater.metric("unsound_total", what="fleet") > found)
+    eventually(lambda: plain.exists("item:1"), CLAIM_LIFE + 30.0)
     assert updater.running
     assert sum("fleet's record" in message for message in updater.messages) == 1
     updater.terminate()
