@@ -33,7 +33,7 @@ QUIET_S = (2.5, 2.5, 2.5, 5.0)  # after each burst: the longest lets both bucket
 AFTER_S = 15.0  # seconds from one event to the next
 WINDOWS_S = (1.0, 10.0, 60.0)
 LATE_S = 0.25  # a busy machine delays one statement on its way to the database, and not the next
-WANTED = 0.8  # of the bound at least, in the fullest window of each length, else it proves nothing
+WANTED = 0.7  # of the bound at least, in the fullest window of each length, else it proves nothing
 
 
 class Application(threading.Thread):
