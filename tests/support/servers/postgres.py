@@ -1,11 +1,13 @@
 """A real PostgreSQL for every test that asks for one: a server per test process, a fresh database per test.
 
 PG_URL (`postgresql+asyncpg://user@host/database`) names a server to use instead; it must let us create databases. Tests that
-stop the server get one of their own. Without any PostgreSQL these tests are skipped, with the reason.
+stop the server get one of their own. Without any PostgreSQL these tests are skipped, with the reason. A test that leaves a
+connection behind fails itself: else the garbage collector would find the connection during another test, some day.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import contextmanager
 from itertools import count
@@ -13,6 +15,14 @@ from itertools import count
 import pytest
 
 _numbers = count(1)
+_SERVED = {"_pg_base", "postgres_server"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    yield
+    if not _SERVED.isdisjoint(item.fixturenames):
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
