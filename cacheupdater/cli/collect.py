@@ -126,8 +126,8 @@ def _queue_of(config: Config, file: str) -> str:
 
     if not isinstance(config.queue, KafkaQueueConfig):
         raise Misconfigured(
-            f"{file}: queue is memory://, which is within an updater; "
-            "a collector forwards: use kafka://host:9092/topic, or --queue with the address where the updater listens"
+            f"{file}: queue is no topic, and a collector forwards to topics and to updaters:"
+            " use kafka://host:9092/topic, or --queue with the address where the updater listens"
         )
     address = config.queue.address
     said = {name: value for name, value in address.options.items() if name not in OPTIONS}

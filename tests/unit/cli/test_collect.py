@@ -139,7 +139,7 @@ def test_arguments_that_cannot_be_meant_are_bad_usage(collect, arguments):
 def test_a_file_with_the_queue_of_an_updater_is_refused(collect):
     code, err, _ = collect(file="listen: ['unix:///a.sock']")
     assert code == 78
-    assert "memory://" in err
+    assert "is no topic" in err
     assert "--queue" in err
 
 
