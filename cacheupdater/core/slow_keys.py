@@ -66,13 +66,16 @@ class SlowKeys:
         return self._most[key]
 
     def split(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[list[bytes]]]:
-        """The keys that run with others, and the pieces in which suspects run."""
-        alike: defaultdict[int, list[bytes]] = defaultdict(list)
+        """The keys that run with others, and the pieces in which suspects run; a suspect that is named twice is in one of them."""
+        alike: defaultdict[int, dict[bytes, None]] = defaultdict(dict)
         others: list[bytes] = []
         for key in keys:
             most = self._most.get(key)
-            (others if most is None else alike[most]).append(key)
-        return others, [piece for most, suspects in alike.items() for piece in _cut(suspects, most)]
+            if most is None:
+                others.append(key)
+            else:
+                alike[most][key] = None
+        return others, [piece for most, suspects in alike.items() for piece in _cut(list(suspects), most)]
 
 
 def _cut(keys: list[bytes], most: int) -> Iterator[list[bytes]]:

@@ -155,7 +155,10 @@ def test_a_memory_queue_is_refused(group, updaters):
     parent = updaters.make(settings, arguments=TWO, environment=QUICK_START)
     parent.launch()
     assert parent.wait(WITHIN_S) == 78
-    assert "queue: memory:// belongs to one process; --workers needs a queue of kafka:// or redis://" in parent.log
+    assert (
+        "queue: memory:// belongs to one process; --workers needs a queue of kafka:// or redis://"
+        in parent.log
+    )
 
 
 def test_a_configuration_that_only_a_worker_finds_bad_ends_all_with_78(group, updaters):

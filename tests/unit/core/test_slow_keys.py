@@ -124,6 +124,15 @@ def test_suspects_are_cut_by_how_much_is_known_of_them():
     assert pieces == [KEYS[:12], KEYS[12:20], [KEYS[20]], [KEYS[21]]]
 
 
+@pytest.mark.parametrize("most", [1, 6])
+def test_suspect_that_a_pack_names_twice_has_one_seat(most):
+    story = Story()
+    story.engine.slow_keys.suspect(KEYS[:9], most)
+    story.touch(*KEYS[:9], *KEYS[:9], at=1.0)
+
+    assert story.engine.pending == 9
+
+
 @pytest.mark.parametrize(("slots", "apart"), [(1, 1), (2, 1), (3, 1), (5, 3)])
 def test_suspects_leave_slots_to_the_others(slots, apart):
     """With one slot, every other unit is one of suspects."""
