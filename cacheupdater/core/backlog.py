@@ -154,11 +154,8 @@ class Backlog:
     def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picking:
         """The most urgent keys. Keys that can wait are picked only if it is `quiet`."""
         picking = Picking(rows, seats)
-        suspects = self.slow + self.known
-        if suspects > self.withheld and not (self.was_slow and suspects < self.queued):
-            first, end = KNOWN if self.slow_waits else SLOW, KNOWN if self.known_waits else QUEUES
-            for queue in self.queues[first:end]:
-                picking.take(queue, picking.rows)
+        if not self.was_slow:
+            self._pick_suspects(picking)
         if self.owed >= 1.0:
             picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))
         for at in _MOST_URGENT_FIRST:
@@ -168,9 +165,16 @@ class Backlog:
             if queue:
                 most = picking.rows if at != UNSEEN else min(picking.rows, self.unseen_room)
                 picking.take(queue, int(most))
+        if not picking.parts:  # all others wait for something
+            self._pick_suspects(picking)
         self._owe(picking.parts)
         self.was_slow = any(demand.slow for demand, _ in picking.parts[:1])
         return picking
+
+    def _pick_suspects(self, picking: Picking) -> None:
+        first, end = KNOWN if self.slow_waits else SLOW, KNOWN if self.known_waits else QUEUES
+        for queue in self.queues[first:end]:
+            picking.take(queue, picking.rows)
 
     def _owe(self, parts: Sequence[tuple[Demand, list[bytes]]]) -> None:
         """Count the rows that these parts owe to changes."""

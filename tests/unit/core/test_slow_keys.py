@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from stories.engine import Story, namespace, plenty
 
+from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.cursors import OpenPack
 from cacheupdater.core.hints import Kind
@@ -122,6 +123,18 @@ def test_suspects_are_cut_by_how_much_is_known_of_them():
 
     assert others == KEYS[22:30]
     assert pieces == [KEYS[:12], KEYS[12:20], [KEYS[20]], [KEYS[21]]]
+
+
+def test_suspects_go_one_after_the_other_while_all_others_wait_for_the_absent_bucket():
+    source = Source("db", Bucket(100.0, 100.0, now=0.0), concurrency=5)
+    story = Story(namespace(source=source, every=EVERY))
+    story.engine.slow_keys.suspect(KEYS[:2], 1)
+    story.namespaces[0].absent_bucket.charge(1000, 0.0)
+    story.touch(*KEYS[:2], at=1.0)
+    story.miss(*KEYS[100:], at=1.0)
+    started = story.starts(1.0)
+
+    assert started[:2] == [[KEYS[0]], [KEYS[1]]]
 
 
 @pytest.mark.parametrize("most", [1, 6])
