@@ -11,10 +11,14 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.slots import SLOW_S, TIMES_AS_LONG
+from cacheupdater.core.slots import TIMES_AS_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+SLOW_KEY_S = 0.2
+"""Seconds: a load that took no longer has no slow key. Five connections load 5,000 keys a second at this pace. Busy machines have
+pauses of a tenth of a second and more, and such a pause must not make suspects of all keys that it met."""
 
 PIECES = 16
 """A unit of 200 keys is cut twice until its slow key is alone. Each cut costs the slow key's time once more, and quick pieces
@@ -66,7 +70,7 @@ class Loads:
         return verdict
 
     def _verdict(self, took: Took, *, apart: bool) -> Verdict:
-        if took.seconds <= SLOW_S:
+        if took.seconds <= SLOW_KEY_S:
             return Verdict.QUICK
         if self.outpace(took):
             self._every = TRIED
@@ -77,7 +81,7 @@ class Loads:
 
     def outpace(self, took: Took) -> bool:
         """Whether another load took far less, for its size, and not long before: then a key is at fault, and not the source."""
-        return took.seconds > SLOW_S and any(
+        return took.seconds > SLOW_KEY_S and any(
             took.seconds > TIMES_AS_LONG * other.seconds * max(1.0, took.rows / other.rows)
             for other in self._lately(took)
         )

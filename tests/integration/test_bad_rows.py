@@ -1,7 +1,7 @@
-"""One row in a hundred is poison, or slow: the others are refreshed as often as without it, by a real updater.
+"""One row in a hundred is poison: the others are refreshed as often as without it, by a real updater.
 
 The control is the same run before the rows become bad. Each poisoned key stands in quarantine once, with the loader's own error.
-After the rows are mended, an operator's `quarantine retry` loads them. Slow rows are found within some refreshes.
+After the rows are mended, an operator's `quarantine retry` loads them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ READS = 100  # a beat, so that every key is read again after ten seconds
 HELD = "6s"  # less than that
 SECONDS = 10.0  # of control, and twice as much of poison: the parts of a unit are loaded one after the other
 KEPT = 0.95
-LEARNS_WITHIN = 60.0  # seconds: two loads with each slow row take forty on three connections of five
 ERROR = re.compile(r"live\.bad_rows:rows raised ValueError at .*/bad_rows\.py:\d+")
 BUDGET = "6000/s"  # six times what the application needs: a unit with a poisoned key is cut smaller, and each part is paid
 
@@ -116,31 +115,3 @@ def test_poisoned_rows_take_nothing_from_the_others_and_are_loaded_when_mended(
     assert quarantine(updater, "retry", "--all") == f"retried {len(POISONED)}\n"
     eventually(lambda: None not in plain.mget(*POISONED))
     assert json.loads(quarantine(updater, "list", "-o", "json"))["keys"] == []
-
-
-def test_slow_rows_take_nothing_from_the_others_once_they_are_known(
-    redis_url, updaters, plain, tmp_path, record_property
-):
-    log, slow = tmp_path / "loads", tmp_path / "slow"
-    updater = make(updaters, redis_url, {"LOADER_LOG": log, "SLOW_ROWS": slow})
-    updater.start()
-    with Application(redis_url, updater.emit):
-        eventually(lambda: None not in plain.mget(KEYS))
-        began = time.monotonic()
-        time.sleep(SECONDS)
-        became_slow = time.monotonic()
-        slow.touch()
-        time.sleep(LEARNS_WITHIN)
-        known = time.monotonic()
-        time.sleep(SECONDS)
-        ended = time.monotonic()
-
-    control, meanwhile, kept = (
-        healthy(log, *between) for between in ((began, became_slow), (became_slow, known), (known, ended))
-    )
-    record_property("figure: healthy rows a second, beside no slow rows", round(control))
-    record_property(
-        "figure: healthy rows a second, while 1 % slow rows are found, % of that", 100 * meanwhile / control
-    )
-    record_property("figure: healthy rows a second, beside 1 % slow rows, % of that", 100 * kept / control)
-    assert kept >= KEPT * control, (kept, control)
