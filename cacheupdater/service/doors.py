@@ -19,17 +19,16 @@ from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.addresses import MemoryAddress
 from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
+from cacheupdater.ports import Queue
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from cacheupdater.adapters.queue_depot import DepotQueue
-    from cacheupdater.adapters.queue_kafka import KafkaQueue
     from cacheupdater.config.addresses import Address
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Observer, Queue
+    from cacheupdater.ports import Observer
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +82,9 @@ class Door(Protocol):
 def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
     """The door for the configured queue."""
     if isinstance(config.queue, KafkaQueueConfig):
-        return KafkaDoor(config.queue, observer, notices)
+        return _kafka_door(config.queue, observer, notices)
     if isinstance(config.queue, StreamsQueueConfig):
-        return StreamsDoor(config.queue, observer, notices)
+        return _streams_door(config.queue, observer, notices)
     return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
 
 
@@ -149,22 +148,31 @@ class MemoryDoor:
         return sum(map(self.queue.backlog, range(self.partitions)))
 
 
-class KafkaDoor:
-    """The topic outlives this process: the next owner reads again whatever is not finished."""
+class SharedQueue(Queue, Protocol):
+    """A queue that outlives this process, and that several updaters share."""
 
-    def __init__(self, config: KafkaQueueConfig, observer: Observer, notices: Notices) -> None:
-        from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
+    @property
+    def partitions(self) -> int: ...
 
-        self.queue: KafkaQueue = KafkaQueue(
-            config.address,
-            group=config.group,
-            session=config.session,
-            instance=config.instance,
-            observer=observer,
-            notices=notices,
-        )
-        self._config = config
-        self._where = f"{config.address} group {config.group}"
+    @property
+    def joined(self) -> bool:
+        """Whether this process is one of them now, even if it owns no partition yet."""
+        ...
+
+    async def start(self) -> None:
+        """Waits for the queue."""
+        ...
+
+
+class SharedDoor:
+    """The next owner reads again whatever is not finished, so nothing is closed here and nothing waited for at the end."""
+
+    def __init__(
+        self, queue: SharedQueue, where: str, *, owner: Callable[[int], Awaitable[str | None]]
+    ) -> None:
+        self.queue = queue
+        self._owner = owner
+        self._where = where
 
     @property
     def partitions(self) -> int:
@@ -176,7 +184,7 @@ class KafkaDoor:
 
     @property
     def clients(self) -> int | None:
-        """Unknown: clients send to the topic."""
+        """Unknown: clients send to the queue."""
         return None
 
     async def find(self) -> int:
@@ -184,18 +192,16 @@ class KafkaDoor:
         return self.partitions
 
     async def open(self) -> str:
-        """Waits until this process is a member of the group, even if it owns no partition yet."""
+        """Waits until this process is one of those that share the queue."""
         while not self.queue.joined:  # noqa: ASYNC110  set while the supervisor reads the assignments
             await asyncio.sleep(LOOK_EVERY)
         return self._where
 
     async def owner(self, partition: int) -> str | None:
-        from cacheupdater.adapters.topic_kafka.owners import owner_of  # noqa: PLC0415  aiokafka is an extra
-
-        return await owner_of(self._config.address, self._config.group, partition)
+        return await self._owner(partition)
 
     def declare(self, prefixes: list[bytes]) -> None:
-        """Nothing to tell: clients send all keys to the topic."""
+        """Nothing to tell: clients send all keys to the queue."""
 
     async def close(self) -> None:
         """Nothing to close: the hand-over of the partitions ends the work here."""
@@ -204,53 +210,36 @@ class KafkaDoor:
         """Nothing to wait for: unfinished work is handed over."""
 
 
-class StreamsDoor:
-    """The streams outlive this process: the next owner reads again whatever is not finished."""
+def _kafka_door(config: KafkaQueueConfig, observer: Observer, notices: Notices) -> Door:
+    from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
+    from cacheupdater.adapters.topic_kafka.owners import owner_of  # noqa: PLC0415  as above
 
-    def __init__(self, config: StreamsQueueConfig, observer: Observer, notices: Notices) -> None:
-        from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
-        from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  as above
+    queue = KafkaQueue(
+        config.address,
+        group=config.group,
+        session=config.session,
+        instance=config.instance,
+        observer=observer,
+        notices=notices,
+    )
+    return SharedDoor(
+        queue,
+        f"{config.address} group {config.group}",
+        owner=lambda partition: owner_of(config.address, config.group, partition),
+    )
 
-        depot = RedisDepot(config.address, observer=observer, notices=notices)
-        self.queue: DepotQueue = DepotQueue(
-            depot, session=config.session, member=_member(), observer=observer, notices=notices
-        )
-        self._where = str(config.address)
 
-    @property
-    def partitions(self) -> int:
-        return self.queue.partitions
+def _streams_door(config: StreamsQueueConfig, observer: Observer, notices: Notices) -> Door:
+    from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
+    from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  as above
 
-    @property
-    def open_now(self) -> bool:
-        return self.queue.joined
+    depot = RedisDepot(config.address, observer=observer, notices=notices)
+    queue = DepotQueue(depot, session=config.session, member=_member(), observer=observer, notices=notices)
 
-    @property
-    def clients(self) -> int | None:
-        """Unknown: clients send to the streams."""
-        return None
+    async def owner(partition: int) -> str | None:
+        return queue.owner(partition)
 
-    async def find(self) -> int:
-        await self.queue.start()
-        return self.partitions
-
-    async def open(self) -> str:
-        """Waits until the session of this process runs, even if it owns no partition yet."""
-        while not self.queue.joined:  # noqa: ASYNC110  set while the supervisor reads the assignments
-            await asyncio.sleep(LOOK_EVERY)
-        return self._where
-
-    async def owner(self, partition: int) -> str | None:
-        return self.queue.owner(partition)
-
-    def declare(self, prefixes: list[bytes]) -> None:
-        """Nothing to tell: clients send all keys to the streams."""
-
-    async def close(self) -> None:
-        """Nothing to close: the hand-over of the partitions ends the work here."""
-
-    async def finish(self, deadline: float) -> None:
-        """Nothing to wait for: unfinished work is handed over."""
+    return SharedDoor(queue, str(config.address), owner=owner)
 
 
 def _member() -> str:
