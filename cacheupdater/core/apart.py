@@ -23,16 +23,30 @@ class Apart:
 
     def __init__(self) -> None:
         self._yields_until = 0.0  # 0: it leaves no slot to others
+        self._waiting: dict[Backlog, None] = {}  # whose suspects wait
 
     def ask(self, backlog: Backlog, now: float) -> None:
         """Notes in the backlog which of its suspects wait. While others are to be judged, those that are known to be slow wait sooner."""
         slots = backlog.namespace.source.slots
+        if not (backlog.slow or backlog.known):
+            backlog.slow_waits = backlog.known_waits = False
+            if backlog in self._waiting:
+                self._wait(backlog, slots)
+            return
         slow, known = slots.apart(known=False), slots.apart(known=backlog.slow > 0)
-        if (backlog.slow or backlog.known) and self._yields(slots, now, has_room=max(slow, known) > 0):
+        if self._yields(slots, now, has_room=max(slow, known) > 0):
             slow = known = 0
         backlog.slow_waits = backlog.slow > 0 and slow <= 0
         backlog.known_waits = backlog.known > 0 and known <= 0
-        slots.wait_apart(self, waits=backlog.withheld > 0)
+        self._wait(backlog, slots)
+
+    def _wait(self, backlog: Backlog, slots: Slots) -> None:
+        """The engine waits as long as suspects of any of its backlogs do."""
+        if backlog.withheld:
+            self._waiting[backlog] = None
+        else:
+            self._waiting.pop(backlog, None)
+        slots.wait_apart(self, waits=any(each.namespace.source.slots is slots for each in self._waiting))
 
     def took(self, backlog: Backlog) -> None:
         """A unit of suspects of this backlog has started."""

@@ -60,6 +60,22 @@ def test_engine_that_is_alone_waits_for_nobody():
     assert first.starts(LONG) == [[KEYS[1]]]
 
 
+def test_namespace_without_suspects_takes_no_turn_from_another_of_its_engine():
+    source = Source("db", plenty(), concurrency=2)
+    spaces = [namespace(name, source=source) for name in "pq"]
+    first, second = (Story(*spaces) for _ in range(2))
+    for story in (first, second):
+        story.engine.slow_keys.suspect(KEYS, 1)
+        story.touch(*KEYS[:2], at=0.0)
+    running = first.start(0.0)
+    second.touch(b"q:1", at=0.1)
+    second.end(second.start(0.1), 0.2)
+    first.end(running, LONG, seconds=LONG)
+
+    assert first.starts(LONG) == []
+    assert second.starts(LONG) == [[KEYS[0]]]
+
+
 def test_engine_that_has_gone_holds_up_no_other():
     first, second = engines(2)
     for story in (first, second):
