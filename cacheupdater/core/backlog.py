@@ -172,6 +172,8 @@ class Backlog:
         return picking
 
     def _pick_suspects(self, picking: Picking) -> None:
+        if not self.slow and not self.known:
+            return
         first, end = KNOWN if self.slow_waits else SLOW, KNOWN if self.known_waits else QUEUES
         for queue in self.queues[first:end]:
             picking.take(queue, picking.rows)
