@@ -32,7 +32,7 @@ _TAIL = re.compile(rf"(?P<where>{_HOSTS}(?:/[\w.~/%*+-]*)?)(?:\?(?P<options>[^#]
 _HARMLESS = (
     "address_family|ca|cache|cert|client_name|db|decode_responses|evicting|group|host|instance|key|length|max_connections|mode|partitions|password_file|port"
     "|prepared_statement_cache_size|protocol|retry_on_timeout|sasl|session_timeout|socket_connect_timeout|socket_keepalive"
-    "|socket_timeout|ssl|ssl_ca_certs|ssl_cert_reqs|ssl_certfile|ssl_check_hostname|ssl_keyfile|sslmode|stream|tls|token_file|uri"
+    "|socket_timeout|ssl|ssl_ca_certs|ssl_cert_reqs|ssl_certfile|ssl_check_hostname|ssl_keyfile|sslmode|stream|table|target_session_attrs|tls|token_file|uri"
 )
 """Options whose values are shown: files, times, numbers and switches."""
 _NAMES = rf"(?:{_HARMLESS}|application_name|charset|command_timeout|timeout|(?:sentinel_)?(?:user|username|passwd|password|pwd)|secret|token)"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.collector import Settings
     from cacheupdater.config import Config
+    from cacheupdater.config.queues import SqlQueueConfig
 
 _TEXT = (
     "Take the hints of all applications on this machine, merge them, and forward them. Prints one line beginning with `ready` "
@@ -41,7 +42,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], enviro
         "--queue",
         type=_queue,
         metavar="URL",
-        help="where hints go: kafka://host:9092/topic, or an updater at unix:///path or tcp://host:port (default: the file's queue)",
+        help="where hints go: kafka://host:9092/topic, a SQL database at sqlite:////path or postgresql://…, or an updater at unix:///path or tcp://host:port (default: the file's queue)",
     )
     parser.add_argument(
         "--only",
@@ -121,17 +122,32 @@ def _again(settings: Settings, log_level: str) -> list[str]:
 def _queue_of(config: Config, file: str) -> str:
     from urllib.parse import urlencode
 
-    from cacheupdater.config.queues import OPTIONS, KafkaQueueConfig
+    from cacheupdater.config.queues import OPTIONS, KafkaQueueConfig, SqlQueueConfig
     from cacheupdater.errors import Misconfigured
 
+    if isinstance(config.queue, SqlQueueConfig):
+        return _sql(config.queue, file)
     if not isinstance(config.queue, KafkaQueueConfig):
         raise Misconfigured(
-            f"{file}: queue is no topic, and a collector forwards to topics and to updaters:"
+            f"{file}: a collector forwards to topics, SQL databases and updaters, and this queue is none of these:"
             " use kafka://host:9092/topic, or --queue with the address where the updater listens"
         )
     address = config.queue.address
     said = {name: value for name, value in address.options.items() if name not in OPTIONS}
     return f"{address}?{urlencode(said)}" if said else str(address)
+
+
+def _sql(queue: SqlQueueConfig, file: str) -> str:
+    from cacheupdater.collector.depot_link import refuse_password
+    from cacheupdater.core import depot_url
+    from cacheupdater.errors import Misconfigured
+
+    url = depot_url.url_of(queue.address)
+    try:
+        refuse_password(url)
+    except ValueError as e:
+        raise Misconfigured(f"{file}: queue.url {e}") from None
+    return url
 
 
 def _prefixes(config: Config) -> list[bytes]:
@@ -169,11 +185,25 @@ def _queue(text: str) -> str:
         except ValueError as e:
             raise argparse.ArgumentTypeError(str(e)) from e
         return text
+    if text.startswith(("sqlite", "postgresql")):
+        return _table(text)
     try:
         return _address(text)
     except argparse.ArgumentTypeError as e:
-        said = "is no queue; use kafka://host:9092/topic, unix:///path or tcp://host:port"
+        said = "is no queue; use kafka://host:9092/topic, sqlite:////path, postgresql://…, unix:///path or tcp://host:port"
         raise argparse.ArgumentTypeError(said) from e
+
+
+def _table(text: str) -> str:
+    from cacheupdater.collector.depot_link import refuse_password
+    from cacheupdater.core import depot_url
+
+    try:
+        depot_url.parse(text)
+        refuse_password(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+    return text
 
 
 def _prefix(text: str) -> bytes:

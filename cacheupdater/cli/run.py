@@ -28,7 +28,7 @@ def add_to(
         "--workers",
         type=_count,
         metavar="N|auto",
-        help="how many processes share the partitions of a kafka:// or redis:// queue; auto: one per core that this container may use",
+        help="how many processes share the partitions of a queue that is not memory://; auto: one per core that this container may use",
     )
     parser.add_argument(
         "--sidecar",

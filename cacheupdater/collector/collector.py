@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater import __version__
 from cacheupdater.adapters.listener_stream import StreamListener
+from cacheupdater.collector.depot_link import made_link
 from cacheupdater.collector.forwarder import Forwarder
 from cacheupdater.collector.gathered import Gathered
 from cacheupdater.collector.http_listener import HttpListener
@@ -27,13 +28,13 @@ from cacheupdater.errors import first_error
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater_client.protocol.wire import Hello
 from cacheupdater_client.shown import shown
-from cacheupdater_client.transports import Link, link_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cacheupdater.core.metrics import Metric
     from cacheupdater.ports import Observer
+    from cacheupdater_client.transports import Link
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Settings:
     """What one collector does."""
 
     listen: Sequence[str]  # unix:///path, tcp://host:port, http://127.0.0.1:port
-    queue: str  # kafka://…, unix:///path or tcp://host:port of an updater; may name files with secrets, and holds none
+    queue: str  # kafka://…, sqlite://…, postgresql://…, unix:///path or tcp://host:port of an updater; may name files with secrets, and holds none
     only: Sequence[bytes] = ()  # prefixes of keys; none means all that the queue declares
     admin: str | None = None  # host:port of /metrics, /livez and /readyz
 
@@ -57,7 +58,7 @@ class Collector:
     def __init__(self, settings: Settings) -> None:
         """Raises ValueError if the queue's URL names none."""
         self._settings = settings
-        self._link: Link = link_to(settings.queue)()
+        self._link: Link = made_link(settings.queue)
         self._metrics: Callable[[str], tuple[bytes, str]] | None = None
         self._observer = self._made_observer()
         self._notices = Notices(time.monotonic)

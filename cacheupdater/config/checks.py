@@ -92,7 +92,7 @@ def _check_topic(document: Document, top: TopSection) -> None:
     if top.queue.partitions is not None:
         document.refuse(
             ("queue", "partitions"),
-            "is for queue memory://; a topic has partitions of its own, and streams have them in their url; remove it",
+            "is for queue memory://; a topic has partitions of its own, and other queues have them in their url; remove it",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url, database_url
 from cacheupdater.core.hosts import is_local
@@ -43,6 +43,10 @@ def warn_of_clear_text(
         )
     if isinstance(queue, StreamsQueueConfig) and _openly(Url(queue.address.url)):
         document.warn(("queue", "url"), f"its password {_OPENLY}: write rediss:// or rediss+...://")
+    if isinstance(queue, SqlQueueConfig) and not queue.address.path and queue.address.tls == "off":
+        said = database_url.parts(queue.address.url)
+        if said.has_password and not said.local:
+            document.warn(("queue", "url"), f"its password {_OPENLY}: write tls=verify, or leave tls=off out")
     if isinstance(queue, KafkaQueueConfig):
         options = queue.address.options
         local = all(is_local(each.rpartition(":")[0]) for each in queue.address.servers)

@@ -1,7 +1,8 @@
-"""Where hints come from: `memory://` for one process, `kafka://` or the streams of a Redis for many.
+"""Where hints come from: `memory://` for one process; `kafka://`, the streams of a Redis, or tables of a SQL database for many.
 
 The models check a URL here, and `load` turns it into a `QueueConfig` for the service. The grammars of kafka:// and redis:// are
 the client's (`broker` and `streams` of `cacheupdater_client.protocol`), so that both ends of a queue are written the same way.
+`core.depot_url` has that of a SQL database, which clients reach through a collector only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cacheupdater import masking
 from cacheupdater.config import units
+from cacheupdater.core import depot_url
 from cacheupdater_client.protocol import broker, streams
 
 if TYPE_CHECKING:
@@ -23,13 +25,12 @@ SESSION_LEAST_S = (
     0.5  # for less, the broker needs a setting of its own, and any pause of the loop costs a rebalance
 )
 SESSION_MOST_S = 1800.0  # what brokers allow at most
-STREAMS_SESSION_S = 5.0  # a takeover after a kill takes so long; a restarted updater waits for nobody
-STREAMS_SESSION_LEAST_S = 1.0  # a pause of the loop must not cost partitions
+DEPOT_SESSION_S = 5.0  # a takeover after a kill takes so long; a restarted updater waits for nobody
+DEPOT_SESSION_LEAST_S = 1.0  # a pause of the loop must not cost partitions
 PARTITIONS = 1
 OPTIONS = ("group", "session_timeout", "instance")  # of an updater, besides those of the connection
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_LATER = {"sqlite", "postgresql", "postgresql+asyncpg", "sqlite+aiosqlite"}
-_FORMS = f"memory://, {broker.FORM} or {streams.FORM}"
+_FORMS = f"memory://, {broker.FORM}, {streams.FORM}, {depot_url.SQLITE_FORM} or {depot_url.POSTGRES_FORM}"
 _SESSION = "session_timeout="
 _OURS = {
     "enable_auto_commit": "must not be set: only what is finished is committed, or a crash would lose hints",
@@ -67,19 +68,29 @@ class StreamsQueueConfig:
         return f"{self.address} of {masking.url(self.address.url)}  session {self.session:g}s"
 
 
-QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig | StreamsQueueConfig
+@dataclass(frozen=True, slots=True)
+class SqlQueueConfig:
+    address: depot_url.Address
+    session: float  # seconds of silence after which an updater's partitions go to others
+
+    def __str__(self) -> str:
+        where = "" if self.address.path else f" of {masking.url(self.address.url)}"
+        return f"{self.address}{where}  session {self.session:g}s"
+
+
+QueueConfig: TypeAlias = MemoryQueueConfig | KafkaQueueConfig | StreamsQueueConfig | SqlQueueConfig
 
 
 def queue_url(value: object) -> str:
     """The URL, if it names a queue. Otherwise raises ValueError."""
     text = value if isinstance(value, str) else ""
     scheme = text.partition("://")[0]
-    if scheme in _LATER:
-        raise ValueError(f"{scheme}:// is not part of this version; use {_FORMS}")
     if scheme == "kafka":
         _kafka(text)
     elif scheme in streams.SCHEMES:
         _streams(text)
+    elif scheme in depot_url.SCHEMES:
+        _sql(text)
     elif text != "memory://":
         raise ValueError(f"is no queue; use {_FORMS}")
     return text
@@ -89,7 +100,9 @@ def queue_of(url: str, partitions: int | None) -> QueueConfig:
     """The queue that a checked URL names."""
     if url == "memory://":
         return MemoryQueueConfig(partitions or PARTITIONS)
-    return _kafka(url) if url.startswith("kafka://") else _streams(url)
+    if url.startswith("kafka://"):
+        return _kafka(url)
+    return _sql(url) if url.partition("://")[0] in depot_url.SCHEMES else _streams(url)
 
 
 def _kafka(url: str) -> KafkaQueueConfig:
@@ -108,16 +121,27 @@ def _kafka(url: str) -> KafkaQueueConfig:
 
 
 def _streams(text: str) -> StreamsQueueConfig:
+    rest, session = _depot_session(text)
+    return StreamsQueueConfig(streams.parse(rest), session)
+
+
+def _sql(text: str) -> SqlQueueConfig:
+    masking.keep(text)
+    rest, session = _depot_session(text)
+    return SqlQueueConfig(depot_url.parse(rest), session)
+
+
+def _depot_session(text: str) -> tuple[str, float]:
+    """The URL without `session_timeout`, and its seconds."""
     where, _, query = text.partition("?")
     said = [each for each in query.split("&") if each]
     sessions = [each.partition("=")[2] for each in said if each.startswith(_SESSION)]
     rest = "&".join(each for each in said if not each.startswith(_SESSION))
-    address = streams.parse(f"{where}?{rest}" if rest else where)
     if len(sessions) > 1:
         raise ValueError("has the option 'session_timeout' twice")
-    session = units.duration(sessions[0]) if sessions else STREAMS_SESSION_S
-    if not STREAMS_SESSION_LEAST_S <= session <= SESSION_MOST_S:
+    session = units.duration(sessions[0]) if sessions else DEPOT_SESSION_S
+    if not DEPOT_SESSION_LEAST_S <= session <= SESSION_MOST_S:
         raise ValueError(
-            f"session_timeout must be between {STREAMS_SESSION_LEAST_S:g}s and {SESSION_MOST_S:g}s"
+            f"session_timeout must be between {DEPOT_SESSION_LEAST_S:g}s and {SESSION_MOST_S:g}s"
         )
-    return StreamsQueueConfig(address, session)
+    return f"{where}?{rest}" if rest else where, session

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pydantic.json_schema import GenerateJsonSchema
 
 from cacheupdater.config import addresses, fields, models, queues, units
-from cacheupdater.core import cache_url
+from cacheupdater.core import cache_url, depot_url
 from cacheupdater_client.protocol import streams
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     fields.cache_url: _address("|".join(sorted(cache_url.SCHEMES)), "redis://127.0.0.1:6379/0"),
     fields.source_url: _address("|".join(_DRIVERS), "postgresql+asyncpg://db:5432/shop"),
     queues.queue_url: _text(
-        f"^memory://$|^kafka://[^/]+/.|^({'|'.join(map(re.escape, streams.SCHEMES))})://.+[?&]stream=.",
+        f"^memory://$|^kafka://[^/]+/.|^({'|'.join(map(re.escape, streams.SCHEMES))})://.+[?&]stream=."
+        f"|^({'|'.join(map(re.escape, depot_url.SCHEMES))})://.",
         "kafka://kafka-1:9092/hints",
     ),
     addresses.listen_address: _text("^(unix:///.|tcp://.+:[0-9]|memory://.)", "tcp://127.0.0.1:7171"),

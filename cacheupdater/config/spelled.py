@@ -23,8 +23,9 @@ from cacheupdater.config.models import (
     Section,
     SourceSection,
 )
-from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.config.secrets import Url
+from cacheupdater.core import depot_url
 from cacheupdater_client.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def _queue_url(queue: QueueConfig) -> str:
             "session_timeout": f"{queue.session:g}s",
         }
         return f"{said.url}{'&' if '?' in said.url else '?'}{urlencode(ours)}"
+    if isinstance(queue, SqlQueueConfig):
+        return f"{depot_url.url_of(queue.address)}&session_timeout={queue.session:g}s"
     if not isinstance(queue, KafkaQueueConfig):
         return f"memory://?partitions={queue.partitions}"
     options = urlencode(sorted(queue.address.options.items()), safe="/:,")

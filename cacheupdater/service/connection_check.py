@@ -19,10 +19,10 @@ from uuid import UUID, uuid4
 
 from cacheupdater import masking
 from cacheupdater.adapters.loader_python import PythonLoader
-from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.core.answers import FINISHING
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
-from cacheupdater.ports import Entry
+from cacheupdater.ports import Entry, Progress
 from cacheupdater.service.components import Components
 from cacheupdater.service.side_by_side import side_by_side
 from cacheupdater_client.protocol.lease import Grace
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.core.events import QueueEvent
     from cacheupdater.core.metrics import Metric
-    from cacheupdater.ports import Loader, Value, Writer
+    from cacheupdater.ports import Depot, Loader, Value, Writer
     from cacheupdater_client.protocol.patterns import Capture, CaptureType, Pattern
 
 CACHE_S = 15.0  # seconds for the writes of all namespaces; each takes a millisecond
 SOURCE_S = 30.0  # seconds for the statements of one source, one after the other, each within its own timeout
 IMPORT_S = 15.0  # seconds for a user's module, which may import many others
+QUEUE_S = 15.0  # seconds for a depot, which takes milliseconds
 JOIN_S = 2.0  # seconds: a check that dies meanwhile holds up no takeover for longer
 TTL_MS = 5_000  # of the key that is written as a trial, in case this process ends before the key is removed
 
@@ -121,6 +122,8 @@ async def _queue(queue: QueueConfig) -> Sequence[Finding]:
     """The findings about the queue. This visit runs first, so that its import is over before other visits are timed."""
     if isinstance(queue, StreamsQueueConfig):
         return [await _streams(queue)]
+    if isinstance(queue, SqlQueueConfig):
+        return [await _sql(queue)]
     if not isinstance(queue, KafkaQueueConfig):
         return [Finding("queue", "", "ok", "in this process: there is nothing to contact")]
     from cacheupdater.adapters import topic_kafka  # noqa: PLC0415  aiokafka is an extra
@@ -163,18 +166,36 @@ class _Untold:
 
 
 _UNTOLD = _Untold()
+_NO_PROGRESS = Progress(epoch=-1, scan=0, done=0)  # no epoch is negative: such a commit changes nothing
 
 
 async def _streams(queue: StreamsQueueConfig) -> Finding:
-    """Does what a starting updater does: it compares the number of partitions, joins for a moment, and leaves."""
     from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
 
-    depot = RedisDepot(queue.address, observer=_UNTOLD, notices=_UNTOLD)
+    return await _joined(RedisDepot(queue.address, observer=_UNTOLD, notices=_UNTOLD), queue)
+
+
+async def _sql(queue: SqlQueueConfig) -> Finding:
+    from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
+
+    try:
+        return await _joined(depot_at(queue.address), queue)
+    except CacheUpdaterError as e:  # a driver or a file is missing
+        return _trouble("queue", "", e)
+
+
+async def _joined(depot: Depot, queue: StreamsQueueConfig | SqlQueueConfig) -> Finding:
+    """Does what a starting updater does: it compares the number of partitions, joins for a moment, and leaves."""
     name = f"check-{uuid4().hex}"
     try:
-        partitions = await depot.open()
-        await depot.renew(name, JOIN_S)
-        await depot.leave(name)
+        async with asyncio.timeout(QUEUE_S):
+            partitions = await depot.open()
+            await depot.renew(name, JOIN_S)
+            await depot.read({0: 0}, 1)
+            await depot.commit(name, {0: _NO_PROGRESS})
+            await depot.leave(name)
+    except TimeoutError:
+        return Finding("queue", "", "away", f"{queue.address}: no answer within {QUEUE_S:g} s")
     except CacheUpdaterError as e:
         return _trouble("queue", "", e)
     finally:

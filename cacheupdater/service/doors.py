@@ -18,7 +18,7 @@ from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.addresses import MemoryAddress
-from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.ports import Queue
 from cacheupdater_client.protocol import wire
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.addresses import Address
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Observer
+    from cacheupdater.ports import Depot, Observer
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,8 @@ def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
         return _kafka_door(config.queue, observer, notices)
     if isinstance(config.queue, StreamsQueueConfig):
         return _streams_door(config.queue, observer, notices)
+    if isinstance(config.queue, SqlQueueConfig):
+        return _sql_door(config.queue, observer, notices)
     return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
 
 
@@ -231,9 +233,22 @@ def _kafka_door(config: KafkaQueueConfig, observer: Observer, notices: Notices) 
 
 def _streams_door(config: StreamsQueueConfig, observer: Observer, notices: Notices) -> Door:
     from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
-    from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  as above
 
     depot = RedisDepot(config.address, observer=observer, notices=notices)
+    return _depot_door(depot, config, observer, notices)
+
+
+def _sql_door(config: SqlQueueConfig, observer: Observer, notices: Notices) -> Door:
+    from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
+
+    return _depot_door(depot_at(config.address), config, observer, notices)
+
+
+def _depot_door(
+    depot: Depot, config: StreamsQueueConfig | SqlQueueConfig, observer: Observer, notices: Notices
+) -> Door:
+    from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  not for other queues
+
     queue = DepotQueue(depot, session=config.session, member=_member(), observer=observer, notices=notices)
 
     async def owner(partition: int) -> str | None:
@@ -243,5 +258,5 @@ def _streams_door(config: StreamsQueueConfig, observer: Observer, notices: Notic
 
 
 def _member() -> str:
-    """The name of this process among those that share streams. It tells people which process it is, and none comes twice."""
+    """The name of this process among those that share a depot. It tells people which process it is, and none comes twice."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

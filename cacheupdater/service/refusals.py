@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from cacheupdater.config.queues import KafkaQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.service.components import Components
 from cacheupdater.service.importable import import_problem
@@ -54,6 +54,8 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
 
 
 def _queue_problem(queue: QueueConfig) -> str:
+    if isinstance(queue, SqlQueueConfig):
+        return _depot_problem(queue)
     if not isinstance(queue, KafkaQueueConfig):
         return ""
     if find_spec("aiokafka") is None:
@@ -64,6 +66,16 @@ def _queue_problem(queue: QueueConfig) -> str:
         broker.connection(queue.address)
     except (OSError, ValueError) as e:
         return f"a file that it names cannot be used: {e}"
+    return ""
+
+
+def _depot_problem(queue: SqlQueueConfig) -> str:
+    from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
+
+    try:
+        depot_at(queue.address)
+    except Misconfigured as e:
+        return str(e)
     return ""
 
 

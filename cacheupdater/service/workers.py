@@ -65,7 +65,7 @@ class Workers:
         """`command`, with a worker's number and socket appended, starts that worker."""
         if isinstance(config.queue, MemoryQueueConfig):
             raise Misconfigured(
-                "queue: memory:// belongs to one process; --workers needs a queue of kafka:// or redis://"
+                "queue: memory:// belongs to one process; --workers needs a queue that processes share, such as kafka:// or sqlite://"
             )
         self._config = config
         self._own = ConfigurationPages(lambda: config)

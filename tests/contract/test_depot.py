@@ -70,11 +70,27 @@ def redis_sentinel_world(redis_sentinels):
     return lambda: RedisWorld(redis_sentinels.url, redis.asyncio.Redis(port=redis_sentinels.primary().port))
 
 
+@pytest.fixture
+def sqlite_world(tmp_path):
+    from depots.sql_world import SqlWorld
+
+    return lambda: SqlWorld(f"sqlite:///{tmp_path}/hints.db")
+
+
+@pytest.fixture
+def postgres_world(pg_url):
+    from depots.sql_world import SqlWorld
+
+    return lambda: SqlWorld(pg_url)
+
+
 WORLDS = [
     pytest.param("memory_world", id="memory"),
     pytest.param("redis_world", id="redis"),
     pytest.param("redis_cluster_world", id="redis cluster"),
     pytest.param("redis_sentinel_world", id="redis sentinel"),
+    pytest.param("sqlite_world", id="sqlite"),
+    pytest.param("postgres_world", id="postgres"),
 ]
 
 

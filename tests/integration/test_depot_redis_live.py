@@ -4,67 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from itertools import count
-from pathlib import Path
 
 import pytest
 import redis
-from suite.pace import PATIENCE_S
+from depots.processes import PARTITIONS, Member, all_done, all_owned, eventually, keeps_its_owners
 
-from cacheupdater.local.children import dying_with_us
 from cacheupdater_client.protocol.wire import CHANGE
 from cacheupdater_client.sender import Sender
 
-MEMBER = Path(__file__).parents[1] / "support" / "depots" / "member.py"
 ENCODER = redis.Redis().get_encoder()
-PARTITIONS = 24  # each of three members has its share, whatever their random names are
-
-
-def eventually(condition, timeout=PATIENCE_S):
-    deadline = time.monotonic() + timeout
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
-
-
-class Member:
-    """One process; what it says is read from its file."""
-
-    def __init__(self, url, session, folder, name):
-        self._path = folder / name
-        with self._path.open("w") as out:
-            command = [
-                sys.executable,
-                str(MEMBER),
-                f"{url}?stream=hints&partitions={PARTITIONS}",
-                str(session),
-            ]
-            self.process = subprocess.Popen(dying_with_us(command), stdout=out, stderr=subprocess.STDOUT)
-
-    def _said(self, fact):
-        lines = [line.split() for line in self._path.read_text().splitlines()]
-        return [words[1:] for words in lines if words and words[0] == fact]
-
-    @property
-    def gained(self):
-        """When it gained each partition for the last time."""
-        return {int(partition): float(when) for partition, when in self._said("gained")}
-
-    @property
-    def done(self):
-        return [key for keys in self._said("done") for key in keys]
-
-    def said(self, fact, what):
-        return [what] in self._said(fact)
-
-    def end(self, how):
-        self.process.send_signal(how)
-        self.process.wait()
 
 
 @pytest.fixture
@@ -72,7 +24,8 @@ def start(redis_server, tmp_path):
     members = []
 
     def start(session):
-        members.append(Member(redis_server.url, session, tmp_path, f"member-{len(members)}"))
+        url = f"{redis_server.url}?stream=hints&partitions={PARTITIONS}"
+        members.append(Member(url, session, tmp_path / f"member-{len(members)}"))
         return members[-1]
 
     yield start
@@ -103,20 +56,6 @@ def load(url):
         thread.join()
         sender.close(30)
         assert sender.stats()["dropped"] == {}
-
-
-def all_owned(*members):
-    return set().union(*(each.gained for each in members)) == set(range(PARTITIONS))
-
-
-def all_done(sent, members):
-    return lambda: set(sent) <= set().union(*(each.done for each in members))
-
-
-def keeps_its_owners(sent, members):
-    """Whether no partition moves while three hundred keys are changed."""
-    before, owned = len(sent), [each.gained for each in members]
-    return eventually(lambda: len(sent) > before + 300) and owned == [each.gained for each in members]
 
 
 @pytest.mark.prove

@@ -156,7 +156,7 @@ def test_a_memory_queue_is_refused(group, updaters):
     parent.launch()
     assert parent.wait(WITHIN_S) == 78
     assert (
-        "queue: memory:// belongs to one process; --workers needs a queue of kafka:// or redis://"
+        "queue: memory:// belongs to one process; --workers needs a queue that processes share, such as kafka:// or sqlite://"
         in parent.log
     )
 

@@ -1,4 +1,4 @@
-"""One updater's part of a queue on streams, as a process: it takes packs, writes their keys down, and commits.
+"""One updater's part of a queue on a depot, as a process: it takes packs, writes their keys down, and commits.
 
     python member.py URL SESSION
 
@@ -15,7 +15,9 @@ import sys
 import time
 
 from cacheupdater.adapters.depot_redis import RedisDepot
+from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.adapters.queue_depot import DepotQueue
+from cacheupdater.core import depot_url
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol import streams
@@ -64,7 +66,10 @@ async def take_part(queue):
 
 async def main(url, session):
     saying = Saying()
-    depot = RedisDepot(streams.parse(url), observer=saying, notices=saying)
+    if "stream=" in url:
+        depot = RedisDepot(streams.parse(url), observer=saying, notices=saying)
+    else:
+        depot = depot_at(depot_url.parse(url))
     queue = DepotQueue(depot, session=float(session), observer=saying, notices=saying)
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)

@@ -9,6 +9,7 @@ import pytest
 from cacheupdater import cli
 from cacheupdater.cli import serve as serving
 from cacheupdater.collector import Collector
+from cacheupdater.core import depot_url
 
 KAFKA = "kafka://127.0.0.1:1/hints"
 UPDATER = "unix:///run/updater.sock"
@@ -139,8 +140,29 @@ def test_arguments_that_cannot_be_meant_are_bad_usage(collect, arguments):
 def test_a_file_with_the_queue_of_an_updater_is_refused(collect):
     code, err, _ = collect(file="listen: ['unix:///a.sock']")
     assert code == 78
-    assert "is no topic" in err
+    assert "this queue is none of these" in err
     assert "--queue" in err
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:////var/lib/hints.db?partitions=3", "postgresql://me@db/shop?passfile=/p"]
+)
+def test_a_queue_in_a_database_may_be_an_argument_or_stand_in_the_file(collect, url):
+    code, _, settings = collect("--queue", url)
+    assert (code, settings.queue) == (0, url)
+    code, _, settings = collect(
+        file=f'queue: {{url: "{url}&session_timeout=9s"}}\nlisten: ["unix:///a.sock"]'
+    )
+    assert code == 0
+    assert depot_url.parse(settings.queue) == depot_url.parse(url)
+
+
+def test_no_password_of_a_database_gets_into_the_arguments_of_a_process(collect):
+    url = "postgresql://me:canary77@db/shop"
+    code, err, _ = collect("--queue", url)
+    assert (code, "passfile=FILE" in err, "canary77" in err) == (2, True, False)
+    code, err, _ = collect(file=f'queue: {{url: "{url}"}}\nlisten: ["unix:///a.sock"]')
+    assert (code, "passfile=FILE" in err, "canary77" in err) == (78, True, False)
 
 
 def test_a_collector_does_not_forward_to_itself(collect):

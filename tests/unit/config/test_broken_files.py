@@ -279,21 +279,31 @@ CASES = [
         "mongodb:",
         '7:15: sources.main.url: "mongodb" is no database and driver that can be asked; use postgresql+asyncpg or sqlite+aiosqlite',
     ),
-    # later versions
-    (
-        "memory://",
-        "sqlite:///hints.db",
-        "3:14: queue.url: sqlite:// is not part of this version; use memory://, kafka://host:9092,host:9092/topic or redis://host:6379/0?stream=hints&partitions=12",
-    ),
-    (
-        "memory://",
-        "postgresql+asyncpg://h/d",
-        "3:14: queue.url: postgresql+asyncpg:// is not part of this version; use memory://, kafka://host:9092,host:9092/topic or redis://host:6379/0?stream=hints&partitions=12",
-    ),
     (
         "memory://",
         "rabbit://h",
-        "3:14: queue.url: is no queue; use memory://, kafka://host:9092,host:9092/topic or redis://host:6379/0?stream=hints&partitions=12",
+        "3:14: queue.url: is no queue; use memory://, kafka://host:9092,host:9092/topic, redis://host:6379/0?stream=hints&partitions=12, sqlite:////var/lib/cacheupdater/hints.db?partitions=12 or postgresql+asyncpg://host:5432/database?partitions=12",
+    ),
+    # SQL databases
+    (
+        "memory://",
+        "sqlite:///hints.db",
+        "3:14: queue.url: needs the absolute path of a file, with four slashes: sqlite:////var/lib/cacheupdater/hints.db?partitions=12",
+    ),
+    (
+        "memory://",
+        "sqlite:////hints.db?session_timeout=100ms",
+        "3:14: queue.url: session_timeout must be between 1s and 1800s",
+    ),
+    (
+        "memory://",
+        "postgresql+asyncpg://h/d?partitions=0",
+        "3:14: queue.url: has an option 'partitions' that is no number from 1 to 10000",
+    ),
+    (
+        "memory://",
+        "postgresql+asyncpg://h/d?sslmode=require",
+        "3:14: queue.url: has an unknown option; there are partitions, length, session_timeout, table, tls, ca, host, port, user, password, passfile, target_session_attrs",
     ),
     # Kafka
     (

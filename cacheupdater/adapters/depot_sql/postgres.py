@@ -1,0 +1,148 @@
+"""The port `Depot` in a PostgreSQL: packs and ownership are rows of four tables, for updaters on any number of machines.
+
+`depot_at` makes one `PostgresDepot` per process; a queue calls it. `postgres_statements` has the statements and the order of
+locks, `postgres_server` the connections, `failures` the meaning of errors.
+
+Each partition is one row: its owner and epoch, its cursors, and the position of its last pack. Commits and releases compare the
+epoch in the same statement that changes the row. Sessions run by the server's clock. A put is acknowledged when the server has
+committed it, so what it survives is what the server's own settings promise (`synchronous_commit`, replicas).
+
+`wait` listens (LISTEN, NOTIFY), so waiting costs the server nothing. A pooler that hides notifications, such as PgBouncer between
+transactions, costs up to the second after which the queue reads anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.depot_sql import checks
+from cacheupdater.adapters.depot_sql.postgres_server import Bell, Server
+from cacheupdater.adapters.depot_sql.postgres_statements import Statements
+from cacheupdater.core.depot_url import PARTITIONS
+from cacheupdater.core.membership import Roster
+from cacheupdater.errors import Misconfigured
+from cacheupdater.ports import Gained, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from cacheupdater.core.depot_url import Address
+    from cacheupdater.ports import Progress
+
+
+class PostgresDepot:
+    """The tables of one address, as one process uses them."""
+
+    def __init__(self, address: Address) -> None:
+        """Raises Misconfigured if a file of certificates cannot be used."""
+        self._address = address
+        self._sql = Statements(address.table)
+        self._server = Server(address)
+        self._bell = Bell(self._server, self._sql.channel)
+        self._partitions = 0
+
+    async def open(self) -> int:
+        """Makes the tables if there are none. Of several processes that start at once, one makes them."""
+        sql = self._sql
+        async with self._server.connection() as connection:
+            # before the transaction: a transaction that has missed a table may not see the table that others make meanwhile
+            await connection.execute("SELECT pg_advisory_lock(hashtext($1))", sql.about)
+            await connection.execute("BEGIN")
+            if await connection.fetchval("SELECT to_regclass($1)", sql.about) is None:
+                await connection.execute(sql.create(self._address.partitions or PARTITIONS))
+            said = await connection.fetchrow(sql.say)
+            await connection.execute(sql.forget)
+            await connection.execute("COMMIT")
+            await connection.execute("SELECT pg_advisory_unlock(hashtext($1))", sql.about)
+        if said is None or said["version"] is None:
+            raise Misconfigured(f"{self._address} are not complete: drop them, or choose another name")
+        self._partitions = checks.number_of_partitions(self._address, said["partitions"], said["version"])
+        return self._partitions
+
+    # --- who owns what --------------------------------------------------------------------------------
+
+    async def renew(self, member: str, session: float) -> Roster:
+        """As the port says, by one statement."""
+        async with self._server.connection() as connection:
+            rows = await connection.fetch(self._sql.renew, member, session)
+        members = frozenset([member, *(name for name, owned in rows if owned is None)])
+        return Roster(members, {partition: name for name, owned in rows for partition in owned or ()})
+
+    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
+        """As the port says."""
+        if not partitions:
+            return ()
+        wanted = sorted(partitions)
+        async with self._server.transaction() as connection:
+            await connection.execute(self._sql.lock, wanted)
+            rows = await connection.fetch(self._sql.claim, member, wanted)
+        return [Gained(partition, epoch, done) for partition, epoch, done in rows]
+
+    async def release(self, member: str, epochs: Mapping[int, int]) -> None:
+        """As the port says."""
+        if not epochs:
+            return
+        async with self._server.transaction() as connection:
+            await connection.execute(self._sql.lock, sorted(epochs))
+            await connection.execute(self._sql.release, member, list(epochs), list(epochs.values()))
+
+    async def leave(self, member: str) -> None:
+        """As the port says."""
+        async with self._server.transaction() as connection:
+            await connection.execute(self._sql.end, member)
+            await connection.execute(self._sql.lock_ours, member)
+            await connection.execute(self._sql.leave, member)
+
+    # --- packs ----------------------------------------------------------------------------------------
+
+    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
+        """As the port says."""
+        if not after:
+            return {}
+        async with self._server.connection() as connection:
+            rows = await connection.fetch(self._sql.read, list(after), list(after.values()), limit)
+        found: dict[int, list[Message]] = {}
+        for partition, position, payload in rows:
+            found.setdefault(partition, []).append(Message(position, payload))
+        for messages in found.values():
+            messages.sort()  # a join keeps no order; what is sorted already costs nothing
+        return found
+
+    async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
+        """As the port says."""
+        if not progress:
+            return ()
+        said = [(partition, each.epoch, each.scan, each.done) for partition, each in progress.items()]
+        async with self._server.transaction() as connection:
+            await connection.execute(self._sql.lock, sorted(progress))
+            rows = await connection.fetch(self._sql.commit, member, *map(list, zip(*said, strict=True)))
+            ours: dict[int, int] = {partition: done for partition, done in rows}  # noqa: C416  a record is no pair
+            finished = [(partition, at) for partition in ours for at in progress[partition].finished]
+            if finished:
+                await connection.execute(self._sql.finish, *map(list, zip(*finished, strict=True)))
+            if ours:
+                await connection.execute(self._sql.sweep, list(ours), list(ours.values()))
+        return progress.keys() - ours.keys()
+
+    async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
+        """As the port says."""
+        if not packs:
+            return
+        counts = checks.counted(packs, self._partitions)
+        async with self._server.transaction() as connection:
+            await connection.execute(self._sql.lock, list(counts))
+            rows = await connection.fetch(self._sql.advance, list(counts), list(counts.values()))
+            for partition, _, waiting in rows:
+                checks.refuse_full(partition, waiting, self._address.length)
+            placed = checks.placed(packs, {partition: before for partition, before, _ in rows})
+            columns = map(list, zip(*placed, strict=True))
+            await connection.execute(self._sql.put, *columns, self._sql.channel)
+
+    async def wait(self, seconds: float) -> None:
+        """As the port says. May return once without need after a read has found what rang."""
+        await self._bell.wait(seconds)
+
+    async def close(self) -> None:
+        """As the port says."""
+        await self._bell.close()
+        await self._server.close()

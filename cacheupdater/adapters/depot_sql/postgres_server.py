@@ -1,0 +1,165 @@
+"""The connections of a depot to its PostgreSQL, and the bell that rings when packs have come.
+
+`PostgresDepot` makes one `Server` and one `Bell`. A call takes a connection, and gives it back only after the server has answered
+all of the call. Any other end (an error, a time limit, a cancelled caller) cuts the connection off, and the server undoes what was
+not committed. So nothing of one call is ever left on a connection for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from cacheupdater.adapters.depot_sql.failures import of_postgres
+from cacheupdater.errors import CacheUpdaterError, Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from cacheupdater.core.depot_url import Address
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+CONNECTIONS_MAX = 4  # of one process at a time, besides the bell's: renewal, reading, commits, a put
+CONNECT_S = 5.0  # seconds until a server that does not answer counts as away
+CALL_S = 10.0  # seconds for one call; the queue waits for less
+# Seconds after which the server ends a transaction whose process was stopped in the middle: its locks must not hold up the others
+IDLE_S = 2.0
+AWAY_S = 0.2  # seconds of rest if the bell has no connection
+FAREWELL_S = 1.0  # seconds for an orderly end of all connections
+
+
+class Server:
+    """The server of one address, as one process uses it."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._tls = _context(address)
+        self._room = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._idle: list[Connection] = []
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for one call: each statement is a transaction of its own."""
+        try:
+            async with asyncio.timeout(CALL_S), self._room:
+                connection = await self._taken()
+                try:
+                    yield connection
+                except BaseException:
+                    connection.terminate()
+                    raise
+                self._idle.append(connection)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as e:
+            self._drop_idle()  # they may have ended as this one has
+            raise of_postgres(e, self._address) from None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection for one transaction."""
+        async with self.connection() as connection:
+            await connection.execute("BEGIN")
+            yield connection
+            await connection.execute("COMMIT")
+
+    async def _taken(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await self.connected()
+
+    async def connected(self) -> Connection:
+        """A new connection."""
+        settings = {
+            "application_name": "cacheupdater",
+            "default_transaction_isolation": "read committed",  # a lock shows what was committed meanwhile
+            "default_transaction_read_only": "off",
+            "statement_timeout": str(round(CALL_S * 1000)),
+            "idle_in_transaction_session_timeout": str(round(IDLE_S * 1000)),
+            "jit": "off",  # compilation costs more than any of our statements
+        }
+        return await asyncpg.connect(
+            self._address.url, ssl=self._tls or False, timeout=CONNECT_S, server_settings=settings
+        )
+
+    def _drop_idle(self) -> None:
+        for connection in self._idle:
+            connection.terminate()
+        self._idle.clear()
+
+    async def close(self) -> None:
+        """Says farewell to the server, if it listens."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await _ended(connection)
+
+
+class Bell:
+    """Rings when packs have come: a connection that listens, opened by the first wait."""
+
+    def __init__(self, server: Server, channel: str) -> None:
+        self._server = server
+        self._channel = channel
+        self._rung = asyncio.Event()
+        self._connection: Connection | None = None
+
+    async def wait(self, seconds: float) -> None:
+        """Returns at the next ring, or if it has rung since the last wait ended; at the latest after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                if self._connection is None or self._connection.is_closed():
+                    await self._listen()
+                await self._rung.wait()
+        except TimeoutError:
+            pass
+        except (CacheUpdaterError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await asyncio.sleep(min(seconds, AWAY_S))  # the next call tells
+        self._rung.clear()
+
+    async def _listen(self) -> None:
+        self._connection = None
+        connection = await self._server.connected()
+        try:
+            await connection.add_listener(self._channel, self._ring)
+        except BaseException:
+            connection.terminate()
+            raise
+        self._connection = connection
+        self._rung.set()  # for what came before anybody listened
+
+    def _ring(self, *_: Any) -> None:
+        self._rung.set()
+
+    async def close(self) -> None:
+        """Listens no more."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await _ended(connection)
+
+
+async def _ended(connection: Connection) -> None:
+    with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        await connection.close(timeout=FAREWELL_S)
+    connection.terminate()
+
+
+def _context(address: Address) -> ssl.SSLContext | None:
+    """How connections are encrypted; None for plain text. Raises Misconfigured."""
+    if address.tls == "off":
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if address.tls == "on":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    try:
+        context.load_default_certs() if address.ca is None else context.load_verify_locations(address.ca)
+    except (OSError, ValueError):
+        raise Misconfigured(f"ca: {address.ca} holds no certificate, or cannot be read") from None
+    return context

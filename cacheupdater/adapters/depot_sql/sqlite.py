@@ -1,0 +1,169 @@
+"""The port `Depot` in a file of SQLite: packs and ownership are rows of four tables, for the processes of one machine.
+
+`depot_at` makes one `SqliteDepot` per process; a queue calls it. `sqlite_statements` has the statements, `sqlite_file` the file and
+the thread, `failures` the meaning of errors.
+
+SQLite lets one process write at a time, so a transaction of ours sees all earlier ones, and positions come to be seen in their
+order. Packs are on the disk when a put returns. Renewals, claims and commits survive the death of any process, but a loss of power
+may undo the last of them: then no owner is left, and some packs are read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.depot_sql import checks
+from cacheupdater.adapters.depot_sql import sqlite_statements as sql
+from cacheupdater.adapters.depot_sql.sqlite_file import DatabaseFile
+from cacheupdater.core.depot_url import PARTITIONS
+from cacheupdater.core.membership import Roster
+from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.ports import Gained, Message
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Mapping, Sequence
+
+    from cacheupdater.core.depot_url import Address
+    from cacheupdater.ports import Progress
+
+# Seconds between two looks at the number of puts. A process learns nothing of another's commits in SQLite unless it looks. A look
+# takes some 50 us of this process; a pack waits for half of this time on average.
+POLL_S = 0.02
+AWAY_S = 0.2  # seconds of rest if a look fails
+
+
+class SqliteDepot:
+    """The file of one address, as one process uses it."""
+
+    def __init__(self, address: Address) -> None:
+        """Raises Misconfigured if this Python's SQLite is too old."""
+        self._address = address
+        self._file = DatabaseFile(address.path)
+        self._partitions = 0
+        self._heard = -1  # the number of puts when the last wait ended
+
+    async def open(self) -> int:
+        """Makes the tables if there are none."""
+        self._partitions = await self._file.write(self._made, on_disk=True)
+        return self._partitions
+
+    def _made(self, connection: sqlite3.Connection) -> int:
+        if not _one(connection, sql.TABLES):
+            for each in sql.CREATE:
+                connection.execute(each)
+            count = self._address.partitions or PARTITIONS
+            connection.executemany(sql.ADD_PARTITION, [(number,) for number in range(count)])
+        connection.execute(sql.FORGET)
+        version = _one(connection, "PRAGMA user_version")
+        there = _one(connection, sql.PARTITIONS) if version == checks.VERSION else 0
+        return checks.number_of_partitions(self._address, there, version)
+
+    # --- who owns what --------------------------------------------------------------------------------
+
+    async def renew(self, member: str, session: float) -> Roster:
+        """As the port says."""
+
+        def work(connection: sqlite3.Connection) -> tuple[list[tuple[str]], list[tuple[str, str]]]:
+            connection.execute(sql.RENEW, (member, session))
+            return connection.execute(sql.LIVING).fetchall(), connection.execute(sql.OWNERS).fetchall()
+
+        living, owners = await self._file.write(work)
+        members = frozenset([member, *(name for (name,) in living)])
+        return Roster(members, {partition: name for name, owned in owners for partition in json.loads(owned)})
+
+    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
+        """As the port says."""
+        said = {"me": member, "partitions": json.dumps(list(partitions))}
+        rows = await self._file.write(lambda connection: connection.execute(sql.CLAIM, said).fetchall())
+        return [Gained(*row) for row in rows]
+
+    async def release(self, member: str, epochs: Mapping[int, int]) -> None:
+        """As the port says."""
+        rows = [(member, partition, epoch) for partition, epoch in epochs.items()]
+        await self._file.write(lambda connection: connection.executemany(sql.RELEASE, rows))
+
+    async def leave(self, member: str) -> None:
+        """As the port says."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(sql.END, (member,))
+            connection.execute(sql.LEAVE, (member,))
+
+        await self._file.write(work)
+
+    # --- packs ----------------------------------------------------------------------------------------
+
+    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
+        """As the port says. One statement says which partitions have packs, and only these are read."""
+
+        def work(connection: sqlite3.Connection) -> dict[int, list[Message]]:
+            lasts = connection.execute(sql.LASTS).fetchall()
+            news = [
+                (each, after[each], limit) for each, last in lasts if each in after and last >= after[each]
+            ]
+            found = {each[0]: connection.execute(sql.READ, each).fetchall() for each in news}
+            return {each: [Message(*row) for row in rows] for each, rows in found.items() if rows}
+
+        return await self._file.read(work) if after else {}
+
+    async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
+        """As the port says."""
+
+        def work(connection: sqlite3.Connection) -> list[int]:
+            refused, room = [], checks.DELETED_MAX
+            for partition, each in progress.items():
+                said = (each.scan, each.done, member, partition, each.epoch)
+                if not connection.execute(sql.COMMIT, said).rowcount:
+                    refused.append(partition)
+                    continue
+                connection.executemany(sql.FINISH, [(partition, at) for at in each.finished])
+                if room:
+                    room -= connection.execute(sql.SWEEP, (partition, room)).rowcount
+            return refused
+
+        return await self._file.write(work) if progress else ()
+
+    async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
+        """As the port says."""
+        if not packs:
+            return
+        counts = checks.counted(packs, self._partitions)
+
+        def work(connection: sqlite3.Connection) -> None:
+            last = {}
+            for partition, packs_of_it in counts.items():
+                said = {"partition": partition, "packs": packs_of_it}
+                last[partition], waiting = connection.execute(sql.ADVANCE, said).fetchone()
+                checks.refuse_full(partition, waiting, self._address.length)
+            connection.executemany(sql.PUT, checks.placed(packs, last))
+            connection.execute(sql.TELL)
+
+        await self._file.write(work, on_disk=True)
+
+    async def wait(self, seconds: float) -> None:
+        """Looks at the number of puts every `POLL_S`. May return once without need after a read has found what came."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while True:
+            try:
+                puts = await self._file.read(lambda connection: _one(connection, sql.NEWS))
+            except CacheUpdaterError:  # the next call tells
+                await asyncio.sleep(min(seconds, AWAY_S))
+                return
+            left = until - loop.time()
+            if puts != self._heard or left <= 0:
+                self._heard = puts
+                return
+            await asyncio.sleep(min(POLL_S, left))
+
+    async def close(self) -> None:
+        """As the port says."""
+        await self._file.close()
+
+
+def _one(connection: sqlite3.Connection, statement: str) -> int:
+    number: int = connection.execute(statement).fetchone()[0]
+    return number

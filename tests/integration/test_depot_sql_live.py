@@ -1,0 +1,170 @@
+"""Several processes share a depot in a SQL database, while changes are put: some are killed, some stopped, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from functools import partial
+from itertools import count
+
+import pytest
+from depots.processes import PARTITIONS, Member, all_done, all_owned, eventually, keeps_its_owners
+
+from cacheupdater.adapters.depot_sql import depot_at
+from cacheupdater.core import depot_url
+from cacheupdater_client.protocol.wire import CHANGE, encode_pack, partition_of
+
+SESSION_S = 5.0  # the default
+KILLS = 6
+EVERY_S = 10.0
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/hints.db?partitions={PARTITIONS}"
+    base = request.getfixturevalue("pg_url")
+    return f"{base}{'&' if '?' in base else '?'}partitions={PARTITIONS}"
+
+
+@pytest.fixture
+def start(url, tmp_path):
+    members = []
+
+    def start(session):
+        members.append(Member(url, session, tmp_path / f"member-{len(members)}"))
+        return members[-1]
+
+    yield start
+    for each in members:
+        with contextlib.suppress(ProcessLookupError):
+            each.end(signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def load(url):
+    """Puts changes of ever new keys; gives the list of those whose put was acknowledged."""
+    ended, sent = threading.Event(), []
+
+    async def put():
+        depot = depot_at(depot_url.parse(url))
+        await depot.open()
+        for number in count():
+            if ended.is_set():
+                break
+            key = f"k:{number}"
+            pack = encode_pack(CHANGE, 1, [key.encode()])
+            await depot.put([(partition_of(key.encode(), PARTITIONS), pack)])
+            sent.append(key)
+            await asyncio.sleep(0.01)
+        await depot.close()
+
+    thread = threading.Thread(target=asyncio.run, args=[put()])
+    thread.start()
+    try:
+        yield sent
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.prove
+def test_partitions_of_a_killed_owner_are_taken_over_within_a_session_and_a_second_and_no_change_is_lost(
+    url, start, record_property
+):
+    kind = url.partition(":")[0]
+    with load(url) as sent:
+        first = start(SESSION_S)
+        assert eventually(lambda: all_owned(first))
+        others = [start(SESSION_S) for _ in range(2)]
+        assert eventually(lambda: all(each.gained and each.done for each in others))
+        shared = set().union(*(each.gained for each in others))
+
+        killed = time.monotonic()
+        first.end(signal.SIGKILL)
+        theirs = set(range(PARTITIONS)) - shared
+        assert theirs
+        assert eventually(lambda: all_owned(*others))
+        took = max(each.gained[p] for each in others for p in theirs & each.gained.keys()) - killed
+        record_property(f"figure: {kind}, takeover after kill -9 (session 5 s), s", took)
+
+        left = time.monotonic()
+        leaver, heir = others
+        handed = leaver.gained.keys() - heir.gained.keys()
+        leaver.end(signal.SIGTERM)
+        assert eventually(lambda: all_owned(heir))
+        at_once = max(heir.gained[p] for p in handed) - left
+        record_property(f"figure: {kind}, takeover after a graceful end, s", at_once)
+    members = [first, *others]
+    assert eventually(all_done(sent, members))
+    done = [key for each in members for key in each.done]
+    record_property(f"figure: {kind}, keys done more than once", len(done) - len(set(done)))
+    assert took <= SESSION_S + 1
+    assert at_once <= SESSION_S / 2
+
+
+@pytest.mark.prove
+def test_an_owner_that_was_stopped_for_longer_than_its_session_loses_all_and_comes_back_as_a_member(
+    url, start
+):
+    with load(url) as sent:
+        stopped = start(2.0)
+        assert eventually(lambda: all_owned(stopped))
+        heir = start(2.0)
+        assert eventually(lambda: heir.gained and heir.done)
+        stopped.process.send_signal(signal.SIGSTOP)
+        assert eventually(lambda: all_owned(heir))
+        woken = time.monotonic()
+        stopped.process.send_signal(signal.SIGCONT)
+        assert eventually(lambda: any(when > woken for when in stopped.gained.values()))
+        both = [stopped, heir]
+        assert eventually(lambda: keeps_its_owners(sent, both))
+        before = len(sent)
+        assert eventually(lambda: len(sent) > before + 200)
+    assert eventually(all_done(sent, both))
+    late = Counter(key for each in both for key in each.done if key in set(sent[before:]))
+    assert set(late.values()) == {1}, "each partition has one owner again"
+
+
+def newest(partition, members):
+    """When one of these has gained the partition for the last time; 0 if none ever has."""
+    return max(each.gained.get(partition, 0.0) for each in members)
+
+
+def all_gained(partitions, members, *, since):
+    return all(newest(each, members) > since for each in partitions)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+def test_one_of_three_members_is_killed_every_ten_seconds_and_no_acknowledged_change_is_lost(
+    url, start, record_property
+):
+    """Each killed member is replaced at once. A put that was acknowledged is done by somebody, sooner or later."""
+    kind = url.partition(":")[0]
+    chance = random.Random(17)
+    living = [start(SESSION_S) for _ in range(3)]
+    all_of_them, took = [*living], []
+    with load(url) as sent:
+        assert eventually(lambda: all_owned(*living))
+        for _ in range(KILLS):
+            until = time.monotonic() + EVERY_S
+            victim = living.pop(chance.randrange(3))
+            theirs = [each for each, when in victim.gained.items() if when >= newest(each, living)]
+            killed = time.monotonic()
+            victim.end(signal.SIGKILL)
+            living.append(start(SESSION_S))
+            all_of_them.append(living[-1])
+            assert eventually(partial(all_gained, theirs, living, since=killed))
+            took += [newest(each, living) - killed for each in theirs]
+            time.sleep(max(0.0, until - time.monotonic()))
+    assert eventually(all_done(sent, all_of_them))
+    done = [key for each in all_of_them for key in each.done]
+    record_property(f"figure: {kind}, changes put while members were killed", len(sent))
+    record_property(f"figure: {kind}, of them done more than once", len(done) - len(set(done)))
+    record_property(f"figure: {kind}, longest takeover of {KILLS} kills, s", max(took))
