@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from cacheupdater.cli import configured
+from cacheupdater.cli import configured, spill
 from cacheupdater.cli.run import LEVELS
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], enviro
         metavar="HOST:PORT",
         help="serve /metrics, /livez and /readyz there (default: the file's admin)",
     )
+    spill.add_to(parser)
     parser.add_argument(
         "--log-level", choices=LEVELS, default="info", help="what to log on stderr (default: info)"
     )
@@ -105,6 +106,8 @@ def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
         queue=queue,
         only=args.only or (_prefixes(config) if config else ()),
         admin=args.admin or (config.admin.host_port if config and config.admin else None),
+        spill=args.spill,
+        limits=spill.limits(args),
     )
 
 
@@ -116,6 +119,7 @@ def _again(settings: Settings, log_level: str) -> list[str]:
     command += ["--queue", settings.queue, "--listen", *settings.listen]
     if settings.admin:
         command += ["--admin", settings.admin]
+    command += spill.again(settings.spill, settings.limits)
     return [*command, "--only", *map(os.fsdecode, settings.only)] if settings.only else command
 
 

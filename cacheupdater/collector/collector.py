@@ -3,7 +3,7 @@
 `cli.collect` builds one `Collector` per process and runs it until it must stop. It listens once the queue has said its hello,
 for the number of partitions is in it; until then clients keep their hints. At the end the listeners take what is in
 flight and stop. Then what is left is forwarded within `DRAIN_S`. Changes and misses that are left then were never acknowledged,
-so their clients send them to the next collector.
+so their clients send them to the next collector; or they lie in the spill, where the next collector finds them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from cacheupdater.collector.depot_link import made_link
 from cacheupdater.collector.forwarder import Forwarder
 from cacheupdater.collector.gathered import Gathered
 from cacheupdater.collector.http_listener import HttpListener
+from cacheupdater.collector.spill import Spill
 from cacheupdater.core.events import EVENTS
+from cacheupdater.core.spilling import LIMITS
 from cacheupdater.errors import first_error
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater_client.protocol.wire import Hello
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cacheupdater.core.metrics import Metric
+    from cacheupdater.core.spilling import Limits
     from cacheupdater.ports import Observer
     from cacheupdater_client.transports import Link
 
@@ -50,6 +53,8 @@ class Settings:
     queue: str  # kafka://…, sqlite://…, postgresql://…, unix:///path or tcp://host:port of an updater; may name files with secrets, and holds none
     only: Sequence[bytes] = ()  # prefixes of keys; none means all that the queue declares
     admin: str | None = None  # host:port of /metrics, /livez and /readyz
+    spill: str | None = None  # the directory where hints wait while the queue is away
+    limits: Limits = LIMITS  # of the spill
 
 
 class Collector:
@@ -81,7 +86,7 @@ class Collector:
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
-        gathered = Gathered(self._observer)
+        gathered = Gathered(self._observer, spills=self._settings.spill is not None)
         forwarder = Forwarder(
             gathered,
             self._link,
@@ -91,12 +96,18 @@ class Collector:
             notices=self._notices,
         )
         async with AsyncExitStack() as stack:
+            self._open_spill(stack, gathered, forwarder)
             threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="link"))
             loop = asyncio.get_running_loop()
 
             async def leave() -> None:
                 if left := await loop.run_in_executor(threads, forwarder.close):
-                    log.warning("%d hints could not be forwarded in time and are given up", left)
+                    safe = (
+                        ""
+                        if gathered.owes or not gathered.spills
+                        else "; changes and misses of these are on disk"
+                    )
+                    log.warning("%d hints could not be forwarded in time and are given up%s", left, safe)
 
             stack.push_async_callback(leave)
             await self._answer(stack, stop)
@@ -117,6 +128,24 @@ class Collector:
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
         return 0
+
+    def _open_spill(self, stack: AsyncExitStack, gathered: Gathered, forwarder: Forwarder) -> None:
+        """Takes the directory of the spill, if there is one. Raises Misconfigured."""
+        if self._settings.spill is None:
+            return
+        from cacheupdater.adapters.spill_files import SpillFiles  # noqa: PLC0415  only where it is used
+
+        files = SpillFiles(self._settings.spill)
+        stack.callback(files.close)
+        spill = Spill(
+            files,
+            self._settings.limits,
+            gathered,
+            observer=self._observer,
+            notices=self._notices,
+            now=asyncio.get_running_loop().time(),
+        )
+        forwarder.keep_on_disk(spill)
 
     def reload(self) -> None:
         """A collector has no settings that may change while it runs."""

@@ -6,7 +6,8 @@ owed their acknowledgement, a turn follows every 10 ms.
 
 A link may take milliseconds of a turn (Kafka's client, a look-up of a name), so each of its turns runs in a thread
 beside the loop. Only one turn runs at a time, and the loop touches the outbox only between turns. So nothing needs a lock.
-The outbox keeps what is not acknowledged, and sends it again after a fault.
+The outbox keeps what is not acknowledged, and sends it again after a fault. With a spill, hints that come while the queue is
+away go to disk instead, and are replayed once it is back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from cacheupdater.collector.spill import Moment
 from cacheupdater.core.hints import Kind
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.target import DRAIN_S, HURRY_S
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from cacheupdater.collector.gathered import Gathered
+    from cacheupdater.collector.spill import Spill
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
     from cacheupdater_client.outbox import Frame
@@ -65,6 +68,7 @@ class Forwarder:
         self._notices = notices
         self._left: list[tuple[Frame, bool]] = []  # frames that have left the outbox in this turn
         self._hello: Hello | None = None
+        self._spill: Spill | None = None
         self._dropped: dict[str, int] = {}  # as reported so far, by reason
         self._hurried_at = self._drained_at = float("-inf")
         self._soon = False  # the link has more to do
@@ -79,6 +83,10 @@ class Forwarder:
     def waiting(self) -> int:
         """Hints that are neither forwarded nor dropped, repeated ones included."""
         return self.outbox.waiting + self._gathered.hints
+
+    def keep_on_disk(self, spill: Spill) -> None:
+        """Hints go to this spill while the queue is away. Called before `run`."""
+        self._spill = spill
 
     def empty(self) -> None:
         """From now on nothing waits for company, and `run` returns once all is forwarded."""
@@ -109,23 +117,39 @@ class Forwarder:
         drains = now >= self._drained_at + DRAIN_S or self._last_call.is_set()
         if drains:
             self._drained_at = now
-        self._gathered.hand_over(self.outbox, all_kinds=drains)
+        await self._hand_over(aside, Moment(now, now_ms, drains))
         self._soon = await aside(lambda: self._link.turn(self.outbox, now, now_ms))
         self._settle()
         hello = self.outbox.hello
         if hello is not None and hello is not self._hello:
             self._hello = hello
             self._gathered.recall()
+            if self._spill is not None:
+                self._spill.replay.recall()
             listening.hello(hello)
+        if self._spill is not None:
+            self._spill.replay.look(self.outbox)
         if self._gathered.look(self.outbox):
             listening.acknowledge()
         self._tell()
+
+    async def _hand_over(self, aside: Aside, moment: Moment) -> None:
+        """Moves hints into the outbox; while the queue is away, and if there is a spill, changes and misses go to disk."""
+        kept = self._spill is not None and await self._spill.turn(
+            self.outbox, aside, moment, connected=self._link.connected
+        )
+        if not kept:
+            self._gathered.hand_over(self.outbox, all_kinds=moment.drains)
+        elif moment.drains:
+            self._gathered.hand_over_touches(self.outbox)
 
     def _settle(self) -> None:
         """Counts the frames that have left the outbox."""
         left, self._left = self._left, []
         for frame, taken in left:
             self._gathered.settle(frame.kind, frame.keys)
+            if self._spill is not None:
+                self._spill.replay.settle(frame.kind, frame.keys)
             if taken:
                 kind = Kind(frame.kind).name.lower()
                 self._observer.count("forwarded", frame.keys, label=kind)

@@ -5,8 +5,9 @@ of their counts. The forwarder takes changes, and misses whose readers wait, at 
 a turn of 100 ms.
 
 A frame of touches is taken, and may be acknowledged, when it is here. A frame of changes or misses is owed its
-acknowledgement until the queue behind the collector has its hints (`core.receipts`). Until then its client keeps the frame,
-and sends it again to the next collector if this one dies.
+acknowledgement until the queue behind the collector has its hints (`core.receipts`), or until the spill has them. Until then
+its client keeps the frame, and sends it again to the next collector if this one dies. With a spill, the batches of owed frames
+stay here too (`handed`), so that they can still be written to disk while they wait in the outbox.
 
 All that waits is bounded, and each peer leaves room for the others (`core.fair.Room`). A peer for which there is no room
 waits, as do its hints in its own outbox, and loses nothing here. Changes and misses have a room of their own, so a flood of
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.fair import Room
 from cacheupdater.core.hints import Kind, believable
-from cacheupdater.core.peers import Numbers
+from cacheupdater.core.peers import NOBODY, Numbers
 from cacheupdater.core.receipts import Owed, Receipt, Receipts
 from cacheupdater.errors import Unavailable
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
@@ -41,10 +42,11 @@ URGENT_BYTES_MAX = BYTES_MAX // 2
 READS_MAX = KEYS_MAX // 4  # touched keys here: 250,000 different keys a second, at ten turns a second
 READS_BYTES_MAX = BYTES_MAX // 4
 
-_KINDS = {"changes": CHANGE, "awaited": MISS, "misses": MISS, "touches": TOUCH}
+KINDS = {"changes": CHANGE, "awaited": MISS, "misses": MISS, "touches": TOUCH}
 """What waits apart here, and its kind. An awaited miss is one whose reader waits."""
 
 _URGENT = ("changes", "awaited")  # leave at once
+_OWED = ("changes", "awaited", "misses")  # their frames wait for their acknowledgement
 
 _CLOSED = "the collector is closed: this process is shutting down"
 
@@ -75,20 +77,32 @@ class Batch:
         self.size += size
         return len(counts) - before, size
 
+    def absorb(self, later: Batch) -> None:
+        """Adds hints that have come since."""
+        for key, count in later.counts.items():
+            self.size += 0 if key in self.counts else len(key)
+            self.counts[key] = self.counts.get(key, 0) + count
+        for key, token in later.tokens.items():
+            self.tokens[key] = max(token, self.tokens.get(key, 0))
+        self.receipts += later.receipts
+
 
 class Gathered:
     """What the collector has taken from its peers. A `listener_stream.Inlet`."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, *, spills: bool = False) -> None:
         self._observer = observer
+        self.spills = spills
+        self.handed: list[tuple[str, Batch]] = []  # to the outbox, and owed; only where there is a spill
         self._numbers = Numbers()
-        self._batches = {part: Batch() for part in _KINDS}
+        self._batches = {part: Batch() for part in KINDS}
         self._reads = Room(READS_MAX, READS_BYTES_MAX)
         self._urgent = Room(URGENT_MAX, URGENT_BYTES_MAX)
         self._receipts = {MISS: Receipts(), CHANGE: Receipts()}
         self._owed: dict[int, Owed] = {}  # by connected peer
         self._room_came = asyncio.Event()
         self._closed = False
+        self._kept = False  # frames are done since the last look
         self.hurry = asyncio.Event()  # set while a change waits here, or a reader
 
     def __bool__(self) -> bool:
@@ -181,25 +195,33 @@ class Gathered:
     def hand_over(self, outbox: Outbox, *, all_kinds: bool) -> None:
         """Moves changes and awaited misses into the outbox; with `all_kinds` also what leaves once in a turn."""
         self.hurry.clear()
-        for part in _URGENT:
+        for part in _OWED if all_kinds else _URGENT:
             self._move(outbox, part)
-        if not all_kinds:
-            return
-        self._move(outbox, "misses")
-        keys, size = outbox.size
-        touches = self._batches["touches"]
-        if len(touches.counts) <= TOUCHES_MAX - keys and touches.size <= TOUCHES_BYTES_MAX - size:
+        if all_kinds:
+            self.hand_over_touches(outbox)
+
+    def hand_over_touches(self, outbox: Outbox) -> None:
+        """Moves the touches, if the outbox has room for all of them."""
+        if self.touches_fit(outbox):
             self._move(outbox, "touches")
             self._reads.clear()
             self._room_came.set()
 
+    def touches_fit(self, outbox: Outbox) -> bool:
+        """Whether the outbox has room for the touches that are here."""
+        keys, size = outbox.size
+        touches = self._batches["touches"]
+        return len(touches.counts) <= TOUCHES_MAX - keys and touches.size <= TOUCHES_BYTES_MAX - size
+
     def _move(self, outbox: Outbox, part: str) -> None:
-        batch, kind = self._batches[part], _KINDS[part]
+        batch, kind = self._batches[part], KINDS[part]
         if batch.counts:
             self._batches[part] = Batch()
             outbox.add(kind, batch.counts, batch.tokens.items())
             if kind != TOUCH:
                 self._receipts[kind].add(batch.receipts)
+                if self.spills:
+                    self.handed.append((part, batch))
 
     def recall(self) -> None:
         """The outbox cuts anew what it had cut."""
@@ -220,7 +242,44 @@ class Gathered:
             for each in receipts.look(*outbox.standing(kind))
         ]
         self._release(done)
-        return bool(done)
+        if done and self.handed:
+            self.handed = [one for one in self.handed if not all(each.done for each in one[1].receipts)]
+        kept, self._kept = self._kept, False
+        return bool(done) or kept
+
+    # --- what the spill calls -------------------------------------------------------------------------
+
+    def take_out(self, *, touches: bool) -> list[tuple[str, Batch]]:
+        """Takes out what must be written to disk now: changes and misses, and with `touches` these too."""
+        self.hurry.clear()
+        parts = (*_OWED, "touches") if touches else _OWED
+        taken = [(part, self._batches[part]) for part in parts if self._batches[part].counts]
+        for part, _ in taken:
+            self._batches[part] = Batch()
+        if touches:
+            self._reads.clear()
+        return taken
+
+    def put_back(self, taken: Iterable[tuple[str, Batch]]) -> None:
+        """The disk has not taken these batches. Newer hints follow them."""
+        for part, batch in taken:
+            batch.absorb(self._batches[part])
+            self._batches[part] = batch
+            if part == "touches":  # nobody's: who brought them is forgotten
+                self._reads.clear()
+                self._reads.take(NOBODY, len(batch.counts), batch.size)
+
+    def kept(self, taken: Iterable[tuple[str, Batch]]) -> None:
+        """These batches lie on disk, and so do all that were handed to the outbox: no frame of theirs must wait."""
+        done = [each for _, batch in taken for each in batch.receipts]
+        for each in done:
+            each.done = True
+        for receipts in self._receipts.values():
+            done += receipts.take_all()
+        self.handed.clear()
+        self._kept = True
+        self._release(done)
+        self._room_came.set()  # for touches
 
     def _release(self, done: Iterable[Receipt]) -> None:
         for each in done:

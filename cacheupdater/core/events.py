@@ -39,6 +39,7 @@ OurEvent: TypeAlias = Literal[
     "nobodys",
     "elsewhere",
     "clock_off",
+    "spill_failed",
 ]
 
 Event: TypeAlias = QueueEvent | OurEvent
@@ -72,4 +73,5 @@ EVENTS: Mapping[str, str] = {
     "nobodys": "more than a hundredth of a minute's hints are of no namespace",
     "elsewhere": "most keys that readers find are not in our Redis: the readers use another server or database",
     "clock_off": "a client's clock is more than 5 s off ours, so the age of its hints is uncertain",
+    "spill_failed": "the disk of a collector's spill is full or faulty; the collector goes on as without a spill, and tries again every 5 s",
 }

@@ -67,6 +67,12 @@ Metric = Literal[
     "forwarded",  # counter by kind: hints that the queue behind a collector has taken, each for all that were merged into it
     "merged",  # counter by kind: hints that a collector has merged into another of the same key
     "waiting",  # gauge: hints in a collector that are neither forwarded nor dropped
+    "spilled",  # counter by kind: hints that a collector has written to disk
+    "replayed",  # counter by kind: hints from disk that the queue behind a collector has taken
+    "spill_dropped",  # counter by reason: hints on a collector's disk that were given up
+    "spill_hints",  # gauge: hints on a collector's disk that were neither replayed nor dropped
+    "spill_bytes",  # gauge: bytes of a collector's segments
+    "spill_age_seconds",  # gauge: age of a collector's oldest segment
     "config_last_reload_successful",  # gauge: 1, or 0 after a refused reload
     "config_last_reload_success_timestamp_seconds",  # gauge: when the configuration was last taken over
 ]

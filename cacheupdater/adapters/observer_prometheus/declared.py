@@ -73,6 +73,11 @@ _COLLECTOR_DROPS = {
     "refused": "the topic will never take the pack, for it is too large",
     "full": "more waited than a collector keeps; this should never happen, for its peers wait first",
 }
+_SPILL_DROPS = {
+    "expired": "the hint was on disk for longer than hints of its kind are kept (`--spill-keep`)",
+    "full": "the spill had reached its size (`--spill-size`); touches are dropped first, then the oldest changes and misses",
+    "damaged": "bytes on disk are damaged, or a file cannot be read; each place counts once, for what was there is unknown",
+}
 _PROLONGED = {
     "prolonged": "the value lives for one more ttl",
     "left": "the value has time enough, is as old as it may get, has no ttl, or is not of a load of ours; or there is none",
@@ -303,5 +308,15 @@ COLLECTOR: dict[Metric, Declared] = {  # of the collector
     "merged": Declared("counter", "Hints that were merged into another of the same key.", "kind"),
     "waiting": Declared("gauge", "Hints that are neither forwarded nor dropped, including repeated ones."),
     "dropped": Declared("counter", "Hints that were given up.", reason="reason", reasons=_COLLECTOR_DROPS),
+    "spilled": Declared("counter", "Hints that were written to disk, including repeated ones.", "kind"),
+    "replayed": Declared(
+        "counter", "Hints from disk that the queue has taken, including repeated ones.", "kind"
+    ),
+    "spill_dropped": Declared(
+        "counter", "Hints on disk that were given up.", reason="reason", reasons=_SPILL_DROPS
+    ),
+    "spill_hints": Declared("gauge", "Hints on disk that were neither replayed nor dropped."),
+    "spill_bytes": Declared("gauge", "Bytes of all segments on disk."),
+    "spill_age_seconds": Declared("gauge", "Age of the oldest segment on disk; 0 if there is none."),
     **{metric: DECLARED[metric] for metric in ("intake_rejected", "peers", "troubles")},
 }

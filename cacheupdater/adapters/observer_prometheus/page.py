@@ -46,8 +46,11 @@ def reference_page() -> str:
     labels = [("hints_total", "kind", KINDS), *closed, ("troubles", "event", EVENTS)]
     values = "".join(_values(metric, name, meanings) for metric, name, meanings in labels)
     collected = "".join(_row(metric, declared) for metric, declared in COLLECTOR.items())
-    dropped = COLLECTOR["dropped"]
-    collector = f"{_COLLECTOR}{collected}{_BUILD}{_values('dropped_total', dropped.reason, dropped.reasons)}"
+    drops: Sequence[Metric] = ("dropped", "spill_dropped")
+    reasons = "".join(
+        _values(f"{each}_total", COLLECTOR[each].reason, COLLECTOR[each].reasons) for each in drops
+    )
+    collector = f"{_COLLECTOR}{collected}{_BUILD}{reasons}"
     return f"{_HEAD}{rows}{_BUILD}{_WORKERS}\n## Label values\n\n{_AUTOMATON}{values}{collector}{_TAIL}"
 
 

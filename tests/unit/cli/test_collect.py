@@ -10,6 +10,7 @@ from cacheupdater import cli
 from cacheupdater.cli import serve as serving
 from cacheupdater.collector import Collector
 from cacheupdater.core import depot_url
+from cacheupdater.core.spilling import Limits
 
 KAFKA = "kafka://127.0.0.1:1/hints"
 UPDATER = "unix:///run/updater.sock"
@@ -128,6 +129,12 @@ def test_a_file_that_nobody_names_is_not_read_beside_a_queue(collect):
         ("--queue", KAFKA, "--listen", "127.0.0.1:7171"),
         ("--queue", KAFKA, "--only", ""),
         ("--queue", KAFKA, "--admin", "9464"),
+        ("--queue", KAFKA, "--spill", "/spill", "--spill-keep", "changes=1"),
+        ("--queue", KAFKA, "--spill", "/spill", "--spill-keep", "touches=0s"),
+        ("--queue", KAFKA, "--spill", "/spill", "--spill-keep", "reads=1s"),
+        ("--queue", KAFKA, "--spill", "/spill", "--spill-size", "1024"),
+        ("--queue", KAFKA, "--spill", "/spill", "--spill-size", "15MiB"),
+        ("--queue", KAFKA, "--spill", "/spill", "--spill-rate", "0/s"),
         ("--queue",),
     ],
 )
@@ -175,3 +182,22 @@ def test_without_a_queue_and_a_file_the_missing_file_is_named(collect):
     code, err, _ = collect()
     assert code == 78
     assert "cacheupdater.yaml" in err
+
+
+def test_a_spill_has_its_limits_with_and_without_a_file(collect):
+    arguments = (
+        *("--spill", "/var/lib/spill", "--spill-keep", "changes=2h", "touches=1500ms"),
+        *("--spill-size", "1GiB", "--spill-rate", "800/s"),
+    )
+    for more in (("--queue", KAFKA), ()):
+        code, _, settings = collect(*arguments, *more, file=f'queue: {{url: "{KAFKA}"}}')
+        assert code == 0
+        assert settings.spill == "/var/lib/spill"
+        assert settings.limits == Limits(changes_s=7200.0, touches_s=1.5, size=1024 * 1024 * 1024, rate=800.0)
+    assert collect("--queue", KAFKA)[2].spill is None
+
+
+def test_limits_of_a_spill_without_its_directory_are_refused(collect):
+    code, err, _ = collect("--queue", KAFKA, "--spill-keep", "changes=2h")
+    assert code == 78
+    assert "--spill" in err

@@ -6,87 +6,13 @@ import asyncio
 import sys
 
 import pytest
+from hints.collecting import World
 
-from cacheupdater.collector.forwarder import Forwarder
-from cacheupdater.collector.gathered import Gathered
-from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing import virtual_loop
-from cacheupdater.testing.recording_observer import RecordingObserver
-from cacheupdater_client.protocol.wire import (
-    CHANGE,
-    MISS,
-    TOUCH,
-    Hello,
-    decode_pack,
-    encode_pack,
-    partition_of,
-)
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, partition_of
 from cacheupdater_client.target import DRAIN_S, HURRY_S
 
 MANY = 40
-
-
-class Queue:
-    """A link to a queue under a test's control. It acknowledges what it got a turn before, as far as it is allowed to."""
-
-    def __init__(self, hello=None):
-        self.said = hello or Hello(1, [])
-        self.connected, self.trouble = False, ""
-        self.away = self.mute = False
-        self.patience = sys.maxsize  # frames of a connection that it acknowledges
-        self.got, self.turns = [], []
-        self._sent = self._acked = 0
-
-    def turn(self, outbox, now, now_ms):
-        assert outbox.calls or self.connected
-        self.turns.append(now)
-        if self.away:
-            self.close()
-            self.trouble = "nobody listens"
-            return False
-        if not self.connected:
-            self.connected, self.trouble, self._sent, self._acked = True, "", 0, 0
-            outbox.greet(self.said)
-        if not self.mute:
-            self._acked = min(self._sent, self.patience)
-            outbox.acknowledge(self._acked)
-        while frame := outbox.next_frame(now_ms):
-            self._sent += 1
-            self.got.append((round(now, 3), decode_pack(frame.pack)))
-        return False
-
-    def close(self):
-        self.connected = False
-
-    def keys(self, kind):
-        return [key for _, pack in self.got if pack.kind == kind for key in pack.keys]
-
-
-class World:
-    """A forwarder that runs, its clients and its queue."""
-
-    def __init__(self, **queue):
-        self.observer, self.queue = RecordingObserver(), Queue(**queue)
-        self.gathered = Gathered(self.observer)
-        self.notices = Notices(lambda: asyncio.get_running_loop().time())
-        self.forwarder = Forwarder(
-            self.gathered, self.queue, only=(), name="the queue", observer=self.observer, notices=self.notices
-        )
-        self.hellos, self.acknowledged_at = [], []
-
-    def hello(self, hello):
-        self.hellos.append(hello)
-
-    def acknowledge(self):
-        self.acknowledged_at.append(asyncio.get_running_loop().time())
-
-    async def aside(self, work):
-        return work()
-
-    def hint(self, kind, *keys, peer=None, tokens=()):
-        peer = peer or self.gathered.newcomer()
-        assert self.gathered.offer(0, encode_pack(kind, 0, keys, tokens=tokens), peer)
-        return peer
 
 
 def story(told):
