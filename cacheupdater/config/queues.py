@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol.broker import Address
 
 GROUP = "cacheupdater"
-SESSION_S = 45.0  # Kafka's own default since 3.0: a restarted container is back within it
+SESSION_S = 10.0  # the longest wait for a killed updater's partitions; a pause of the process for longer costs a rebalance
+INSTANCE_SESSION_S = 45.0  # with a name, whose purpose is to be back within the session: a restarted container is; Kafka's own default
 SESSION_LEAST_S = (
     0.5  # for less, the broker needs a setting of its own, and any pause of the loop costs a rebalance
 )
@@ -98,7 +99,8 @@ def _kafka(url: str) -> KafkaQueueConfig:
             raise ValueError(f"{name} {why}")
     address = broker.parse(url, options=OPTIONS)
     said = address.options
-    session = units.duration(said["session_timeout"]) if "session_timeout" in said else SESSION_S
+    usual = INSTANCE_SESSION_S if "instance" in said else SESSION_S
+    session = units.duration(said["session_timeout"]) if "session_timeout" in said else usual
     if not SESSION_LEAST_S <= session <= SESSION_MOST_S:
         raise ValueError(f"session_timeout must be between {SESSION_LEAST_S:g}s and {SESSION_MOST_S:g}s")
     for name in ("group", "instance"):
