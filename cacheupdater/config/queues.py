@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlencode
 
 from cacheupdater import masking
 from cacheupdater.config import units
@@ -91,6 +92,17 @@ def queue_of(url: str, partitions: int | None) -> QueueConfig:
     if url == "memory://":
         return MemoryQueueConfig(partitions or PARTITIONS)
     return _kafka(url) if url.startswith("kafka://") else _streams(url)
+
+
+def producer_url(queue: QueueConfig) -> str:
+    """The URL by which a client or a collector sends to this queue. It may hold a password. ValueError: none can."""
+    if isinstance(queue, KafkaQueueConfig):
+        address = queue.address
+        said = {name: value for name, value in address.options.items() if name not in OPTIONS}
+        return f"{address}?{urlencode(said)}" if said else str(address)
+    if isinstance(queue, StreamsQueueConfig):
+        return streams.spelled(queue.address)
+    raise ValueError("is within one process, and a collector forwards to queues that updaters share")
 
 
 def _kafka(url: str) -> KafkaQueueConfig:
