@@ -1,7 +1,8 @@
 """`cacheupdater collect`: reads its arguments and the configuration, then runs a collector until the end.
 
 What the arguments say counts more than what the file says. With `--queue` no file is needed, and none is read unless it is named.
-A process that has read a file begins again with its settings as arguments (`_again`).
+A process that has read a file begins again with its settings as arguments (`_again`), and the queue's URL in the environment, for
+the URL may hold a password.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cacheupdater import masking
 from cacheupdater.cli import configured, spill
 from cacheupdater.cli.run import LEVELS
 
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
 
     from cacheupdater.collector import Settings
     from cacheupdater.config import Config
-    from cacheupdater.config.queues import SqlQueueConfig
 
+_FILE, _QUEUE = "CACHEUPDATER_CONFIG", "CACHEUPDATER_QUEUE"  # in the environment
 _TEXT = (
     "Take the hints of all applications on this machine, merge them, and forward them. Prints one line beginning with `ready` "
     "when it accepts hints; SIGTERM forwards what is left and ends it. Without --queue, the file says all."
@@ -42,7 +45,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], enviro
         "--queue",
         type=_queue,
         metavar="URL",
-        help="where hints go: kafka://host:9092/topic, a SQL database at sqlite:////path or postgresql://…, or an updater at unix:///path or tcp://host:port (default: the file's queue)",
+        default=environ.get(_QUEUE) or None,
+        help="where hints go: kafka://host:9092/topic, redis://host:6379/0?stream=name, sqlite:////path, postgresql://…, or an updater at unix:///path or tcp://host:port (default: $CACHEUPDATER_QUEUE, else the file's queue)",
     )
     parser.add_argument(
         "--only",
@@ -76,24 +80,32 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.serve import serve
     from cacheupdater.collector import Collector
 
-    settings = _settings(args, environ)
-    if _reads_file(args):
-        os.execv(sys.executable, _again(settings, args.log_level))  # noqa: S606  our own interpreter
+    reads_file = _reads_file(args, environ)
+    settings = _settings(args, environ, reads_file=reads_file)
+    if reads_file:
+        again = {name: said for name, said in environ.items() if name != _FILE} | {_QUEUE: settings.queue}
+        os.execve(sys.executable, _again(settings, args.log_level), again)  # noqa: S606  our own interpreter
+    masking.keep(settings.queue)
     logs.configure(args.log_level, sys.stderr)
     return serve(Collector(settings))
 
 
-def _reads_file(args: argparse.Namespace) -> bool:
-    return args.queue is None or not isinstance(args.config, configured.Unsaid)
+def _reads_file(args: argparse.Namespace, environ: Mapping[str, str]) -> bool:
+    """With a queue, only if the file is named. The image names one in its environment, and it may be missing there."""
+    if args.queue is None:
+        return True
+    if args.config == environ.get(_FILE):
+        return Path(args.config).exists()
+    return not isinstance(args.config, configured.Unsaid)
 
 
-def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+def _settings(args: argparse.Namespace, environ: Mapping[str, str], *, reads_file: bool) -> Settings:
     from cacheupdater.collector import Settings
     from cacheupdater.config.addresses import CONVENTIONAL
     from cacheupdater.errors import Misconfigured
 
     config = None
-    if _reads_file(args):
+    if reads_file:
         from cacheupdater.config import load_config
 
         config = load_config(args.config, environ, collects=True)
@@ -116,7 +128,7 @@ def _again(settings: Settings, log_level: str) -> list[str]:
     beside each application."""
     # -P: Python must not search the working directory first
     command = [sys.executable, "-P", "-m", "cacheupdater", "collect", "--log-level", log_level]
-    command += ["--queue", settings.queue, "--listen", *settings.listen]
+    command += ["--listen", *settings.listen]
     if settings.admin:
         command += ["--admin", settings.admin]
     command += spill.again(settings.spill, settings.limits)
@@ -124,34 +136,15 @@ def _again(settings: Settings, log_level: str) -> list[str]:
 
 
 def _queue_of(config: Config, file: str) -> str:
-    from urllib.parse import urlencode
-
-    from cacheupdater.config.queues import OPTIONS, KafkaQueueConfig, SqlQueueConfig
+    from cacheupdater.config.queues import producer_url
     from cacheupdater.errors import Misconfigured
 
-    if isinstance(config.queue, SqlQueueConfig):
-        return _sql(config.queue, file)
-    if not isinstance(config.queue, KafkaQueueConfig):
-        raise Misconfigured(
-            f"{file}: a collector forwards to topics, SQL databases and updaters, and this queue is none of these:"
-            " use kafka://host:9092/topic, or --queue with the address where the updater listens"
-        )
-    address = config.queue.address
-    said = {name: value for name, value in address.options.items() if name not in OPTIONS}
-    return f"{address}?{urlencode(said)}" if said else str(address)
-
-
-def _sql(queue: SqlQueueConfig, file: str) -> str:
-    from cacheupdater.collector.depot_link import refuse_password
-    from cacheupdater.core import depot_url
-    from cacheupdater.errors import Misconfigured
-
-    url = depot_url.url_of(queue.address)
     try:
-        refuse_password(url)
+        return producer_url(config.queue)
     except ValueError as e:
-        raise Misconfigured(f"{file}: queue.url {e}") from None
-    return url
+        raise Misconfigured(
+            f"{file}: queue {e}: use kafka://, redis://, sqlite:// or postgresql://, or --queue with the address where the updater listens"
+        ) from e
 
 
 def _prefixes(config: Config) -> list[bytes]:
@@ -161,12 +154,6 @@ def _prefixes(config: Config) -> list[bytes]:
 
 
 def _listen(text: str) -> str:
-    if not text.startswith("http://"):
-        return _address(text)
-    return f"http://{_host_port(text.removeprefix('http://'))}"
-
-
-def _address(text: str) -> str:
     from cacheupdater.config.addresses import MemoryAddress, listen_address
 
     try:
@@ -181,33 +168,42 @@ def _address(text: str) -> str:
 
 
 def _queue(text: str) -> str:
-    if text.lower().startswith("kafka:"):
-        from cacheupdater_client.transports.kafka import kafka_to
-
-        try:
-            kafka_to(text)
-        except ValueError as e:
-            raise argparse.ArgumentTypeError(str(e)) from e
-        return text
-    if text.startswith(("sqlite", "postgresql")):
-        return _table(text)
     try:
-        return _address(text)
-    except argparse.ArgumentTypeError as e:
-        said = "is no queue; use kafka://host:9092/topic, sqlite:////path, postgresql://…, unix:///path or tcp://host:port"
-        raise argparse.ArgumentTypeError(said) from e
-
-
-def _table(text: str) -> str:
-    from cacheupdater.collector.depot_link import refuse_password
-    from cacheupdater.core import depot_url
-
-    try:
-        depot_url.parse(text)
-        refuse_password(text)
+        is_shared = _is_shared(text)
     except ValueError as e:
         raise argparse.ArgumentTypeError(str(e)) from e
-    return text
+    if is_shared:
+        return text
+    from cacheupdater.config.addresses import TcpAddress, UnixAddress, listen_address
+
+    try:
+        address = listen_address(text)
+    except ValueError:
+        address = None
+    if not isinstance(address, UnixAddress | TcpAddress):
+        said = "is no queue; use kafka://host:9092/topic, redis://host:6379/0?stream=name, sqlite:////path, postgresql://…, unix:///path or tcp://host:port"
+        raise argparse.ArgumentTypeError(said)
+    return str(address)
+
+
+def _is_shared(url: str) -> bool:
+    """Whether this is the URL of a queue that updaters share. ValueError says what is wrong with the URL."""
+    scheme = url.partition(":")[0].lower()
+    if scheme == "kafka":
+        from cacheupdater_client.transports.kafka import kafka_to
+
+        kafka_to(url)
+    elif scheme.startswith("redis"):
+        from cacheupdater_client.transports.redis_streams import streams_to
+
+        streams_to(url)
+    elif scheme.startswith(("sqlite", "postgres")):
+        from cacheupdater.core import depot_url
+
+        depot_url.parse(url)
+    else:
+        return False
+    return True
 
 
 def _prefix(text: str) -> bytes:

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater.adapters.depot_sql import depot_at
-from cacheupdater.core import database_url, depot_url
+from cacheupdater.core import depot_url
 from cacheupdater.errors import CacheUpdaterError, Unavailable
 from cacheupdater_client.protocol.wire import Hello
 from cacheupdater_client.transports import Link, link_to
@@ -33,15 +33,6 @@ def made_link(url: str) -> Link:
     if url.partition("://")[0] in depot_url.SCHEMES:
         return DepotLink(depot_url.parse(url))
     return link_to(url)()
-
-
-def refuse_password(url: str) -> None:
-    """Raises ValueError if the URL holds a password: a collector's arguments can be read by every user of its machine."""
-    user = url.partition("://")[2].rpartition("@")[0]
-    if ":" in user or "password" in database_url.parts(url).options:
-        raise ValueError(
-            "holds a password, and a collector's arguments can be read by all: write passfile=FILE into the URL instead"
-        )
 
 
 class DepotLink:

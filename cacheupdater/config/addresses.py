@@ -1,4 +1,4 @@
-"""Where the updater listens: a unix socket, a TCP port, or a mailbox inside this process.
+"""Where the updater listens: a unix socket, a TCP port, a port for requests by HTTP, or a mailbox inside this process.
 
 The models parse addresses. The service hands their plain parts to the adapters.
 """
@@ -9,8 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from cacheupdater.core.hosts import is_local
+
 UNIX_PATH_MAX = 100  # bytes: the kernel's sockaddr_un holds 104 to 108, and a temporary name needs a few
-_FORMS = "unix:///run/cacheupdater/hints.sock, tcp://127.0.0.1:7171 or memory://name"
+_FORMS = "unix:///run/cacheupdater/hints.sock, tcp://127.0.0.1:7171, http://127.0.0.1:7172 or memory://name"
 _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
 
@@ -46,6 +48,17 @@ class TcpAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """A port of this machine for `POST /v1/hints`, which a collector serves."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"http://{TcpAddress(self.host, self.port).host_port}"
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryAddress:
     """A mailbox for clients in the same process."""
 
@@ -55,7 +68,7 @@ class MemoryAddress:
         return f"memory://{self.name}"
 
 
-Address: TypeAlias = UnixAddress | TcpAddress | MemoryAddress
+Address: TypeAlias = UnixAddress | TcpAddress | HttpAddress | MemoryAddress
 
 CONVENTIONAL = UnixAddress("/run/cacheupdater/hints.sock")
 """Where a client with `emit="auto"` looks. The default of `listen` on every machine, so that one file means one thing."""
@@ -69,6 +82,8 @@ def listen_address(value: object) -> Address:
         return _unix(rest)
     if scheme == "tcp" and sep:
         return host_port(rest)
+    if scheme == "http" and sep:
+        return _http(rest)
     if scheme == "memory" and sep:
         return _memory(rest)
     # the text is not repeated: it may be a piece of another URL, cut by a comma
@@ -94,6 +109,15 @@ def _unix(path: str) -> UnixAddress:
     if len(path.encode()) > UNIX_PATH_MAX:
         raise ValueError(f"the path of a unix socket may have at most {UNIX_PATH_MAX} bytes")
     return UnixAddress(path)
+
+
+def _http(rest: str) -> HttpAddress:
+    at = host_port(rest)
+    if not is_local(at.host):
+        raise ValueError(
+            "hints by HTTP need a loopback address, such as http://127.0.0.1:7172: there is no login"
+        )
+    return HttpAddress(at.host, at.port)
 
 
 def _memory(name: str) -> MemoryAddress:

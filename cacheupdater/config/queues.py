@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlencode
 
 from cacheupdater import masking
 from cacheupdater.config import units
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol.broker import Address
 
 GROUP = "cacheupdater"
-SESSION_S = 45.0  # Kafka's own default since 3.0: a restarted container is back within it
+SESSION_S = 10.0  # the longest wait for a killed updater's partitions; a pause of the process for longer costs a rebalance
+INSTANCE_SESSION_S = 45.0  # with a name, whose purpose is to be back within the session: a restarted container is; Kafka's own default
 SESSION_LEAST_S = (
     0.5  # for less, the broker needs a setting of its own, and any pause of the loop costs a rebalance
 )
@@ -105,13 +107,27 @@ def queue_of(url: str, partitions: int | None) -> QueueConfig:
     return _sql(url) if url.partition("://")[0] in depot_url.SCHEMES else _streams(url)
 
 
+def producer_url(queue: QueueConfig) -> str:
+    """The URL by which a client or a collector sends to this queue. It may hold a password. ValueError: none can."""
+    if isinstance(queue, KafkaQueueConfig):
+        address = queue.address
+        said = {name: value for name, value in address.options.items() if name not in OPTIONS}
+        return f"{address}?{urlencode(said)}" if said else str(address)
+    if isinstance(queue, StreamsQueueConfig):
+        return streams.spelled(queue.address)
+    if isinstance(queue, SqlQueueConfig):
+        return depot_url.url_of(queue.address)
+    raise ValueError("is within one process, and a collector forwards to queues that updaters share")
+
+
 def _kafka(url: str) -> KafkaQueueConfig:
     for name, why in _OURS.items():
         if f"{name}=" in url:
             raise ValueError(f"{name} {why}")
     address = broker.parse(url, options=OPTIONS)
     said = address.options
-    session = units.duration(said["session_timeout"]) if "session_timeout" in said else SESSION_S
+    usual = INSTANCE_SESSION_S if "instance" in said else SESSION_S
+    session = units.duration(said["session_timeout"]) if "session_timeout" in said else usual
     if not SESSION_LEAST_S <= session <= SESSION_MOST_S:
         raise ValueError(f"session_timeout must be between {SESSION_LEAST_S:g}s and {SESSION_MOST_S:g}s")
     for name in ("group", "instance"):

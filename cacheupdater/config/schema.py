@@ -66,7 +66,9 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
         f"|^({'|'.join(map(re.escape, depot_url.SCHEMES))})://.",
         "kafka://kafka-1:9092/hints",
     ),
-    addresses.listen_address: _text("^(unix:///.|tcp://.+:[0-9]|memory://.)", "tcp://127.0.0.1:7171"),
+    addresses.listen_address: _text(
+        "^(unix:///.|tcp://.+:[0-9]|http://.+:[0-9]|memory://.)", "tcp://127.0.0.1:7171"
+    ),
     addresses.host_port: _text(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", "127.0.0.1:9464"),
 }
 """The form of the text that each validator accepts."""

@@ -31,6 +31,23 @@ def updaters(sockets):
 
 
 @pytest.fixture
+def collectors(sockets):
+    """Starts collectors; all of them end with the test, their logs are shown where it failed."""
+    from live.collector_process import CollectorProcess
+
+    made = []
+
+    def make(queue, *arguments, **options):
+        made.append(CollectorProcess(sockets / f"c{len(made)}", queue, *arguments, **options))
+        return made[-1]
+
+    yield make
+    for number, each in enumerate(made):
+        each.kill()
+        print(f"--- log of collector {number} ---\n{each.log[-8000:]}")
+
+
+@pytest.fixture
 def database(pg_url):
     """The tests' own connection to an empty database."""
     from live.database import Database

@@ -16,7 +16,6 @@ import pytest
 from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
-from live.collector_process import CollectorProcess
 from live.updater_process import ROOT, config, eventually, free_port
 from suite.pace import PATIENCE_S, soonest
 
@@ -36,21 +35,6 @@ KEYS, ROUNDS, PAUSE_S = (
     0.02,
 )  # a reader reads each of its keys 50 times a second, and announces 6 changes
 CHANGES = range(0, ROUNDS, 10)
-
-
-@pytest.fixture
-def collectors(sockets):
-    """Starts collectors; all of them end with the test, their logs are shown where it failed."""
-    made = []
-
-    def make(queue, *arguments, **options):
-        made.append(CollectorProcess(sockets / f"c{len(made)}", queue, *arguments, **options))
-        return made[-1]
-
-    yield make
-    for number, each in enumerate(made):
-        each.kill()
-        print(f"--- log of collector {number} ---\n{each.log[-8000:]}")
 
 
 class Reader:

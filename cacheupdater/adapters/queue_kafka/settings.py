@@ -14,7 +14,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 if TYPE_CHECKING:
     from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-SESSION = 45.0  # seconds; Kafka's default since 3.0: longer than the restart of a process with a static id
+SESSION = 10.0  # seconds; Kafka's default of 45 would let a killed member's partitions wait as long
 HEARTBEATS = (
     15  # per session; a lost packet, or a loop that is blocked for a while, must not cost the partitions
 )
@@ -26,8 +26,8 @@ SETTLE = 8.0
 # Seconds that the group waits for a member before it goes on without it. The member hears of a rebalance by its next
 # heartbeat, and then hands over.
 REBALANCE = 15.0
-# Seconds. A join is answered when all members have joined or REBALANCE is over, so this must be longer. It must also be
-# well below a session, so that a silently dead connection is noticed and renewed before the session ends.
+# Seconds. A join is answered when all members have joined or REBALANCE is over, so this must be longer. A connection that is
+# dead without a sign is noticed after so long: in a shorter session it costs the partitions, and a member that lives takes them.
 REQUEST = REBALANCE + 5.0
 METADATA_AGE = 30.0  # seconds after which added partitions are noticed
 RETRY = 0.25  # seconds between two attempts of aiokafka; it logs each, and its default of 0.1 s floods the log of an outage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 PARTITIONS = 12  # divides evenly among one, two and three updaters
 TOPIC, GROUP = "hints", "shop"
-# the silence after which the others take an updater's partitions: short, so that it can be watched (usual: 45 s)
+# the silence after which the others take an updater's partitions: short, so that it can be watched (usual: 10 s)
 SESSION_S = 3
 EVERY_S = 1.0  # between two refreshes of a product that is read
 BUDGET = 400  # rows per second of the whole group: twice the need of both pages, so that one updater can do the work of two

@@ -99,6 +99,15 @@ def parse(url: str) -> Address:
     return address
 
 
+def spelled(address: Address) -> str:
+    """The URL that names this address. It may hold a password."""
+    said = [f"stream={address.stream}"]
+    said += [f"partitions={address.partitions}"] if address.partitions else []
+    said += [f"length={address.length}"] if address.length != LENGTH else []
+    said += ["evicting=allowed"] if address.evicting else []
+    return f"{address.url}{'&' if '?' in address.url else '?'}{'&'.join(said)}"
+
+
 def _number(text: str, name: str, most: int) -> int:
     number = int(text) if re.fullmatch("[0-9]{1,8}", text) else 0
     if not 1 <= number <= most:

@@ -86,13 +86,16 @@ class RedisStreamsLink:
             return False
 
     def _turn(self, outbox: Outbox, now: float, now_ms: int) -> bool:
-        if not outbox or now < self._retry_at:
+        wanted = outbox.calls if self._hello is None else bool(outbox)
+        if not wanted or now < self._retry_at:
             return False
         if self._nodes is None:
             self._nodes = self._make(self._address)
         if self._hello is None or now >= self._look_at:
             self._greet(self._nodes, outbox)
             self._look_at = now + LOOK_S
+            if not outbox:  # of a collector, which needs the hello alone; hints would show more
+                self.trouble, self._backoff = "", BACKOFF_FIRST_S
         assert self._hello is not None
         weakest = self._linger.weakest(outbox, now, self._hello.partitions, hurried=self._more)
         frames = []

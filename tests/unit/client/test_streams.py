@@ -80,6 +80,19 @@ def test_what_is_no_address_is_refused_in_words(url, why):
         streams.parse(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        GOOD,
+        "redis://u:p@a/2?ssl_ca_certs=ca.pem&stream=hints&partitions=7&length=50&evicting=allowed",
+        "redis+cluster://a,b:1?stream=hints",
+        "rediss+sentinel://a,b/main/2?sentinel_password=q&stream=hints&partitions=3",
+    ],
+)
+def test_an_address_can_be_written_as_a_url_again(url):
+    assert streams.spelled(streams.parse(url)) == url
+
+
 def test_the_keys_of_a_partition_share_a_slot_and_partitions_do_not():
     slots = [{key_slot(key.encode()) for key in streams.keys_of("hints", number)} for number in range(12)]
     assert all(len(each) == 1 for each in slots)

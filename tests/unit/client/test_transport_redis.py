@@ -95,6 +95,25 @@ def test_link_does_not_connect_while_there_is_nothing_to_send(story):
     assert story.redis.made == 0
 
 
+def test_link_of_a_curious_outbox_learns_the_partitions_at_once_and_then_asks_nothing_more(story):
+    story.outbox = Outbox(curious=True)
+    story.turn()
+    assert story.link.connected
+    assert story.outbox.hello.partitions == 4
+    story.turn(LOOK_S)
+    assert (story.redis.made, story.redis.asked) == (1, 1)
+
+
+def test_link_of_a_curious_outbox_waits_for_streams_that_nobody_has_opened_and_then_is_well(story):
+    story.outbox, story.redis.partitions = Outbox(curious=True), 0
+    story.turn()
+    assert not story.link.connected
+    assert "no updater has opened" in story.link.trouble
+    story.redis.partitions = 4
+    story.turn()
+    assert (story.link.connected, story.link.trouble) == (True, "")
+
+
 def test_more_than_a_window_goes_in_several_turns_that_follow_at_once(story):
     story.redis.partitions = 100
     story.add(*names(PACK_HINTS_MAX))

@@ -228,8 +228,13 @@ CASES = [
     # addresses
     (
         "tcp://127.0.0.1:7171",
-        "http://x",
-        "2:10: listen[0]: is no address to listen on; write unix:///run/cacheupdater/hints.sock, tcp://127.0.0.1:7171 or memory://name",
+        "udp://x",
+        "2:10: listen[0]: is no address to listen on; write unix:///run/cacheupdater/hints.sock, tcp://127.0.0.1:7171, http://127.0.0.1:7172 or memory://name",
+    ),
+    (
+        "tcp://127.0.0.1:7171",
+        "http://shop.internal:80",
+        "2:10: listen[0]: hints by HTTP need a loopback address, such as http://127.0.0.1:7172: there is no login",
     ),
     (
         "unix:///tmp/hints.sock",

@@ -15,7 +15,7 @@ from cacheupdater.config.queues import KafkaQueueConfig, MemoryQueueConfig
 PUBLISHED = """\
 version: 1
 listen: ["unix:///run/cacheupdater/hints.sock", "tcp://127.0.0.1:7171"]   # optional
-queue: {url: "memory://", partitions: 12}         # kafka://host:9092/topic?group=cacheupdater&session_timeout=45s, sqlite:///…, postgresql+asyncpg://…
+queue: {url: "memory://", partitions: 12}         # kafka://host:9092/topic?group=cacheupdater&session_timeout=10s, sqlite:///…, postgresql+asyncpg://…
 cache: {url: "${REDIS_URL:?set REDIS_URL}"}
 admin: {listen: "127.0.0.1:9464"}                 # /metrics /livez /readyz
 sources:
@@ -112,7 +112,7 @@ def test_topic_is_read_by_the_group_cacheupdater_and_listens_nowhere(load):
     config = load(KAFKA % "")
     assert isinstance(config.queue, KafkaQueueConfig)
     assert (config.queue.address.servers, config.queue.address.topic) == (("a:9092", "b:9093"), "hints")
-    assert (config.queue.group, config.queue.session, config.queue.instance) == ("cacheupdater", 45.0, None)
+    assert (config.queue.group, config.queue.session, config.queue.instance) == ("cacheupdater", 10.0, None)
     assert config.listen == ()
 
 
@@ -120,6 +120,11 @@ def test_topic_says_group_session_and_instance(load):
     config = load(KAFKA % "?group=shop&session_timeout=6s&instance=${HOSTNAME}", {"HOSTNAME": "pod-1"})
     assert (config.queue.group, config.queue.session, config.queue.instance) == ("shop", 6.0, "pod-1")
     assert str(config.queue) == "kafka://a:9092,b:9093/hints  group shop  session 6s  instance pod-1"
+
+
+def test_session_of_an_updater_with_a_name_is_as_long_as_a_restart(load):
+    assert load(KAFKA % "?instance=pod-1").queue.session == 45.0
+    assert load(KAFKA % "?instance=pod-1&session_timeout=20s").queue.session == 20.0
 
 
 def test_topic_refuses_what_belongs_to_a_memory_queue(load):
