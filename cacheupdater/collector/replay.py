@@ -53,6 +53,7 @@ class Replay:
         self._sent: dict[Receipt, _Sent] = {}
         self._segment: Segment | None = None  # which is being read
         self._packs: Packs
+        self._ended: list[Segment] = []  # read to their end in this turn
         self.finished: list[Segment] = []  # the queue has all packs of these
         self.fault = ""  # of the disk, since somebody looked
 
@@ -67,6 +68,10 @@ class Replay:
         await aside(lambda: self._read(found, room, now_ms))
         for segment, pack in found:
             self._put(segment, pack, outbox)
+        for segment in self._ended:  # now that its last packs have receipts
+            segment.hints = 0
+            self._finish(segment)
+        self._ended.clear()
 
     # --- in the thread --------------------------------------------------------------------------------
 
@@ -107,8 +112,7 @@ class Replay:
         self.forget(segment)
         self._tally.add("spill_dropped", damaged, reason="damaged")
         segment.read = True
-        segment.hints = 0
-        self._finish(segment)
+        self._ended.append(segment)
 
     def _give_up(self, segment: Segment, why: str) -> None:
         """The rest of the segment cannot be read. The file stays, for a process that can read it."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
 import time
 
 import pytest
+from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
 from live.collector_process import CollectorProcess
 from live.updater_process import eventually, free_port
 
-from cacheupdater_client.protocol.wire import CHANGE, TOUCH, encode_pack
+from cacheupdater.local import kafka_topics
+from cacheupdater_client.protocol.wire import CHANGE, TOUCH, decode_pack, encode_pack
 
 MIB = 1024 * 1024
 KEYS = 20  # of a pack
@@ -109,6 +112,31 @@ def test_a_disk_that_is_full_costs_no_change_and_the_collector_goes_on(sockets, 
             assert queue.wait_until(lambda q: set(q.hints(CHANGE)) == {key for some in large for key in some})
             peer.wait()
     assert small_disk.exists()
+
+
+@pytest.mark.prove  # a broker of its own that dies: 20 s
+def test_changes_are_taken_while_kafka_is_dead_and_arrive_after_its_return(own_kafka, sockets, needs_apache):
+    kafka_topics.done(kafka_topics.create(own_kafka.admin, "hints", partitions=3))
+    made = CollectorProcess(
+        sockets / "k", f"kafka://{own_kafka.bootstrap}/hints", "--spill", str(sockets / "spill")
+    ).start()
+    try:
+        own_kafka.kill()
+        with HintPeer(made.socket, timeout=60) as peer:
+            for number in range(PACKS):
+                peer.hint_unheard(CHANGE, *keys(number))
+            peer.wait()
+        made.kill()
+        own_kafka.start()
+        made.start()
+        eventually(lambda: made.metric("replayed_total") >= PACKS * KEYS)
+        eventually(lambda: not segments(sockets))
+    finally:
+        made.kill()
+        print(made.log[-8000:])
+    found = [decode_pack(value) for _, _, value in asyncio.run(records_of(own_kafka.bootstrap, "hints"))]
+    wanted = {key for number in range(PACKS) for key in keys(number)}
+    assert {key for pack in found for key in pack.keys} == wanted
 
 
 class Client:

@@ -26,7 +26,9 @@ class Queue:
         self.away = self.mute = False
         self.patience = sys.maxsize  # frames of a connection that it acknowledges
         self.got, self.turns = [], []
+        self.kept = []  # packs that it has acknowledged
         self._sent = self._acked = 0
+        self._flying = []  # packs of this connection that it has not
 
     def turn(self, outbox, now, now_ms):
         assert outbox.calls or self.connected
@@ -37,13 +39,18 @@ class Queue:
             return False
         if not self.connected:
             self.connected, self.trouble, self._sent, self._acked = True, "", 0, 0
+            self._flying = []
             outbox.greet(self.said)
         if not self.mute:
             self._acked = min(self._sent, self.patience)
             outbox.acknowledge(self._acked)
+            left = self._sent - self._acked
+            self.kept += self._flying[: len(self._flying) - left]
+            self._flying = self._flying[len(self._flying) - left :]
         while frame := outbox.next_frame(now_ms):
             self._sent += 1
-            self.got.append((round(now, 3), decode_pack(frame.pack)))
+            self._flying.append(decode_pack(frame.pack))
+            self.got.append((round(now, 3), self._flying[-1]))
         return False
 
     def close(self):

@@ -112,17 +112,17 @@ async def test_changes_and_misses_are_acknowledged_while_the_queue_is_away_and_a
 
 @story
 async def test_a_change_that_waits_in_the_outbox_is_written_too_once_the_queue_counts_as_away(folder):
-    _, world = await began(folder)
+    running, world = await began(folder)
     world.queue.mute = True  # takes frames, and acknowledges nothing
     peer = world.hint(CHANGE, b"c")
     await asyncio.sleep(AWAY_S / 2)
     assert world.gathered.owed(peer) == 1
     await asyncio.sleep(AWAY)
     assert world.gathered.owed(peer) == 0
-    assert world.queue.keys(CHANGE) == [b"c"]
-    world.queue.mute = False
+    running.kill()
+    _, world = await began(folder)
     await asyncio.sleep(AWAY)
-    assert set(world.queue.keys(CHANGE)) == {b"c"}
+    assert world.queue.keys(CHANGE) == [b"c"]
     assert segments(folder) == []
 
 
@@ -159,6 +159,24 @@ async def test_a_collector_that_is_killed_in_its_replay_leaves_the_rest_to_the_n
     running, world = await began(folder, Limits(rate=1000))
     await asyncio.sleep(6)
     assert some | set(world.queue.keys(CHANGE)) == set(keys(5000))
+    assert segments(folder) == []
+
+
+@story
+async def test_a_segment_stays_until_the_queue_has_acknowledged_all_of_it(folder):
+    running, world = await began(folder)
+    world.queue.away = True
+    await asyncio.sleep(AWAY)
+    world.hint(CHANGE, *keys(3))
+    await asyncio.sleep(DRAIN_S)
+    world.queue.away, world.queue.mute = False, True  # takes frames, and may lose them
+    await asyncio.sleep(0.5)
+    assert world.queue.keys(CHANGE) == keys(3)
+    assert len(segments(folder)) == 1
+    running.kill()
+    _, world = await began(folder)
+    await asyncio.sleep(AWAY)
+    assert world.queue.keys(CHANGE) == keys(3)
     assert segments(folder) == []
 
 
@@ -448,7 +466,7 @@ async def anything(folder, rng):
 
     def end():
         acknowledged.update(*(some for peer, some in owed if not world.gathered.owed(peer)))
-        arrived.update(world.queue.keys(CHANGE))
+        arrived.update(*(pack.keys for pack in world.queue.kept if pack.kind == CHANGE))
         running.kill()
         owed.clear()
 
@@ -466,6 +484,7 @@ async def anything(folder, rng):
         else:
             world.files.append = refuse if event == "full" else append
             world.queue.away, world.queue.mute = event == "away", event == "mute"
+            world.queue.said = Hello(rng.choice([1, 3, 7]), [])
         await asyncio.sleep(rng.choice([0, 0.005, 0.1, AWAY]))
     world.queue.away = world.queue.mute = False
     world.files.append = append
