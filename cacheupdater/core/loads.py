@@ -1,17 +1,19 @@
 """How long the loads of one namespace took lately: whether a slow one has a slow key, or its source is slow.
 
 One `Loads` per namespace, shared by all engines. A slow load is compared with those that ran at the same time or just before. If
-others took far less, for their sizes, then one of its keys is at fault (`slow_keys`). If all of them take long, there is nothing
-to compare with: then some units are smaller, and if these take as long, no key is at fault.
+others took far less, for their sizes, then one of its keys is at fault (`slow_keys`), or the machine stood still for a moment.
+While a machine stands still, no load ends. So where others ended all the time while a load ran, its key is at fault. If all
+loads take long, there is nothing to compare with: then some units are smaller, and if these take as long, no key is at fault.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.slots import TIMES_AS_LONG
+from cacheupdater.core.slots import SLOWER, TIMES_AS_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +50,7 @@ class Verdict(Enum):
 
     QUICK = "it was not"
     KEY = "one of its keys is slow"
+    EITHER = "one of its keys is slow, or the machine stood still: no other load ended meanwhile"
     SOURCE = "the source is slow: others took as long"
     OPEN = "not known: no other ran, or a smaller unit will show it"
 
@@ -55,16 +58,18 @@ class Verdict(Enum):
 class Loads:
     """The last loads of one namespace, in all engines."""
 
-    __slots__ = ("_every", "_last", "_untried", "tries")
+    __slots__ = ("_every", "_last", "_per_row", "_untried", "tries")
 
     def __init__(self) -> None:
         self._last: deque[Took] = deque(maxlen=LOADS)
+        self._per_row = inf  # seconds that a row takes at most, as the load with the most rows a second shows
         self._every = TRIED
         self._untried = 0  # slow units since the last try
         self.tries = False  # whether the next unit shall be a small one
 
     def judge(self, took: Took, *, apart: bool) -> Verdict:
         """This load has ended; of suspects, or not. Whose fault it is if it was slow."""
+        self._per_row = min(self._per_row * (1.0 + SLOWER), took.seconds / took.rows)
         verdict = self._verdict(took, apart=apart)
         self._last.append(took)
         return verdict
@@ -72,19 +77,28 @@ class Loads:
     def _verdict(self, took: Took, *, apart: bool) -> Verdict:
         if took.seconds <= SLOW_KEY_S:
             return Verdict.QUICK
-        if self.outpace(took):
+        if self._is_outpaced(took, took.seconds):
             self._every = TRIED
-            return Verdict.KEY
+            moved = took.seconds - self._silence(took)
+            return Verdict.KEY if moved > SLOW_KEY_S and self._is_outpaced(took, moved) else Verdict.EITHER
         if not apart and self._tries_next():
             return Verdict.OPEN
         return Verdict.SOURCE if self._comparable(took) else Verdict.OPEN
 
-    def outpace(self, took: Took) -> bool:
-        """Whether another load took far less, for its size, and not long before: then a key is at fault, and not the source."""
-        return took.seconds > SLOW_KEY_S and any(
-            took.seconds > TIMES_AS_LONG * other.seconds * max(1.0, took.rows / other.rows)
+    def _is_outpaced(self, took: Took, seconds: float) -> bool:
+        """Whether another load took far less than so many seconds, for its size, and not long before."""
+        return any(
+            seconds > TIMES_AS_LONG * (other.seconds + self._per_row * max(0, took.rows - other.rows))
             for other in self._lately(took)
         )
+
+    def _silence(self, took: Took) -> float:
+        """The longest time in which no other load ended while this one ran."""
+        longest, since = 0.0, took.began
+        for other in self._last:
+            end = other.began + other.seconds
+            longest, since = max(longest, end - since), max(since, end)
+        return max(longest, took.began + took.seconds - since)
 
     def _comparable(self, took: Took) -> bool:
         """Whether any load ran at that time, with which this one can be compared."""

@@ -5,6 +5,9 @@ others lose their rate. A unit that took far longer than others of its namespace
 knows which, so all its keys are *suspects*: they run in pieces, apart. A piece that is quick clears its keys. A piece that is
 slow is cut again, until the slow key is alone. `loads` says which units took far longer.
 
+If the machine may have stood still instead, the keys are *noticed* only. Keys that are noticed twice in a row are suspects: a
+pause seldom meets the same keys again. So a busy machine makes few suspects, and cuts few pieces that have no slow key.
+
 `dedup` asks which keys run apart, `outcomes` reports loads. One `SlowKeys` per engine.
 """
 
@@ -22,16 +25,17 @@ if TYPE_CHECKING:
     from cacheupdater.core.unit import Unit
 
 KNOWN_MAX = 20_000
-"""Suspects of a partition: a hundred units. The oldest are forgotten, and found again if they are still slow."""
+"""Suspects of a partition, and noticed keys: a hundred units of each. The oldest are forgotten, and found again if they are still slow."""
 
 
 class SlowKeys:
     """The suspects of one partition."""
 
-    __slots__ = ("_most",)
+    __slots__ = ("_most", "_noticed")
 
     def __init__(self) -> None:
         self._most: dict[bytes, int] = {}  # with how many others a key may run, itself included
+        self._noticed: dict[bytes, None] = {}
 
     def __len__(self) -> int:
         return len(self._most)
@@ -45,21 +49,32 @@ class SlowKeys:
     def loaded(self, unit: Unit, verdict: Verdict) -> None:
         """The rows of a unit were loaded, and this is how long it took."""
         if verdict is Verdict.KEY:
-            self.suspect(unit.keys, max(1, len(unit.keys) // PIECES))
-        elif self._most and verdict is not Verdict.OPEN:
-            self._clear(unit.keys)
+            self.suspect(unit.keys, _smaller(unit.keys))
+        elif verdict is Verdict.EITHER:
+            self._notice(unit.keys)
+        elif verdict is not Verdict.OPEN:
+            self._acquit(unit.keys)
 
     def suspect(self, keys: Collection[bytes], most: int) -> None:
         """One of these keys is slow: from now on they run apart, at most so many together."""
-        self._clear(keys)
+        self._acquit(keys)
         self._most.update(dict.fromkeys(keys, most))
-        for key in list(islice(self._most, max(0, len(self._most) - KNOWN_MAX))):
-            del self._most[key]
+        _forget_the_oldest(self._most)
 
-    def _clear(self, keys: Collection[bytes]) -> None:
-        if not self._most.keys().isdisjoint(keys):
-            for key in keys:
-                self._most.pop(key, None)
+    def _notice(self, keys: Collection[bytes]) -> None:
+        """One of these keys may be slow. If some are noticed for the second time, it is one of them."""
+        again = [key for key in keys if key in self._noticed]
+        if again:
+            self.suspect(again, _smaller(again))
+            return
+        self._noticed.update(dict.fromkeys(keys))
+        _forget_the_oldest(self._noticed)
+
+    def _acquit(self, keys: Collection[bytes]) -> None:
+        for table in (self._most, self._noticed):
+            if table and not table.keys().isdisjoint(keys):
+                for key in keys:
+                    table.pop(key, None)
 
     def most(self, key: bytes) -> int:
         """With how many others this suspect may run, itself included."""
@@ -76,6 +91,16 @@ class SlowKeys:
             else:
                 alike[most][key] = None
         return others, [piece for most, suspects in alike.items() for piece in _cut(list(suspects), most)]
+
+
+def _smaller(keys: Collection[bytes]) -> int:
+    """How many of these keys may run together next."""
+    return max(1, len(keys) // PIECES)
+
+
+def _forget_the_oldest(table: dict[bytes, int] | dict[bytes, None]) -> None:
+    for key in list(islice(table, max(0, len(table) - KNOWN_MAX))):
+        del table[key]
 
 
 def _cut(keys: list[bytes], most: int) -> Iterator[list[bytes]]:

@@ -1,7 +1,10 @@
-"""One row in a hundred is poison: the others are refreshed as often as without it, by a real updater.
+"""One row in a hundred is poison, or slow: the others are refreshed as often as without it, by a real updater.
 
-The control is the same run before the rows become bad. Each poisoned key stands in quarantine once, with the loader's own error.
-After the rows are mended, an operator's `quarantine retry` loads them.
+Of poison, the control is the same run before the rows become bad. Each poisoned key stands in quarantine once, with the loader's
+own error. After the rows are mended, an operator's `quarantine retry` loads them.
+
+Of slow rows, the control is another updater of a table without bad rows, at the same PostgreSQL and the same time: what else the
+machine does takes from both. The slow keys are found within some refreshes.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ import json
 import re
 import threading
 import time
+from collections import Counter
 from contextlib import redirect_stdout
 from itertools import count
+from statistics import median
 
 import pytest
-from live.bad_rows import is_healthy
+from live.bad_rows import POISON, is_healthy
 from live.updater_process import config, eventually
 
 from cacheupdater.cli import main
@@ -33,14 +38,23 @@ KEPT = 0.95
 ERROR = re.compile(r"live\.bad_rows:rows raised ValueError at .*/bad_rows\.py:\d+")
 BUDGET = "6000/s"  # six times what the application needs: a unit with a poisoned key is cut smaller, and each part is paid
 
+SLOW = 57  # of a hundred rows: this one
+SLOW_S = 0.6  # of each slow row: at this pace they alone would take six connections of five
+WINDOW_S = 10.0
+WINDOWS = 5
+LEARNED = 300  # suspects: each slow key, and two beside each
+LEARNS_WITHIN_S = 150.0  # usually a minute
+SQL = """SELECT id, statement_timestamp()::text AS loaded, pg_sleep(pause) IS NULL AS slept, 1 / whole AS whole
+    FROM {} WHERE id IN :id"""
+
 
 class Application(threading.Thread):
     """As many reads as were due by now: a machine that holds it up delays them, and no more."""
 
-    def __init__(self, redis_url, emit):
+    def __init__(self, redis_url, emit, keys=KEYS):
         super().__init__(daemon=True)
         self._ended = threading.Event()
-        self._url, self._emit = redis_url, emit
+        self._url, self._emit, self._keys = redis_url, emit, keys
 
     def run(self):
         began = time.monotonic()
@@ -48,8 +62,8 @@ class Application(threading.Thread):
             for beat in count():
                 if self._ended.wait(max(0.0, began + beat * BEAT_S - time.monotonic())):
                     return
-                first = beat * READS % len(KEYS)
-                client.mget(KEYS[first : first + READS])
+                first = beat * READS % len(self._keys)
+                client.mget(self._keys[first : first + READS])
 
     def __enter__(self):
         self.start()
@@ -72,6 +86,29 @@ def healthy(log, since, until):
     """Healthy rows a second."""
     lines = (line.split() for line in log.read_text().splitlines())
     return sum(int(rows) for at, rows in lines if since <= float(at) < until) / (until - since)
+
+
+class Renewals:
+    """How many healthy values of a namespace are new. No value is new twice between two looks."""
+
+    def __init__(self, plain, keys):
+        self._plain = plain
+        self._keys = [key for number, key in enumerate(keys) if number % 100 not in {POISON, SLOW}]
+        self._seen = plain.mget(self._keys)
+
+    def count(self):
+        seen, self._seen = self._seen, self._plain.mget(self._keys)
+        return sum(before != now for before, now in zip(seen, self._seen, strict=True))
+
+
+def kept(bad, good):
+    """The part of the control's rate in the next window. Each key is read once in a window."""
+    counts = Counter()
+    for _ in range(2):
+        time.sleep(WINDOW_S / 2)
+        counts["bad"] += bad.count()
+        counts["good"] += good.count()
+    return counts["bad"] / counts["good"]
 
 
 def make(updaters, redis_url, files):
@@ -115,3 +152,47 @@ def test_poisoned_rows_take_nothing_from_the_others_and_are_loaded_when_mended(
     assert quarantine(updater, "retry", "--all") == f"retried {len(POISONED)}\n"
     eventually(lambda: None not in plain.mget(*POISONED))
     assert json.loads(quarantine(updater, "list", "-o", "json"))["keys"] == []
+
+
+def make_beside(updaters, redis_url, database, pg_url, name):
+    """An updater of a table of this name, whose rows are not bad yet."""
+    database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, pause float DEFAULT 0, whole int DEFAULT 1)")
+    database.execute(f"INSERT INTO {name} SELECT generate_series(0, $1::int - 1)", len(KEYS))
+    load = {"source": "main", "sql": SQL.format(name)}
+    spaces = {name: {"key": name + ":{id:int}", "load": load, "value": {"columns": ["loaded"]}}}
+    source = {"url": pg_url, "budget": BUDGET, "statement_timeout": "1800ms"}
+    return updaters.start(config(redis_url, {"main": source}, spaces, every=HELD))
+
+
+def test_slow_and_poisoned_rows_take_nothing_from_the_others_once_they_are_known(
+    redis_url, updaters, plain, database, pg_url, record_property
+):
+    names = ("bad", "good")
+    keys = {name: [f"{name}:{number}" for number in range(len(KEYS))] for name in names}
+    bad, good = (make_beside(updaters, redis_url, database, pg_url, name) for name in names)
+    with (
+        Application(redis_url, bad.emit, keys["bad"]),
+        Application(redis_url, good.emit, keys["good"]),
+    ):
+        for name in names:
+            eventually(lambda name=name: None not in plain.mget(keys[name]))
+        renewals = [Renewals(plain, keys[name]) for name in names]
+        before = kept(*renewals)
+        database.execute(f"UPDATE bad SET pause = {SLOW_S} WHERE id % 100 = {SLOW}")
+        database.execute(f"UPDATE bad SET whole = 0 WHERE id % 100 = {POISON}")
+        broken = time.monotonic()
+        eventually(lambda: bad.metric("quarantined") > 0)
+        eventually(lambda: bad.metric("slow_keys") > LEARNED)
+        eventually(lambda: bad.metric("slow_keys") <= LEARNED, within=LEARNS_WITHIN_S, every=0.5)
+        learned = time.monotonic() - broken
+        for each in renewals:
+            each.count()
+        rates = [kept(*renewals) for _ in range(WINDOWS)]
+
+    record_property("figure: healthy rows before 1 % are poison and 1 % slow, % of the control", 100 * before)
+    record_property("figure: seconds until the slow rows are known", learned)
+    record_property("figure: healthy rows beside these, % of the control, median", 100 * median(rates))
+    record_property("figure: healthy rows beside these, % of the control, least", 100 * min(rates))
+    record_property("figure: suspects of the control", good.metric("slow_keys"))
+    assert median(rates) >= KEPT, rates
+    assert bad.metric("slow_keys") >= len(KEYS) / 100, "the slow keys are known"

@@ -10,6 +10,7 @@ from cacheupdater.core.budget import Source
 from cacheupdater.core.cursors import OpenPack
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.limits import Limits
+from cacheupdater.core.loads import Took, Verdict
 from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.slow_keys import KNOWN_MAX, SlowKeys
 from cacheupdater.core.unit import KNOWN, SLOW, URGENCY, Demand
@@ -45,17 +46,29 @@ class Table:
                 self.now = work.wake
         return ran
 
-    def learn(self) -> None:
+    def learn(self, refreshes: int = 5) -> None:
         """The engine sees that other keys are quick, and which one is not."""
-        for _ in range(4):
+        for _ in range(refreshes):
             self.read([b"p:%d" % number for number in range(1000, 1010)])
             self.now -= EVERY + 1.0
             self.read()
 
 
-def test_slow_key_is_found_within_three_refreshes_and_runs_alone():
-    table = Table()
-    table.learn()
+class BusyTable(Table):
+    """Other engines load quick keys of the namespace all the time."""
+
+    def read(self, keys: list[bytes] = KEYS, kind: Kind = Kind.TOUCH) -> list[list[bytes]]:
+        began = self.now + EVERY + 1.0
+        for number in range(8):
+            took = Took(began + number * LONG / 8, 200, QUICK)
+            self.story.namespaces[0].loads.judge(took, apart=False)
+        return super().read(keys, kind)
+
+
+@pytest.mark.parametrize(("table", "refreshes"), [(BusyTable, 3), (Table, 5)])
+def test_slow_key_is_found_within_three_refreshes_or_five_if_nothing_else_runs(table, refreshes):
+    table = table()
+    table.learn(refreshes)
     units = table.read()
 
     assert [BAD] in units
@@ -79,6 +92,29 @@ def test_key_that_is_quick_again_runs_with_the_others():
 
     assert table.read() == [KEYS]
     assert not table.story.engine.slow_keys
+
+
+def test_keys_that_were_slow_once_while_nothing_else_ran_stay_together():
+    """The machine may have stood still."""
+    table = Table()
+    for slow in ({BAD}, set(), {BAD}):
+        table.slow = slow
+        table.learn(1)
+
+    assert table.read() == [KEYS]
+    assert not table.story.engine.slow_keys
+
+
+def test_of_keys_that_were_slow_twice_those_are_suspects_that_were_there_both_times():
+    slow_keys, story = SlowKeys(), Story()
+    for first in (0, 50):
+        at = float(first)
+        story.touch(*KEYS[first : first + 100], at=at)
+        unit = story.start(at)
+        slow_keys.loaded(unit, Verdict.EITHER)
+        story.end(unit, at)
+
+    assert set(slow_keys) == set(KEYS[50:100])
 
 
 def test_change_that_waits_behind_a_slow_head_runs_alone_too():
