@@ -1,4 +1,5 @@
 """How hints reach this process: through a memory queue that its own listeners fill, or through a topic or a depot that others fill.
+A process may fill that one too (`collecting_door`).
 
 `Service.run` makes one door and calls, in this order: `find` (waits for the queue), `open` (accepts hints), `close` (lets
 nothing new in), `finish` (waits until accepted hints are done, as long as there is time). The supervisor handles the hints
@@ -18,7 +19,7 @@ from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.addresses import MemoryAddress
-from cacheupdater.config.queues import KafkaQueueConfig, StreamsQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, MemoryQueueConfig, StreamsQueueConfig
 from cacheupdater.ports import Queue
 from cacheupdater_client.protocol import wire
 
@@ -52,12 +53,21 @@ class Door(Protocol):
         ...
 
     @property
+    def conditions(self) -> dict[str, bool]:
+        """What must be true of the door before the process is ready, each by a word."""
+        ...
+
+    @property
     def clients(self) -> int | None:
         """How many clients are connected; None if that cannot be known."""
         ...
 
     async def find(self) -> int:
         """Waits for the queue. Returns the number of its partitions."""
+        ...
+
+    async def run(self) -> None:
+        """The work of the door itself, beside the supervisor: from before `open` until `close` has ended it."""
         ...
 
     async def open(self) -> str:
@@ -81,11 +91,20 @@ class Door(Protocol):
 
 def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
     """The door for the configured queue."""
-    if isinstance(config.queue, KafkaQueueConfig):
-        return _kafka_door(config.queue, observer, notices)
-    if isinstance(config.queue, StreamsQueueConfig):
-        return _streams_door(config.queue, observer, notices)
-    return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
+    if isinstance(config.queue, MemoryQueueConfig):
+        return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
+    shared = _shared_door(config.queue, observer, notices)
+    if not config.collects:
+        return shared
+    from cacheupdater.service.collecting_door import collecting_door  # noqa: PLC0415  only where it is used
+
+    return collecting_door(shared, config, observer=observer, notices=notices)
+
+
+def _shared_door(config: KafkaQueueConfig | StreamsQueueConfig, observer: Observer, notices: Notices) -> Door:
+    if isinstance(config, KafkaQueueConfig):
+        return _kafka_door(config, observer, notices)
+    return _streams_door(config, observer, notices)
 
 
 class MemoryDoor:
@@ -105,12 +124,19 @@ class MemoryDoor:
         ]
 
     @property
+    def conditions(self) -> dict[str, bool]:
+        return {"queue": self.open_now}
+
+    @property
     def clients(self) -> int | None:
         """How many peers are connected to the sockets; None with a mailbox, whose clients cannot be counted."""
         return None if self._boxes else self._streams.peers
 
     async def find(self) -> int:
         return self.partitions
+
+    async def run(self) -> None:
+        """Nothing: the listeners put hints on the queue as they come."""
 
     async def open(self) -> str:
         await self._streams.start(self._sockets)
@@ -183,6 +209,10 @@ class SharedDoor:
         return self.queue.joined
 
     @property
+    def conditions(self) -> dict[str, bool]:
+        return {"queue": self.open_now}
+
+    @property
     def clients(self) -> int | None:
         """Unknown: clients send to the queue."""
         return None
@@ -190,6 +220,9 @@ class SharedDoor:
     async def find(self) -> int:
         await self.queue.start()
         return self.partitions
+
+    async def run(self) -> None:
+        """Nothing: the supervisor reads the queue."""
 
     async def open(self) -> str:
         """Waits until this process is one of those that share the queue."""

@@ -305,3 +305,11 @@ COLLECTOR: dict[Metric, Declared] = {  # of the collector
     "dropped": Declared("counter", "Hints that were given up.", reason="reason", reasons=_COLLECTOR_DROPS),
     **{metric: DECLARED[metric] for metric in ("intake_rejected", "peers", "troubles")},
 }
+
+BOTH: dict[
+    Metric, Declared
+] = {  # of an updater that collects; what its collector drops belongs to no namespace
+    **COLLECTOR,
+    **DECLARED,
+    "dropped": DECLARED["dropped"]._replace(reasons={**_DROPS, **_COLLECTOR_DROPS}),
+}
