@@ -1,6 +1,7 @@
 """The collector as a whole: listeners, gathered hints, the way to the queue, and the admin pages.
 
-`cli.collect` builds one `Collector` per process and runs it until it must stop. It listens once the queue has said its hello,
+`cli.collect` builds one `Collector` per process and runs it until it must stop; an updater that collects runs one behind its door,
+with the updater's own observer and notices (`service.collecting_door`). It listens once the queue has said its hello,
 for the number of partitions is in it; until then clients keep their hints. At the end the listeners take what is in
 flight and stop. Then what is left is forwarded within `DRAIN_S`. Changes and misses that are left then were never acknowledged,
 so their clients send them to the next collector; or they lie in the spill, where the next collector finds them.
@@ -50,7 +51,7 @@ class Settings:
     """What one collector does."""
 
     listen: Sequence[str]  # unix:///path, tcp://host:port, http://127.0.0.1:port
-    queue: str  # kafka://…, sqlite://…, postgresql://…, unix:///path or tcp://host:port of an updater; may name files with secrets, and holds none
+    queue: str  # kafka://…, redis://…, sqlite://…, postgresql://…, or unix:///path or tcp://host:port of an updater; may hold a password
     only: Sequence[bytes] = ()  # prefixes of keys; none means all that the queue declares
     admin: str | None = None  # host:port of /metrics, /livez and /readyz
     spill: str | None = None  # the directory where hints wait while the queue is away
@@ -60,17 +61,40 @@ class Settings:
 class Collector:
     """The collector of one process. A `cli.serve.Runnable`."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises ValueError if the queue's URL names none."""
+    def __init__(
+        self, settings: Settings, *, observer: Observer | None = None, notices: Notices | None = None
+    ) -> None:
+        """`observer` and `notices` are those of the updater that collects. Raises ValueError if the queue's URL names none."""
         self._settings = settings
+        self._only = list(settings.only)
+        self._alone = notices is None
         self._link: Link = made_link(settings.queue)
         self._metrics: Callable[[str], tuple[bytes, str]] | None = None
-        self._observer = self._made_observer()
-        self._notices = Notices(time.monotonic)
+        self._observer = observer or self._made_observer()
+        self._notices = notices or Notices(time.monotonic)
+        self._forwarder: Forwarder | None = None
         self._streams: StreamListener | None = None
         self._http: HttpListener | None = None
         self._greeted = asyncio.Event()
-        self._hello: Hello
+        self._said: Hello  # by the queue
+
+    @property
+    def forwards(self) -> bool:
+        """Whether clients can hand in hints, and the queue takes them."""
+        return self._streams is not None and self._link.connected
+
+    @property
+    def clients(self) -> int:
+        """How many clients are connected. A request by HTTP counts as none."""
+        return self._streams.peers if self._streams is not None else 0
+
+    def declare(self, prefixes: Sequence[bytes]) -> None:
+        """From now on only keys that begin so are forwarded, and the clients hear of it."""
+        self._only = list(prefixes)
+        if self._forwarder is not None:
+            self._forwarder.outbox.restrict(prefixes)
+        if self._streams is not None:
+            self._streams.greet(self._hello)
 
     def _made_observer(self) -> Observer:
         """Without an admin address nobody sees metrics, and their library costs 2 MiB."""
@@ -90,7 +114,7 @@ class Collector:
         forwarder = Forwarder(
             gathered,
             self._link,
-            only=self._settings.only,
+            only=self._only,
             name=shown(self._settings.queue),
             observer=self._observer,
             notices=self._notices,
@@ -115,6 +139,7 @@ class Collector:
             async def aside(work: Callable[[], bool]) -> bool:
                 return await loop.run_in_executor(threads, work)
 
+            self._forwarder = forwarder
             try:
                 async with asyncio.TaskGroup() as group:
                     forwarding = group.create_task(forwarder.run(self, aside, _wall_ms))
@@ -173,10 +198,15 @@ class Collector:
 
     def hello(self, hello: Hello) -> None:
         """The queue has greeted, or greets in another way: the clients hear of its partitions, and of our prefixes."""
-        self._hello = Hello(hello.partitions, list(self._settings.only) or hello.prefixes)
+        self._said = hello
         self._greeted.set()
         if self._streams is not None:
             self._streams.greet(self._hello)
+
+    @property
+    def _hello(self) -> Hello:
+        """What clients hear."""
+        return Hello(self._said.partitions, self._only or self._said.prefixes)
 
     def acknowledge(self) -> None:
         """More frames may be acknowledged than before."""
@@ -203,8 +233,8 @@ class Collector:
         stack.push_async_callback(server.close)
 
     async def _watch(self) -> None:
-        """Ends the troubles that have not come back, and shows the standing ones as a metric."""
-        while True:
+        """Ends the troubles that have not come back, and shows the standing ones as a metric. An updater does so itself."""
+        while self._alone:
             self._notices.tick()
             standing = Counter[str](each.event for each in self._notices.standing())
             for event in EVENTS:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     Aside = Callable[[Callable[[], bool]], Awaitable[bool]]  # runs a link's turn where it may take time
 
 
+_SUBJECT = "collector"  # an updater in the same process may miss its queue too, for a reason of its own
+
+
 class Listening(Protocol):
     """Who hears of each turn."""
 
@@ -165,9 +168,9 @@ class Forwarder:
                 self._dropped[reason] = hints
         if self._link.trouble:
             text = f"{self._name} does not take hints: {self._link.trouble}"
-            self._notices.trouble("queue_missing", "", text)
+            self._notices.trouble("queue_missing", _SUBJECT, text)
         elif self._link.connected:
-            self._notices.over("queue_missing", "")
+            self._notices.over("queue_missing", _SUBJECT)
 
     def close(self) -> int:
         """Leaves the connection. Returns how many hints are given up."""

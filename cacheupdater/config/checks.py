@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from cacheupdater.config import frameworks
-from cacheupdater.config.addresses import TcpAddress
+from cacheupdater.config.addresses import HttpAddress, MemoryAddress, TcpAddress
 from cacheupdater.config.secrets import read_token
 from cacheupdater.config.units import shown
 from cacheupdater.core import database_url
@@ -72,9 +72,9 @@ def token_of(document: Document, admin: AdminSection) -> str | None:
 
 
 def check_top(document: Document, top: TopSection, *, collects: bool) -> None:
-    if collects or top.queue.url == "memory://":
-        _check_listen(document, top)
-    else:
+    shared = top.queue.url != "memory://"
+    _check_listen(document, top, collects=collects or shared)
+    if shared and not collects:
         _check_topic(document, top)
     if top.state and "://" in top.state:
         document.refuse(("state",), "is an address; it must be the path of a file")
@@ -84,11 +84,6 @@ def check_top(document: Document, top: TopSection, *, collects: bool) -> None:
 
 
 def _check_topic(document: Document, top: TopSection) -> None:
-    if top.listen is not None:
-        document.refuse(
-            ("listen",),
-            "is for queue memory://, and for `cacheupdater collect`; with another queue the clients send to it themselves; remove it",
-        )
     if top.queue.partitions is not None:
         document.refuse(
             ("queue", "partitions"),
@@ -96,14 +91,23 @@ def _check_topic(document: Document, top: TopSection) -> None:
         )
 
 
-def _check_listen(document: Document, top: TopSection) -> None:
-    """No address may stand twice, except those of port 0, which means any free port."""
+def _check_listen(document: Document, top: TopSection, *, collects: bool) -> None:
+    """No address may stand twice, except those of port 0, which means any free port. `collects`: hints are forwarded."""
     if top.listen is not None and not top.listen:
         document.refuse(
             ("listen",), "names no address, so no hint could arrive; remove it for the conventional socket"
         )
     taken: dict[object, int] = {}
     for at, address in enumerate(top.listen or ()):
+        if collects and isinstance(address, MemoryAddress):
+            document.refuse(
+                ("listen", at),
+                "is a mailbox of a memory queue; hints for other queues need unix:// or tcp://",
+            )
+        if not collects and isinstance(address, HttpAddress):
+            document.refuse(
+                ("listen", at), "needs a collector: a queue that is not memory://, or `cacheupdater collect`"
+            )
         if isinstance(address, TcpAddress) and not address.port:
             continue
         if address in taken:

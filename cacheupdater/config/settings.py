@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cacheupdater.config.queues import MemoryQueueConfig
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    listen: tuple[Address, ...]  # at least one with a memory queue or in a collector, else none
+    listen: tuple[Address, ...]  # at least one with a memory queue or in a collector
     queue: QueueConfig
     cache: Url
     admin: TcpAddress | UnixAddress | None  # UnixAddress: only a worker, whose parent collects its pages
@@ -35,3 +37,8 @@ class Config:
     # by namespace: values that an application declares, and that its own loaders load
     declared: Mapping[str, Definition] = field(default_factory=dict, compare=False)
     warnings: Sequence[Problem] = field(default=(), compare=False)  # of settings that do nothing
+
+    @property
+    def collects(self) -> bool:
+        """Whether an updater has listeners of its own beside a queue that it shares: it collects their hints and forwards them."""
+        return bool(self.listen) and not isinstance(self.queue, MemoryQueueConfig)

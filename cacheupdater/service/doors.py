@@ -1,4 +1,6 @@
-"""How hints reach this process: through a memory queue that its own listeners fill, or through a topic or a depot that others fill.
+"""How hints reach this process: through a memory queue that its own listeners fill, or through a queue that updaters share.
+
+`shared_doors` has the doors of shared queues. A process may fill such a queue too (`collecting_door`).
 
 `Service.run` makes one door and calls, in this order: `find` (waits for the queue), `open` (accepts hints), `close` (lets
 nothing new in), `finish` (waits until accepted hints are done, as long as there is time). The supervisor handles the hints
@@ -9,30 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 from typing import TYPE_CHECKING, Protocol
-from uuid import uuid4
 
 from cacheupdater.adapters.listener_memory import MemoryListener
 from cacheupdater.adapters.listener_stream import StreamListener
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.addresses import MemoryAddress
-from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
-from cacheupdater.ports import Queue
+from cacheupdater.config.queues import MemoryQueueConfig
+from cacheupdater.service.shared_doors import shared_door
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from cacheupdater.config.addresses import Address
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Depot, Observer
+    from cacheupdater.ports import Observer, Queue
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 0.02  # seconds between two looks at states that have no event: an empty queue, a joined group
+LOOK_EVERY = 0.02  # seconds between two looks at a state that has no event: an empty queue
 
 
 class Door(Protocol):
@@ -52,12 +51,21 @@ class Door(Protocol):
         ...
 
     @property
+    def conditions(self) -> dict[str, bool]:
+        """What must be true of the door before the process is ready, each by a word."""
+        ...
+
+    @property
     def clients(self) -> int | None:
         """How many clients are connected; None if that cannot be known."""
         ...
 
     async def find(self) -> int:
         """Waits for the queue. Returns the number of its partitions."""
+        ...
+
+    async def run(self) -> None:
+        """The work of the door itself, beside the supervisor: from before `open` until `close` has ended it."""
         ...
 
     async def open(self) -> str:
@@ -81,13 +89,14 @@ class Door(Protocol):
 
 def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
     """The door for the configured queue."""
-    if isinstance(config.queue, KafkaQueueConfig):
-        return _kafka_door(config.queue, observer, notices)
-    if isinstance(config.queue, StreamsQueueConfig):
-        return _streams_door(config.queue, observer, notices)
-    if isinstance(config.queue, SqlQueueConfig):
-        return _sql_door(config.queue, observer, notices)
-    return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
+    if isinstance(config.queue, MemoryQueueConfig):
+        return MemoryDoor(config.queue.partitions, config.listen, observer=observer)
+    shared = shared_door(config.queue, observer, notices)
+    if not config.collects:
+        return shared
+    from cacheupdater.service.collecting_door import collecting_door  # noqa: PLC0415  only where it is used
+
+    return collecting_door(shared, config, observer=observer, notices=notices)
 
 
 class MemoryDoor:
@@ -107,12 +116,19 @@ class MemoryDoor:
         ]
 
     @property
+    def conditions(self) -> dict[str, bool]:
+        return {"queue": self.open_now}
+
+    @property
     def clients(self) -> int | None:
         """How many peers are connected to the sockets; None with a mailbox, whose clients cannot be counted."""
         return None if self._boxes else self._streams.peers
 
     async def find(self) -> int:
         return self.partitions
+
+    async def run(self) -> None:
+        """Nothing: the listeners put hints on the queue as they come."""
 
     async def open(self) -> str:
         await self._streams.start(self._sockets)
@@ -148,115 +164,3 @@ class MemoryDoor:
 
     def _left(self) -> int:
         return sum(map(self.queue.backlog, range(self.partitions)))
-
-
-class SharedQueue(Queue, Protocol):
-    """A queue that outlives this process, and that several updaters share."""
-
-    @property
-    def partitions(self) -> int: ...
-
-    @property
-    def joined(self) -> bool:
-        """Whether this process is one of them now, even if it owns no partition yet."""
-        ...
-
-    async def start(self) -> None:
-        """Waits for the queue."""
-        ...
-
-
-class SharedDoor:
-    """The next owner reads again whatever is not finished, so nothing is closed here and nothing waited for at the end."""
-
-    def __init__(
-        self, queue: SharedQueue, where: str, *, owner: Callable[[int], Awaitable[str | None]]
-    ) -> None:
-        self.queue = queue
-        self._owner = owner
-        self._where = where
-
-    @property
-    def partitions(self) -> int:
-        return self.queue.partitions
-
-    @property
-    def open_now(self) -> bool:
-        return self.queue.joined
-
-    @property
-    def clients(self) -> int | None:
-        """Unknown: clients send to the queue."""
-        return None
-
-    async def find(self) -> int:
-        await self.queue.start()
-        return self.partitions
-
-    async def open(self) -> str:
-        """Waits until this process is one of those that share the queue."""
-        while not self.queue.joined:  # noqa: ASYNC110  set while the supervisor reads the assignments
-            await asyncio.sleep(LOOK_EVERY)
-        return self._where
-
-    async def owner(self, partition: int) -> str | None:
-        return await self._owner(partition)
-
-    def declare(self, prefixes: list[bytes]) -> None:
-        """Nothing to tell: clients send all keys to the queue."""
-
-    async def close(self) -> None:
-        """Nothing to close: the hand-over of the partitions ends the work here."""
-
-    async def finish(self, deadline: float) -> None:
-        """Nothing to wait for: unfinished work is handed over."""
-
-
-def _kafka_door(config: KafkaQueueConfig, observer: Observer, notices: Notices) -> Door:
-    from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
-    from cacheupdater.adapters.topic_kafka.owners import owner_of  # noqa: PLC0415  as above
-
-    queue = KafkaQueue(
-        config.address,
-        group=config.group,
-        session=config.session,
-        instance=config.instance,
-        observer=observer,
-        notices=notices,
-    )
-    return SharedDoor(
-        queue,
-        f"{config.address} group {config.group}",
-        owner=lambda partition: owner_of(config.address, config.group, partition),
-    )
-
-
-def _streams_door(config: StreamsQueueConfig, observer: Observer, notices: Notices) -> Door:
-    from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
-
-    depot = RedisDepot(config.address, observer=observer, notices=notices)
-    return _depot_door(depot, config, observer, notices)
-
-
-def _sql_door(config: SqlQueueConfig, observer: Observer, notices: Notices) -> Door:
-    from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
-
-    return _depot_door(depot_at(config.address), config, observer, notices)
-
-
-def _depot_door(
-    depot: Depot, config: StreamsQueueConfig | SqlQueueConfig, observer: Observer, notices: Notices
-) -> Door:
-    from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  not for other queues
-
-    queue = DepotQueue(depot, session=config.session, member=_member(), observer=observer, notices=notices)
-
-    async def owner(partition: int) -> str | None:
-        return queue.owner(partition)
-
-    return SharedDoor(queue, str(config.address), owner=owner)
-
-
-def _member() -> str:
-    """The name of this process among those that share a depot. It tells people which process it is, and none comes twice."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater import __version__
 from cacheupdater.adapters.admin_http import AdminServer
-from cacheupdater.adapters.observer_prometheus import PrometheusObserver
+from cacheupdater.adapters.observer_prometheus import PrometheusObserver, declared
 from cacheupdater.config.queues import MemoryQueueConfig
 from cacheupdater.core.events import EVENTS
 from cacheupdater.errors import CacheUpdaterError, first_error
@@ -62,6 +62,7 @@ class Service:
             # the number of a topic's partitions is known only later
             partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
             sources=config.sources,
+            declared=declared.BOTH if config.collects else declared.DECLARED,
         )
         self._reloading = Reloading(reread, self._observer)
         self._cache_answers = False
@@ -136,6 +137,7 @@ class Service:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervisor.run())
+                group.create_task(door.run())
                 works = (
                     self._probe(around.writer, around.redis_clock),
                     self._watch(door, turnover),
@@ -151,8 +153,8 @@ class Service:
                         ready(where)
                         await stop.wait()
                 finally:
+                    deadline = asyncio.get_running_loop().time() + DRAIN
                     await door.close()
-                deadline = asyncio.get_running_loop().time() + DRAIN
                 await door.finish(deadline)
                 await supervisor.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
                 for task in beside:
@@ -203,7 +205,7 @@ class Service:
 
     def _conditions(self, door: Door, stop: asyncio.Event) -> dict[str, bool]:
         return {
-            "queue": door.open_now,
+            **door.conditions,
             "cache": self._cache_answers,
             "accepting": not stop.is_set(),
         }

@@ -50,12 +50,18 @@ CONFIG_EXIT = 78  # a worker's exit code when starting it again cannot help
 
 
 def as_worker(config: Config, number: int, socket: str) -> Config:
-    """The configuration of one worker: with an admin socket, an instance and a file of learned state of its own."""
+    """The configuration of one worker: with an admin socket, an instance and a file of learned state of its own. The first
+    worker listens, if any."""
     queue = config.queue
     if isinstance(queue, KafkaQueueConfig) and queue.instance:
         queue = replace(queue, instance=f"{queue.instance}-{number}")
     state = f"{config.state}.{number}" if config.state else None
-    return replace(config, queue=queue, state=state, admin=UnixAddress(socket), admin_token=None)
+    listen = (
+        () if number else config.listen
+    )  # a socket has one owner; the others get their hints from the queue
+    return replace(
+        config, listen=listen, queue=queue, state=state, admin=UnixAddress(socket), admin_token=None
+    )
 
 
 class Workers:

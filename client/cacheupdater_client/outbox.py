@@ -117,6 +117,10 @@ class Outbox:
         """Whether a link that has no connection should open one."""
         return self._keys > 0 or self.doubtful or self._curious
 
+    def restrict(self, only: Sequence[bytes]) -> None:
+        """From now on only keys that begin so come in. What waits already stays, until another hello."""
+        self._only = _matcher(only)
+
     @property
     def hello(self) -> Hello | None:
         """What the updater has said last; None before its first hello. The same object until it says something else."""

@@ -320,3 +320,11 @@ COLLECTOR: dict[Metric, Declared] = {  # of the collector
     "spill_age_seconds": Declared("gauge", "Age of the oldest segment on disk; 0 if there is none."),
     **{metric: DECLARED[metric] for metric in ("intake_rejected", "peers", "troubles")},
 }
+
+BOTH: dict[
+    Metric, Declared
+] = {  # of an updater that collects; what its collector drops belongs to no namespace
+    **COLLECTOR,
+    **DECLARED,
+    "dropped": DECLARED["dropped"]._replace(reasons={**_DROPS, **_COLLECTOR_DROPS}),
+}

@@ -30,7 +30,8 @@ _AUTOMATON = "Decisions and results have the names of [the automaton](../automat
 _COLLECTOR = """
 ## Metrics of a collector
 
-`cacheupdater collect` has these metrics, and no others.
+`cacheupdater collect` has these metrics, and no others. An updater that collects has them beside its own. Its `dropped_total` has
+the reasons of both; what its collector drops has no `namespace`.
 
 | metric | kind | labels | what |
 | --- | --- | --- | --- |

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from cacheupdater import cli
 from cacheupdater.cli import serve as serving
@@ -127,6 +130,21 @@ def test_a_file_that_the_environment_names_is_read_once_and_may_be_missing_besid
     assert (code, list(settings.only)) == (0, [])
     code, _, settings = collect(file=f'queue: {{url: "{KAFKA}"}}')
     assert (code, settings.only) == (0, [b"banner:", b"other:"])
+
+
+def test_the_container_of_the_page_is_a_collector(collect, monkeypatch):
+    """As in the image, whose environment names a file that is not there."""
+    page = Path(__file__).parents[3] / "docs/how-to/collector.md"
+    [said] = re.findall(r"```yaml\n(initContainers:.*?)```", page.read_text(), re.DOTALL)
+    [container] = YAML(typ="safe", pure=True).load(said)["initContainers"]
+    monkeypatch.setenv("CACHEUPDATER_CONFIG", "/etc/cacheupdater/cacheupdater.yaml")
+    monkeypatch.setenv(container["env"][0]["name"], STREAMS)
+    command, *arguments = container["args"]
+    code, _, settings = collect(*arguments)
+    assert (command, code) == ("collect", 0)
+    assert (settings.queue, settings.only) == (STREAMS, [b"product:", b"basket:"])
+    assert settings.listen == ["unix:///run/cacheupdater/hints.sock"]
+    assert settings.admin == f"0.0.0.0:{container['livenessProbe']['httpGet']['port']}"
 
 
 def test_a_file_without_addresses_means_the_conventional_socket(collect):

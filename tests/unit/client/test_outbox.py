@@ -480,6 +480,16 @@ def test_only_a_curious_outbox_calls_while_nothing_waits():
     assert outbox.calls
 
 
+def test_an_outbox_that_is_restricted_later_keeps_what_has_come():
+    outbox = Outbox([b"p:"])
+    outbox.add(TOUCH, {b"p:1": 1, b"q:1": 1})
+    outbox.greet(Hello(1, []))
+    outbox.restrict([b"q:"])
+    outbox.add(TOUCH, {b"p:2": 1, b"q:2": 1})
+    assert decode_pack(outbox.next_frame(0).pack).keys == [b"p:1", b"q:2"]
+    assert outbox.dropped == {"undeclared": 2}
+
+
 def test_the_hello_is_the_same_object_until_it_says_something_else():
     outbox, first = Outbox(), Hello(4, [b"p:"])
     assert outbox.hello is None

@@ -8,9 +8,10 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from cacheupdater.config import ConfigErrors, load_config
-from cacheupdater.config.addresses import MemoryAddress, TcpAddress, UnixAddress
+from cacheupdater.config.addresses import HttpAddress, MemoryAddress, TcpAddress, UnixAddress
 from cacheupdater.config.models import LoadSection, Stamp
-from cacheupdater.config.queues import KafkaQueueConfig, MemoryQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, MemoryQueueConfig, producer_url
+from cacheupdater_client.transports import link_to
 
 PUBLISHED = """\
 version: 1
@@ -128,11 +129,49 @@ def test_session_of_an_updater_with_a_name_is_as_long_as_a_restart(load):
 
 
 def test_topic_refuses_what_belongs_to_a_memory_queue(load):
-    text = KAFKA.replace('hints%s"', 'hints", partitions: 3') + "listen: [tcp://127.0.0.1:7171]\n"
+    text = KAFKA.replace('hints%s"', 'hints", partitions: 3') + "listen: [memory://main]\n"
     with pytest.raises(ConfigErrors) as caught:
         load(text)
     assert "queue.partitions: is for queue memory://" in str(caught.value)
-    assert "listen: is for queue memory://" in str(caught.value)
+    assert "listen[0]: is a mailbox of a memory queue" in str(caught.value)
+
+
+def test_updater_of_a_topic_that_has_addresses_collects(load):
+    config = load(KAFKA % "" + "listen: [unix:///run/hints.sock, http://127.0.0.1:7172]\n")
+    assert config.collects
+    assert config.listen == (UnixAddress("/run/hints.sock"), HttpAddress("127.0.0.1", 7172))
+    assert [str(one) for one in config.listen] == ["unix:///run/hints.sock", "http://127.0.0.1:7172"]
+    assert not load(KAFKA % "").collects
+    assert not load(SMALL).collects
+
+
+def test_requests_by_http_need_a_collector(load):
+    with pytest.raises(ConfigErrors, match=r"listen\[0\]: needs a collector"):
+        load(SMALL + "listen: [http://127.0.0.1:7172]\n")
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [
+        (
+            "kafka://a:9092/hints?group=shop&session_timeout=6s&instance=i&ca=/etc/ca.pem",
+            "kafka://a:9092/hints?ca=%2Fetc%2Fca.pem",
+        ),
+        (
+            "redis://:sesame@a/1?stream=hints&session_timeout=2s&partitions=6&socket_timeout=1",
+            "redis://:sesame@a/1?socket_timeout=1&stream=hints&partitions=6",
+        ),
+    ],
+)
+def test_queue_knows_how_a_client_names_it(load, queue, expected):
+    url = producer_url(load(SMALL + f'queue: {{url: "{queue}"}}\n').queue)
+    assert url == expected
+    link_to(url)  # which a client accepts
+
+
+def test_no_client_can_name_a_memory_queue(load):
+    with pytest.raises(ValueError, match="within one process"):
+        producer_url(load(SMALL).queue)
 
 
 def test_namespace_overrides_defaults_and_defaults_what_is_built_in_field_by_field(load):

@@ -11,20 +11,28 @@ import pytest
 
 from cacheupdater.config import load_config
 from cacheupdater.errors import Misconfigured
-from cacheupdater.service.workers import Worker, Workers
+from cacheupdater.service.workers import Worker, Workers, as_worker
 
 WITHIN_S = 30.0  # a start of Python on a busy machine
+FILE = (
+    "version: 1\nqueue: {url: 'kafka://127.0.0.1:1/hints'}\ncache: {url: 'redis://127.0.0.1:1'}\n"
+    "sources: {main: {budget: 1/s}}\n"
+    "namespaces: {item: {key: 'item:{id:int}', load: {source: main, python: 'shop:items'}}}\n"
+)
 
 
 @pytest.fixture
 def config(tmp_path):
     file = tmp_path / "shop.yaml"
-    file.write_text(
-        "version: 1\nqueue: {url: 'kafka://127.0.0.1:1/hints'}\ncache: {url: 'redis://127.0.0.1:1'}\n"
-        "sources: {main: {budget: 1/s}}\n"
-        "namespaces: {item: {key: 'item:{id:int}', load: {source: main, python: 'shop:items'}}}\n"
-    )
+    file.write_text(FILE)
     return load_config(file, {})
+
+
+def test_of_several_workers_one_listens(tmp_path):
+    file = tmp_path / "shop.yaml"
+    file.write_text(FILE + "listen: ['unix:///run/hints.sock']\n")
+    config = load_config(file, {})
+    assert [bool(as_worker(config, number, "/s").listen) for number in range(3)] == [True, False, False]
 
 
 HOLDS_STDOUT = """
