@@ -138,13 +138,15 @@ class Forwarder:
 
     async def _hand_over(self, aside: Aside, moment: Moment) -> None:
         """Moves hints into the outbox; while the queue is away, and if there is a spill, changes and misses go to disk."""
-        kept = self._spill is not None and await self._spill.turn(
+        kept = self._spill is not None and await self._spill.keep(
             self.outbox, aside, moment, connected=self._link.connected
         )
         if not kept:
             self._gathered.hand_over(self.outbox, all_kinds=moment.drains)
         elif moment.drains:
             self._gathered.hand_over_touches(self.outbox)
+        if self._spill is not None:
+            await self._spill.go_on(self.outbox, aside, moment)
 
     def _settle(self) -> None:
         """Counts the frames that have left the outbox."""

@@ -75,17 +75,23 @@ class Spill:
         ]
         self._unread = deque(sorted(found, key=lambda each: not each.urgent))  # left by an earlier process
 
-    async def turn(self, outbox: Outbox, aside: Aside, moment: Moment, *, connected: bool) -> bool:
-        """Whether changes and misses of this turn go to disk, and not into the outbox. Otherwise the spill is replayed."""
+    async def keep(self, outbox: Outbox, aside: Aside, moment: Moment, *, connected: bool) -> bool:
+        """Whether changes and misses of this turn are on disk, and shall not enter the outbox."""
         self._absence.look(moment.now, outbox.delivered, connected=connected, waiting=bool(outbox))
-        saves = self._absence.away or _is_crowded(outbox)
-        if saves:
-            saves = await self._save(outbox, aside, moment)
-        elif self._absence.open and not outbox.last_call:
+        return self._is_wanted(outbox) and await self._save(outbox, aside, moment)
+
+    async def go_on(self, outbox: Outbox, aside: Aside, moment: Moment) -> None:
+        """Replays, if the queue takes hints; removes what is finished or too old. Called once fresh hints are in the outbox."""
+        if self._absence.open and not self._is_wanted(outbox) and not outbox.last_call:
             await self.replay.turn(outbox, aside, moment.now, moment.now_ms)
         await self._tidy(aside, moment.now_ms)
         self._tell(moment.now_ms)
-        return saves
+
+    def _is_wanted(self, outbox: Outbox) -> bool:
+        """Whether the queue is away, or the outbox has no room for all changes and misses that may come: some that it has may
+        be on disk already."""
+        keys, size = outbox.size
+        return self._absence.away or keys > KEYS_MAX // 2 or size > BYTES_MAX // 2
 
     # --- to disk --------------------------------------------------------------------------------------
 
@@ -193,9 +199,3 @@ class Spill:
         self._fault = self.replay.fault = ""
         if fault:
             self._notices.trouble("spill_failed", "", f"{fault}; the collector goes on as without a spill")
-
-
-def _is_crowded(outbox: Outbox) -> bool:
-    """Whether the outbox has no room for all changes and misses that may come. Some that it has may be on disk already."""
-    keys, size = outbox.size
-    return keys > KEYS_MAX // 2 or size > BYTES_MAX // 2

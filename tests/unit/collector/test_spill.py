@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import random
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from cacheupdater.collector.spill import RETRY_S
 from cacheupdater.core.spilling import AWAY_S, SIZE_MIN, Limits
 from cacheupdater.errors import Unavailable
 from cacheupdater.testing import virtual_loop
-from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH, Hello, Pack
+from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH, Hello, Pack, partition_of
 from cacheupdater_client.target import DRAIN_S
 
 AWAY = AWAY_S + 0.5
@@ -181,11 +182,38 @@ async def test_a_segment_stays_until_the_queue_has_acknowledged_all_of_it(folder
 
 
 @story
+async def test_a_segment_whose_packs_are_cut_anew_waits_for_all_of_the_new_frames(folder):
+    [first, later] = [key for key in keys(99) if partition_of(key, 8) == 0][:2]
+    other = next(key for key in keys(99) if partition_of(key, 8) == 1)
+    _, world = await began(folder)
+    world.queue.away = True
+    await asyncio.sleep(AWAY)
+    world.hint(CHANGE, first, other)
+    await asyncio.sleep(DRAIN_S)
+    world.queue.away, world.queue.mute = False, True
+    await asyncio.sleep(AWAY_S / 2)
+    world.queue.away = True
+    world.hint(CHANGE, later)  # the queue does not count as away yet
+    await asyncio.sleep(DRAIN_S)
+    world.queue.said, world.queue.patience = (
+        Hello(8, []),
+        1,
+    )  # acknowledges `first` and `later`, and not `other`
+    world.queue.away = world.queue.mute = False
+    await asyncio.sleep(3 * DRAIN_S)
+    assert [set(pack.keys) for pack in world.queue.kept] == [{first, later}]
+    assert len(segments(folder)) == 1
+    world.queue.patience = sys.maxsize
+    await asyncio.sleep(3 * DRAIN_S)
+    assert segments(folder) == []
+
+
+@story
 async def test_a_replay_keeps_its_rate_and_fresh_changes_do_not_wait_for_it(folder):
     _, world = await began(folder, Limits(rate=1000))
     world.queue.away = True
     await asyncio.sleep(AWAY)
-    for first in range(0, 5000, 250):
+    for first in range(0, 10_000, 250):
         world.hint(CHANGE, *keys(250, first))
         await asyncio.sleep(0.05)
     world.queue.away = False
@@ -194,7 +222,12 @@ async def test_a_replay_keeps_its_rate_and_fresh_changes_do_not_wait_for_it(fold
     for number in range(20):
         world.hint(CHANGE, b"fresh%d" % number)
         await asyncio.sleep(0.02)
-        assert b"fresh%d" % number in world.queue.keys(CHANGE)
+        [at] = [
+            pack.keys.index(b"fresh%d" % number)
+            for _, pack in world.queue.got
+            if b"fresh%d" % number in pack.keys
+        ]
+        assert at == 0
         await asyncio.sleep(0.08)
     replayed = len(world.queue.keys(CHANGE)) - already - 20
     assert 1500 <= replayed <= 2500
@@ -483,7 +516,7 @@ async def anything(folder, rng):
             append = world.files.append
         else:
             world.files.append = refuse if event == "full" else append
-            world.queue.away, world.queue.mute = event == "away", event == "mute"
+            world.queue.away, world.queue.mute = event in {"away", "full"}, event == "mute"
             world.queue.said = Hello(rng.choice([1, 3, 7]), [])
         await asyncio.sleep(rng.choice([0, 0.005, 0.1, AWAY]))
     world.queue.away = world.queue.mute = False
