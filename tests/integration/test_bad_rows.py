@@ -164,6 +164,7 @@ def make_beside(updaters, redis_url, database, pg_url, name):
     return updaters.start(config(redis_url, {"main": source}, spaces, every=HELD))
 
 
+@pytest.mark.timeout(420)
 def test_slow_and_poisoned_rows_take_nothing_from_the_others_once_they_are_known(
     redis_url, updaters, plain, database, pg_url, record_property
 ):
