@@ -52,6 +52,7 @@ class Story:
                 yield await self.door.open()
             finally:
                 await self.door.close()
+                assert task.done(), "closed before all was forwarded"
                 await task
 
 
