@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer, Queue
-    from cacheupdater.service.doors import Door
+    from cacheupdater.service.door import Door
 
 
 def collecting_door(behind: Door, config: Config, *, observer: Observer, notices: Notices) -> Door:
@@ -35,7 +35,7 @@ def collecting_door(behind: Door, config: Config, *, observer: Observer, notices
 
 
 class CollectingDoor:
-    """A `doors.Door`."""
+    """A `door.Door`."""
 
     def __init__(self, behind: Door, collector: Collector, *, counted: bool = True) -> None:
         """`counted`: no client may come without a connection that lasts, so the connected clients are all."""

@@ -1,90 +1,22 @@
-"""How hints reach this process: through a memory queue that its own listeners fill, or through a queue that updaters share.
+"""Which door the configured queue needs. `Service.run` calls `door_for` once per process.
 
-`shared_doors` has the doors of shared queues. A process may fill such a queue too (`collecting_door`).
-
-`Service.run` makes one door and calls, in this order: `find` (waits for the queue), `open` (accepts hints), `close` (lets
-nothing new in), `finish` (waits until accepted hints are done, as long as there is time). The supervisor handles the hints
-behind the door.
+A process fills a queue of its own (`memory_door`), or it works on one that updaters share (`shared_doors`). It may fill a shared
+one too (`collecting_door`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.listener_memory import MemoryListener
-from cacheupdater.adapters.listener_stream import StreamListener
-from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.config.addresses import MemoryAddress
 from cacheupdater.config.queues import MemoryQueueConfig
+from cacheupdater.service.memory_door import MemoryDoor
 from cacheupdater.service.shared_doors import shared_door
-from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cacheupdater.config.addresses import Address
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Observer, Queue
-
-log = logging.getLogger(__name__)
-
-LOOK_EVERY = 0.02  # seconds between two looks at a state that has no event: an empty queue
-
-
-class Door(Protocol):
-    """The door of one process."""
-
-    @property
-    def queue(self) -> Queue: ...
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions of the whole queue. Known once the queue is found."""
-        ...
-
-    @property
-    def open_now(self) -> bool:
-        """Whether the door accepts hints."""
-        ...
-
-    @property
-    def conditions(self) -> dict[str, bool]:
-        """What must be true of the door before the process is ready, each by a word."""
-        ...
-
-    @property
-    def clients(self) -> int | None:
-        """How many clients are connected; None if that cannot be known."""
-        ...
-
-    async def find(self) -> int:
-        """Waits for the queue. Returns the number of its partitions."""
-        ...
-
-    async def run(self) -> None:
-        """The work of the door itself, beside the supervisor: from before `open` until `close` has ended it."""
-        ...
-
-    async def open(self) -> str:
-        """Accept hints. Returns the addresses."""
-        ...
-
-    async def owner(self, partition: int) -> str | None:
-        """The other updater that owns this partition. None: no updater owns it. Raises CacheUpdaterError."""
-        ...
-
-    def declare(self, prefixes: list[bytes]) -> None:
-        """Tell the clients which keys are refreshed from now on: those that begin so. Called before `open` too."""
-        ...
-
-    async def close(self) -> None: ...
-
-    async def finish(self, deadline: float) -> None:
-        """Waits until the accepted hints are done, or until `deadline`."""
-        ...
+    from cacheupdater.ports import Observer
+    from cacheupdater.service.door import Door
 
 
 def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
@@ -97,70 +29,3 @@ def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
     from cacheupdater.service.collecting_door import collecting_door  # noqa: PLC0415  only where it is used
 
     return collecting_door(shared, config, observer=observer, notices=notices)
-
-
-class MemoryDoor:
-    """The queue lives and dies with this process, and so do its listeners."""
-
-    def __init__(self, partitions: int, listen: Sequence[Address], *, observer: Observer) -> None:
-        self.queue = MemoryQueue(partitions)
-        self.partitions = partitions
-        self.open_now = False
-        self._hello = hello = wire.Hello(partitions, [])  # until `declare`, which comes before `open`
-        self._sockets = [str(each) for each in listen if not isinstance(each, MemoryAddress)]
-        self._mailboxes = [str(each) for each in listen if isinstance(each, MemoryAddress)]
-        self._streams = StreamListener(self.queue, hello, observer=observer)
-        self._boxes = [
-            MemoryListener(self.queue.put, self.queue.newcomer(), hello=hello, observer=observer)
-            for _ in self._mailboxes
-        ]
-
-    @property
-    def conditions(self) -> dict[str, bool]:
-        return {"queue": self.open_now}
-
-    @property
-    def clients(self) -> int | None:
-        """How many peers are connected to the sockets; None with a mailbox, whose clients cannot be counted."""
-        return None if self._boxes else self._streams.peers
-
-    async def find(self) -> int:
-        return self.partitions
-
-    async def run(self) -> None:
-        """Nothing: the listeners put hints on the queue as they come."""
-
-    async def open(self) -> str:
-        await self._streams.start(self._sockets)
-        for box, address in zip(self._boxes, self._mailboxes, strict=True):
-            await box.start(address)
-        self.open_now = True
-        return " ".join([*self._streams.addresses, *self._mailboxes])
-
-    async def owner(self, partition: int) -> str | None:  # noqa: ARG002  no other updater can have any
-        return None
-
-    def declare(self, prefixes: list[bytes]) -> None:
-        if prefixes == self._hello.prefixes:
-            return
-        self._hello = wire.Hello(self.partitions, prefixes)
-        self._streams.greet(self._hello)
-        for box in self._boxes:
-            box.greet(self._hello)
-
-    async def close(self) -> None:
-        self.open_now = False
-        await self._streams.close()
-        for box in self._boxes:
-            await box.close()
-
-    async def finish(self, deadline: float) -> None:
-        """Waits until the queue is empty, for its packs are lost with this process."""
-        clock = asyncio.get_running_loop().time
-        while self._left() and clock() < deadline:  # noqa: ASYNC110  no event says "all done"
-            await asyncio.sleep(LOOK_EVERY)
-        if left := self._left():
-            log.warning("%d packs were not finished in time and are given up", left)
-
-    def _left(self) -> int:
-        return sum(map(self.queue.backlog, range(self.partitions)))

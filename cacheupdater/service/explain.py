@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.partition import Partition
     from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.price.shell.pricing import Pricing
-    from cacheupdater.service.doors import Door
+    from cacheupdater.service.door import Door
 
 _EVERYBODYS: frozenset[Event] = frozenset(
     {

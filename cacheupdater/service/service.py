@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.redis_clock import RedisClock
     from cacheupdater.ports import Writer
-    from cacheupdater.service.doors import Door
+    from cacheupdater.service.door import Door
     from cacheupdater.service.reloading import Reread
 
 T = TypeVar("T")

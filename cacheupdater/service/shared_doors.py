@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Depot, Observer
-    from cacheupdater.service.doors import Door
+    from cacheupdater.service.door import Door
 
 LOOK_EVERY = 0.02  # seconds between two looks at a state that has no event: a joined group
 

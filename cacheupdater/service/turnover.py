@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Gained
     from cacheupdater.service.components import Components
     from cacheupdater.service.difference import Difference
-    from cacheupdater.service.doors import Door
+    from cacheupdater.service.door import Door
     from cacheupdater.service.generation import Generation
 
 log = logging.getLogger(__name__)

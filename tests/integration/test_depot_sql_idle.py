@@ -67,6 +67,7 @@ async def idle(url, partitions, server_s):
     while len(owned) < partitions:  # noqa: ASYNC110  a test polls
         await asyncio.sleep(0.05)
     await asyncio.sleep(SETTLE_S)
+    quiet.troubles.clear()  # a busy machine may be slow to claim thousands
     began, ours, theirs = time.monotonic(), time.process_time(), server_s()
     await asyncio.sleep(MEASURED_S)
     took = time.monotonic() - began

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import random
 import signal
+import sqlite3
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from functools import partial
 from itertools import count
 
@@ -117,7 +119,7 @@ def test_an_owner_that_was_stopped_for_longer_than_its_session_loses_all_and_com
         assert eventually(lambda: all_owned(stopped))
         heir = start(2.0)
         assert eventually(lambda: heir.gained and heir.done)
-        stopped.process.send_signal(signal.SIGSTOP)
+        stop(stopped, url)
         assert eventually(lambda: all_owned(heir))
         woken = time.monotonic()
         stopped.process.send_signal(signal.SIGCONT)
@@ -129,6 +131,21 @@ def test_an_owner_that_was_stopped_for_longer_than_its_session_loses_all_and_com
     assert eventually(all_done(sent, both))
     late = Counter(key for each in both for key in each.done if key in set(sent[before:]))
     assert set(late.values()) == {1}, "each partition has one owner again"
+
+
+def stop(member, url):
+    """SIGSTOP, but not in the middle of a write to a file of SQLite: that would hold up all others."""
+    member.process.send_signal(signal.SIGSTOP)
+    path = depot_url.parse(url).path
+    while path:
+        with closing(sqlite3.connect(path, timeout=1.0, isolation_level=None)) as probe:
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                member.process.send_signal(signal.SIGCONT)
+                member.process.send_signal(signal.SIGSTOP)
+            else:
+                return
 
 
 def newest(partition, members):

@@ -21,7 +21,7 @@ from cacheupdater.core import depot_url
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, encode_pack, partition_of
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 SESSION_S = 2.0
 PARTITIONS = 6
@@ -86,6 +86,9 @@ def hint(url, kind):
     asyncio.run(put())
 
 
+@pytest.mark.parametrize(
+    "url", ["file_url", pytest.param("server_url", marks=pytest.mark.prove)], indirect=True
+)
 def test_hints_in_a_database_are_served_and_a_killed_updater_is_replaced(redis_url, url, updaters, plain):
     settings = settings_for(redis_url, url)
     first, second = (updaters.make(settings).start() for _ in range(2))

@@ -46,7 +46,7 @@ def of_postgres(error: BaseException, address: Address) -> CacheUpdaterError:
     what = f"{type(error).__name__} {code}".strip()
     if code == "42501":
         return Forbidden(
-            f"this user may not use {address} ({what}): GRANT SELECT, INSERT, UPDATE, DELETE on them to the user,"
+            f"this user has no permission to use {address} ({what}): GRANT SELECT, INSERT, UPDATE, DELETE on them to the user,"
             " or CREATE on their schema where they are not made yet"
         )
     if code in _GONE:

@@ -42,6 +42,8 @@ AGAIN = 0.5  # seconds until a failed start is tried again
 OPEN_WITHIN = 30.0  # seconds; the first process makes the tables
 COMMIT_WITHIN = 2.0  # seconds; a commit is tried again anyway, and a hand-over waits for it
 COMMIT_PARTITIONS = 1000  # in one call
+# In one call. Of a slow depot, thousands could never be claimed if one call had to claim all of them within half a session
+CLAIM_PARTITIONS = 1000
 TICK = 0.02  # seconds; a shorter wait at a session's end would only spin, and nothing answers in less
 CLOSE_WITHIN = 3.0  # seconds to leave; if this hangs, the end of the session ends the membership
 
@@ -201,9 +203,11 @@ class DepotQueue:
             await self._asked(depot.release(self._me, released))
             owned.released(released)
         if claim:
-            gained = await self._asked(depot.claim(self._me, claim))
+            gained = await self._asked(depot.claim(self._me, claim[:CLAIM_PARTITIONS]))
             if self._believes():  # otherwise the next roster shows what we have got
                 owned.gain(gained)
+            if claim[CLAIM_PARTITIONS:]:  # after the next renewal, at once
+                self._woken.set()
         self._reading.share(len(owned.held))
 
     async def _wait(self, seconds: float) -> None:

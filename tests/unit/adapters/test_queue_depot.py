@@ -164,6 +164,14 @@ async def test_members_share_the_partitions_as_the_rules_say_and_others_keep_the
         await each.close()
 
 
+@simulated(2500)
+async def test_thousands_of_partitions_are_claimed_part_by_part_and_without_a_rest(tables):
+    ann = Member(tables, "ann")
+    assert await until(lambda: len(ann.owned) == 2500) < 0.1
+    assert ann.depot.names.count("claim") == ann.depot.names.count("renew") == 3
+    await ann.close()
+
+
 @simulated(4)
 async def test_a_takeover_after_a_kill_takes_a_session_and_a_second_at_the_most(tables):
     for moment in range(9):
