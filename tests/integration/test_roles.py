@@ -98,7 +98,7 @@ def test_no_change_that_a_collector_acknowledged_is_lost_when_the_redis_of_the_s
     assert collector.metric("dropped_total") == 0
 
 
-@pytest.fixture(params=["streams", "kafka"])
+@pytest.fixture(params=["streams", pytest.param("kafka", marks=pytest.mark.prove)])  # rebalances take 10 s
 def shared_queue(request):
     """The URL of a queue with three partitions, for updaters."""
     if request.param == "kafka":
