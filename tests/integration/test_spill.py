@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
 from live.collector_process import CollectorProcess
-from live.updater_process import eventually, free_port
+from live.updater_process import ROOT, eventually, free_port
 
 from cacheupdater.local import kafka_topics
+from cacheupdater.local.children import dying_with_us
 from cacheupdater_client.protocol.wire import CHANGE, TOUCH, decode_pack, encode_pack
 
 MIB = 1024 * 1024
+SUPPORT = Path(__file__).parents[1] / "support"
 KEYS = 20  # of a pack
 PACKS = 50
 PORTION = 0.9  # of the seconds until a queue counts as away: some kills come before that, and some after
@@ -214,3 +218,52 @@ def test_kill_9_in_the_spill_and_in_the_replay_costs_only_touches_that_were_in_m
     )
     assert client.changes <= arrived
     assert spilled
+
+
+class Killed:
+    """A process of `hints.spilling`, which is killed within some milliseconds of its first line."""
+
+    def __init__(self, what, folder, first, seconds):
+        paths = os.pathsep.join(map(str, (SUPPORT, ROOT, ROOT / "client")))
+        environment = {**os.environ, "PYTHONPATH": paths}  # noqa: TID251  a child inherits it
+        command = [sys.executable, "-m", "hints.spilling", what, str(folder), str(first)]
+        with subprocess.Popen(dying_with_us(command), stdout=subprocess.PIPE, env=environment) as process:
+            self._said = process.stdout.readline()
+            time.sleep(seconds)
+            process.kill()
+            self._said += process.stdout.read()
+
+    @property
+    def done(self):
+        return b"done" in self._said
+
+    @property
+    def numbers(self):
+        """What it has said, without a line that is torn."""
+        return {int(line) for line in self._said.split(b"\n")[:-1] if line.isdigit()}
+
+
+@pytest.mark.timeout(3600)
+def test_kill_9_at_any_byte_of_the_files_costs_no_change_that_was_acknowledged(tmp_path, amount):
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng, folder, kills = random.Random(seed), tmp_path / "spill", amount(4, 200)
+    acknowledged, arrived, torn, halves = set(), set(), 0, 0
+    for number in range(kills):
+        if number % 2:
+            replayed = Killed("replay", folder, 0, rng.random() * 0.02)
+            arrived |= replayed.numbers
+            halves += not replayed.done
+        else:
+            acknowledged |= Killed("spill", folder, number * 1_000_000, rng.random() * 0.05).numbers
+            torn += any(each.stat().st_size for each in folder.glob("*.segment"))
+    while not (last := Killed("replay", folder, 0, 1.0)).done:
+        arrived |= last.numbers
+    arrived |= last.numbers
+    lost = len(acknowledged - arrived)
+    print(
+        f"{kills} kills, {torn} that left segments, {halves} in the middle of a replay:"
+        f" {len(acknowledged)} changes acknowledged, {lost} lost"
+    )
+    assert acknowledged
+    assert not lost
