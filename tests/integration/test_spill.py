@@ -241,7 +241,7 @@ class Killed:
 def test_kill_9_at_any_byte_of_the_files_costs_no_change_that_was_acknowledged(tmp_path, amount):
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    rng, folder, kills = random.Random(seed), tmp_path / "spill", amount(4, 200)
+    rng, folder, kills = random.Random(seed), tmp_path / "spill", amount(2, 200)
     acknowledged, arrived, torn, halves = set(), set(), 0, 0
     for number in range(kills):
         if number % 2:
