@@ -161,7 +161,6 @@ class Collector:
         from cacheupdater.adapters.spill_files import SpillFiles  # noqa: PLC0415  only where it is used
 
         files = SpillFiles(self._settings.spill)
-        stack.callback(files.close)
         spill = Spill(
             files,
             self._settings.limits,
@@ -170,6 +169,7 @@ class Collector:
             notices=self._notices,
             now=asyncio.get_running_loop().time(),
         )
+        stack.callback(spill.close)
         forwarder.keep_on_disk(spill)
 
     def reload(self) -> None:

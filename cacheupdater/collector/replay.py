@@ -73,6 +73,11 @@ class Replay:
             self._finish(segment)
         self._ended.clear()
 
+    def close(self) -> None:
+        """Read no more. What was not finished stays for the next process."""
+        if self._segment is not None:
+            self.forget(self._segment)
+
     # --- in the thread --------------------------------------------------------------------------------
 
     def _read(self, found: list[tuple[Segment, Pack]], room: float, now_ms: int) -> bool:

@@ -93,6 +93,11 @@ class Spill:
         keys, size = outbox.size
         return self._absence.away or keys > KEYS_MAX // 2 or size > BYTES_MAX // 2
 
+    def close(self) -> None:
+        """Leaves the directory to the next process."""
+        self.replay.close()
+        self._files.close()
+
     # --- to disk --------------------------------------------------------------------------------------
 
     async def _save(self, outbox: Outbox, aside: Aside, moment: Moment) -> bool:

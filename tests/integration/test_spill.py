@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
 from live.collector_process import CollectorProcess
-from live.updater_process import eventually, free_port
+from live.updater_process import ROOT, eventually, free_port
 
+from cacheupdater.adapters.spill_files import SpillFiles
 from cacheupdater.local import kafka_topics
+from cacheupdater.local.children import dying_with_us
 from cacheupdater_client.protocol.wire import CHANGE, TOUCH, decode_pack, encode_pack
 
 MIB = 1024 * 1024
+SUPPORT = Path(__file__).parents[1] / "support"
 KEYS = 20  # of a pack
 PACKS = 50
 PORTION = 0.9  # of the seconds until a queue counts as away: some kills come before that, and some after
@@ -69,18 +74,11 @@ def test_changes_of_an_outage_arrive_though_the_collector_is_killed_meanwhile(so
 
 
 def test_a_second_collector_on_the_same_directory_is_told_so(sockets, collector):
-    with HintServer(collector.queue_port) as queue:
-        collector.start()
-        command = [
-            *(sys.executable, "-P", "-m", "cacheupdater", "collect", "--queue", queue.url),
-            *("--listen", f"unix://{sockets}/other", "--spill", str(sockets / "spill")),
-        ]
-        environment = collector._environment
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, env=environment
-        )
-    assert done.returncode == 78
-    assert "another collector uses" in done.stderr
+    first = SpillFiles(str(sockets / "spill"))
+    collector.launch()
+    assert collector.wait() == 78
+    assert "another collector uses" in collector.log
+    first.close()
 
 
 @pytest.fixture
@@ -105,9 +103,8 @@ def test_a_disk_that_is_full_costs_no_change_and_the_collector_goes_on(sockets, 
     with HintPeer(collector.socket, timeout=60) as peer:
         for some in large:
             peer.hint_unheard(CHANGE, *some)
-            time.sleep(0.3)
         eventually(lambda: any("spill_failed" in each for each in collector.troubles))
-        assert collector.metric("troubles", event="spill_failed") == 1
+        eventually(lambda: collector.metric("troubles", event="spill_failed") == 1)
         with queue:
             assert queue.wait_until(lambda q: set(q.hints(CHANGE)) == {key for some in large for key in some})
             peer.wait()
@@ -176,6 +173,7 @@ class Client:
                 (self.changes if kind == CHANGE else self.touches).update(some)
 
 
+@pytest.mark.prove  # whole collectors, a second or two each
 @pytest.mark.timeout(3600)
 def test_kill_9_in_the_spill_and_in_the_replay_costs_only_touches_that_were_in_memory(
     sockets, collector, amount
@@ -183,7 +181,7 @@ def test_kill_9_in_the_spill_and_in_the_replay_costs_only_touches_that_were_in_m
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    queue, client, kills = HintServer(collector.queue_port), Client(rng), amount(3, 200)
+    queue, client, kills = HintServer(collector.queue_port), Client(rng), amount(3, 40)
     spilled = replayed = 0
     for number in range(kills):
         with queue:
@@ -214,3 +212,52 @@ def test_kill_9_in_the_spill_and_in_the_replay_costs_only_touches_that_were_in_m
     )
     assert client.changes <= arrived
     assert spilled
+
+
+class Killed:
+    """A process of `hints.spilling`, which is killed within some milliseconds of its first line."""
+
+    def __init__(self, what, folder, first, seconds):
+        paths = os.pathsep.join(map(str, (SUPPORT, ROOT, ROOT / "client")))
+        environment = {**os.environ, "PYTHONPATH": paths}  # noqa: TID251  a child inherits it
+        command = [sys.executable, "-m", "hints.spilling", what, str(folder), str(first)]
+        with subprocess.Popen(dying_with_us(command), stdout=subprocess.PIPE, env=environment) as process:
+            self._said = process.stdout.readline()
+            time.sleep(seconds)
+            process.kill()
+            self._said += process.stdout.read()
+
+    @property
+    def done(self):
+        return b"done" in self._said
+
+    @property
+    def numbers(self):
+        """What it has said, without a line that is torn."""
+        return {int(line) for line in self._said.split(b"\n")[:-1] if line.isdigit()}
+
+
+@pytest.mark.timeout(3600)
+def test_kill_9_at_any_byte_of_the_files_costs_no_change_that_was_acknowledged(tmp_path, amount):
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng, folder, kills = random.Random(seed), tmp_path / "spill", amount(2, 200)
+    acknowledged, arrived, torn, halves = set(), set(), 0, 0
+    for number in range(kills):
+        if number % 2:
+            replayed = Killed("replay", folder, 0, rng.random() * 0.02)
+            arrived |= replayed.numbers
+            halves += not replayed.done
+        else:
+            acknowledged |= Killed("spill", folder, number * 1_000_000, rng.random() * 0.05).numbers
+            torn += any(each.stat().st_size for each in folder.glob("*.segment"))
+    while not (last := Killed("replay", folder, 0, 0.2)).done:
+        arrived |= last.numbers
+    arrived |= last.numbers
+    lost = len(acknowledged - arrived)
+    print(
+        f"{kills} kills, {torn} that left segments, {halves} in the middle of a replay:"
+        f" {len(acknowledged)} changes acknowledged, {lost} lost"
+    )
+    assert acknowledged
+    assert not lost

@@ -194,11 +194,13 @@ def name_of(number):
     return f"urgent-{number:016}-{'0' * 16}.segment"
 
 
-def test_segments_that_are_no_files_are_named_in_an_error(spill, tmp_path):
+def test_segments_that_are_no_files_are_named_in_an_error(tmp_path):
     folder = tmp_path / "spill"
+    folder.mkdir(mode=0o700)
     (folder / name_of(1)).mkdir()
     (folder / name_of(2)).symlink_to("/etc/passwd")
     os.mkfifo(folder / name_of(3))
+    spill = SpillFiles(str(folder))
     assert [each.number for each in spill.found()] == [1, 2, 3]
     for number in (1, 2, 3):
         with pytest.raises(Unavailable, match="cannot be read"):
@@ -206,6 +208,7 @@ def test_segments_that_are_no_files_are_named_in_an_error(spill, tmp_path):
     with pytest.raises(Unavailable, match="cannot be removed"):
         spill.remove(1)
     assert Path("/etc/passwd").exists()
+    spill.close()
 
 
 def test_a_disk_that_takes_only_a_part_of_a_record_keeps_what_was_there_before(spill):

@@ -17,15 +17,28 @@ import pytest
 from hints.collecting import World
 
 from cacheupdater.collector.gathered import READS_MAX, TOUCHES_MAX
+from cacheupdater.collector.replay import UNDER_WAY_MAX
 from cacheupdater.collector.spill import RETRY_S
 from cacheupdater.core.spilling import AWAY_S, SIZE_MIN, Limits
 from cacheupdater.errors import Unavailable
 from cacheupdater.testing import virtual_loop
-from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH, Hello, Pack, partition_of
+from cacheupdater_client.protocol.wire import (
+    CHANGE,
+    KEY_BYTES_MAX,
+    MISS,
+    PACK_HINTS_MAX,
+    TOUCH,
+    Hello,
+    Pack,
+    partition_of,
+)
 from cacheupdater_client.target import DRAIN_S
 
 AWAY = AWAY_S + 0.5
 OUTAGE_S = 600  # the ten minutes of the acceptance, in virtual time: 6,000 turns that take seconds
+
+
+MADE = []
 
 
 class Running:
@@ -35,11 +48,12 @@ class Running:
         self.world = World(folder, limits, **queue)
         run = self.world.forwarder.run(self.world, self.world.aside, self.world.wall_ms)
         self._task = asyncio.ensure_future(run)
+        MADE.append(self)
 
     def kill(self):
         """As kill -9 between two turns: nothing is written any more, and the lock is free."""
         self._task.cancel()
-        self.world.files.close()
+        self.world.spill.close()
 
 
 @pytest.fixture
@@ -48,6 +62,8 @@ def folder():
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="cacheupdater-", dir=memory) as name:
         yield Path(name) / "spill"
+        while MADE:
+            MADE.pop().world.spill.replay.close()  # a story may end in the middle of a segment
 
 
 def story(told):
@@ -231,6 +247,23 @@ async def test_a_replay_keeps_its_rate_and_fresh_changes_do_not_wait_for_it(fold
         await asyncio.sleep(0.08)
     replayed = len(world.queue.keys(CHANGE)) - already - 20
     assert 1500 <= replayed <= 2500
+
+
+@story
+async def test_a_queue_that_takes_a_replay_slowly_gets_no_more_than_a_part_of_it_at_once(folder):
+    _, world = await began(folder, Limits(rate=1_000_000))
+    world.queue.away = True
+    await asyncio.sleep(AWAY)
+    for first in range(0, 10_000, 500):
+        world.hint(CHANGE, *keys(500, first))
+        await asyncio.sleep(0.05)
+    world.queue.away, world.queue.mute = False, True
+    await asyncio.sleep(AWAY_S / 2)
+    under_way, _ = world.forwarder.outbox.size
+    assert 0 < under_way < UNDER_WAY_MAX + PACK_HINTS_MAX
+    world.queue.mute = False
+    await asyncio.sleep(AWAY)
+    assert set(world.queue.keys(CHANGE)) == set(keys(10_000))
 
 
 @story
