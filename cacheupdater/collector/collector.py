@@ -83,11 +83,6 @@ class Collector:
         """Whether clients can hand in hints, and the queue takes them."""
         return self._streams is not None and self._link.connected
 
-    @property
-    def clients(self) -> int:
-        """How many clients are connected. A request by HTTP counts as none."""
-        return self._streams.peers if self._streams is not None else 0
-
     def declare(self, prefixes: Sequence[bytes]) -> None:
         """From now on only keys that begin so are forwarded, and the clients hear of it."""
         self._only = list(prefixes)

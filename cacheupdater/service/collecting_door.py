@@ -12,7 +12,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cacheupdater.collector import Collector, Settings
-from cacheupdater.config.addresses import HttpAddress
 from cacheupdater.config.queues import producer_url
 from cacheupdater.errors import Misconfigured
 
@@ -25,23 +24,20 @@ if TYPE_CHECKING:
 
 def collecting_door(behind: Door, config: Config, *, observer: Observer, notices: Notices) -> Door:
     """The door with this configuration's listeners in front of the one `behind`. May raise Misconfigured."""
-    by_http = any(isinstance(each, HttpAddress) for each in config.listen)
     try:
         settings = Settings([str(each) for each in config.listen], producer_url(config.queue))
         collector = Collector(settings, observer=observer, notices=notices)
     except ValueError as e:
         raise Misconfigured(f"listen: no hints can be forwarded: queue {e}") from e
-    return CollectingDoor(behind, collector, counted=not by_http)
+    return CollectingDoor(behind, collector)
 
 
 class CollectingDoor:
     """A `door.Door`."""
 
-    def __init__(self, behind: Door, collector: Collector, *, counted: bool = True) -> None:
-        """`counted`: no client may come without a connection that lasts, so the connected clients are all."""
+    def __init__(self, behind: Door, collector: Collector) -> None:
         self._behind = behind
         self._collector = collector
-        self._counted = counted
         self._where = ""
         self._ready, self._stop, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._ended.set()
@@ -64,8 +60,8 @@ class CollectingDoor:
 
     @property
     def clients(self) -> int | None:
-        """How many clients are connected here; None if some send by HTTP. Others may send to the queue by another way."""
-        return self._collector.clients if self._counted else None
+        """Unknown: others fill the queue too, and the hints of our clients may all go to other updaters."""
+        return None
 
     async def find(self) -> int:
         return await self._behind.find()

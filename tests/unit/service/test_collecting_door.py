@@ -77,9 +77,10 @@ async def test_it_is_open_when_the_queue_is_shared_and_clients_are_heard(folder,
     async with story.running() as where:
         assert where == f"unix://{story.socket} the queue"
         assert story.door.conditions == {"queue": True, "forwarding": True}
-        assert story.door.clients == 0
         with await asyncio.to_thread(HintPeer, story.socket) as peer:
-            assert story.door.clients == 1
+            assert story.door.clients is None, (
+                "others fill the queue too: no warning may say that nobody is connected"
+            )
             await asyncio.to_thread(peer.hint, CHANGE, b"p:1")
         assert up.hints(CHANGE) == {b"p:1": 1}
     assert story.door.conditions["forwarding"] is False
