@@ -223,7 +223,9 @@ async def test_a_user_without_rights_is_told_what_to_grant(servers, pg_url):
     try:
         guest = depot_url.parse(_as(world.url, role, "canary77"))
         depot = depot_at(guest)
-        with pytest.raises(Forbidden, match="no permission .* GRANT SELECT, INSERT, UPDATE, DELETE") as refused:
+        with pytest.raises(
+            Forbidden, match=r"no permission .* GRANT SELECT, INSERT, UPDATE, DELETE"
+        ) as refused:
             await depot.open()
         assert "canary77" not in str(refused.value)
         for each in ("partitions", "packs", "members", "about"):

@@ -22,7 +22,7 @@ from cacheupdater.core import depot_url
 from cacheupdater_client.protocol.wire import CHANGE, encode_pack, partition_of
 
 SESSION_S = 5.0  # the default
-KILLS = 6
+KILLS = 18  # three minutes
 EVERY_S = 10.0
 
 

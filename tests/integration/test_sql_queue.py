@@ -10,6 +10,7 @@ import io
 import json
 import time
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 from live.collector_process import CollectorProcess
@@ -125,6 +126,8 @@ def test_hints_of_an_application_come_through_a_collector(redis_url, url, update
         client.invalidate(*KEYS)
         client.mget(KEYS)
         eventually(lambda: all(each and each.startswith(b'"row ') for each in plain.mget(KEYS)))
+    loaded = Path(f"/proc/{collector.pid}/maps").read_text()
+    assert not {name for name in ("numpy", "sqlalchemy", "pydantic_core") if f"/{name}" in loaded}
     collector.terminate()
     assert collector.wait() == 0
     assert updater.running
