@@ -9,7 +9,8 @@ import pytest
 from kube.chart_tools import CHART, template
 
 MEMORY, KAFKA, STATEFUL = ("memory", "kafka", "statefulset")
-PLACES = {name: CHART / f"ci/{name}-values.yaml" for name in (MEMORY, KAFKA, STATEFUL)}
+COLLECT, SPILL, BOTH = ("collect", "collect-spill", "both")
+PLACES = {name: CHART / f"ci/{name}-values.yaml" for name in (MEMORY, KAFKA, STATEFUL, COLLECT, SPILL, BOTH)}
 BROKERS = "config.queue.url=kafka://kafka-1:9092/hints"
 CA = "tls.kafka.secret=kafka-ca"
 HPA, KEDA = "autoscaling.hpa.enabled=true", "autoscaling.keda.enabled=true"
@@ -145,6 +146,89 @@ CASES = [
         STATEFUL,
         ["state.persistence.enabled=true"],
         "state.persistence: nothing is kept without a file; set config.state",
+    ),
+    # the roles
+    (MEMORY, ["role=collector"], "value must be one of 'update', 'collect', 'both'"),
+    (MEMORY, ["role=collect"], "config: a collector reads no configuration; write collect.queue"),
+    (KAFKA, ["collect.queue=kafka://k:9092/hints"], "collect.queue: only a collector forwards there"),
+    (
+        MEMORY,
+        ["collect.spill.enabled=true"],
+        "collect.spill: only a collector has a spill; set role: collect",
+    ),
+    (COLLECT, ["existingConfigMap=mine"], "config: a collector reads no configuration"),
+    (
+        COLLECT,
+        ["collect.queue=memory://"],
+        "collect.queue: memory:// is nothing that a pod can share with updaters in other pods; write kafka://",
+    ),
+    (
+        COLLECT,
+        ["collect.queue=sqlite:////var/lib/cacheupdater/hints.db"],
+        "collect.queue: sqlite:// is nothing",
+    ),
+    (COLLECT, ["collect.queue=kafka-1:9092"], "collect.queue: kafka is nothing that a pod can share"),
+    (SPILL, ["collect.queue=redis://:${P}@queue/0?stream=hints"], "write $(NAME) instead of ${NAME}"),
+    (
+        SPILL,
+        ["collect.queue=redis://:s3cret@queue/0?stream=hints"],
+        "collect.queue: holds a password, which everybody could read who may see the pod; write $(NAME) there",
+    ),
+    (
+        COLLECT,
+        ["collect.queue=", "tls=null", "existingSecret.name="],
+        "collect.queue: says nothing; write where hints go, or name the Secret with CACHEUPDATER_QUEUE",
+    ),
+    (
+        COLLECT,
+        ["collect.listen={unix:///run/cacheupdater/hints.sock}"],
+        "collect.listen: no other pod could send hints; write tcp://0.0.0.0:7171",
+    ),
+    (COLLECT, ["collect.listen={http://0.0.0.0:7172}"], "'http://0.0.0.0:7172' does not match pattern"),
+    (COLLECT, ["workers=2"], "workers: a collector is one process; remove it, and raise replicaCount"),
+    (COLLECT, [KEDA, LAG], "autoscaling.keda: measures what updaters have not finished"),
+    (COLLECT, ["loaders.configMap=code"], "loaders: a collector loads nothing; remove it"),
+    (COLLECT, ["test.key=product:1"], "test.key: a collector writes no value that a test could wait for"),
+    (SPILL, ["collect.spill.enabled=false"], "state.persistence: a collector keeps nothing without a spill"),
+    (SPILL, ["mode=deployment"], "pods of a Deployment would share one; set mode: statefulset"),
+    (
+        SPILL,
+        ["collect.spill.size=2GiB"],
+        "collect.spill.size: 2GiB needs a quarter more on the volume, or the pod would be evicted or its disk full; raise state.persistence.size, which is 2Gi",
+    ),
+    (
+        COLLECT,
+        ["collect.spill.enabled=true", "state.sizeLimit=300M"],
+        "raise state.sizeLimit, which is 300M",
+    ),
+    (
+        SPILL,
+        ["podSecurityContext.fsGroupChangePolicy=Always"],
+        "podSecurityContext.fsGroupChangePolicy: each new pod would open the spill to its group",
+    ),
+    (COLLECT, ["collect.spill.keep.reads=1h"], "additional properties 'reads' not allowed"),
+    (
+        COLLECT,
+        ["collect.queue=kafka://kafka-1:9092/hints"],
+        "add ca=/etc/cacheupdater-tls/kafka/ca.crt to the options of collect.queue",
+    ),
+    (
+        MEMORY,
+        ["role=both"],
+        "role: both forwards hints to a queue that updaters share, and memory:// is within one process",
+    ),
+    (KAFKA, ["role=both"], "role: both collects what arrives at config.listen, and nothing is there"),
+    (BOTH, ["config=null", "existingConfigMap=mine"], "role: both needs config, where the chart reads"),
+    (BOTH, ["config.listen={tcp://127.0.0.1:7171}"], "config.listen: no other pod could send hints"),
+    (
+        BOTH,
+        ["role=update"],
+        "config.listen: beside a queue that updaters share, these pods would collect hints too; set role: both",
+    ),
+    (
+        BOTH,
+        ["config.queue.url=sqlite:////var/lib/cacheupdater/hints.db"],
+        "replicaCount: with queue sqlite:// each of 2 pods would own every key",
     ),
     # certificates and secrets
     (

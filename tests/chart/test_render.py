@@ -4,6 +4,7 @@ The updater accepts the configuration in them. After an intended change, `REWRIT
 review their diff.
 """
 
+import argparse
 import json
 import os
 import re
@@ -29,6 +30,7 @@ from kube.chart_tools import (
 )
 
 from cacheupdater import __version__
+from cacheupdater.cli import collect
 from cacheupdater.config import load_config
 from cacheupdater.service.difference import RESTART
 
@@ -41,6 +43,7 @@ ENVIRON = {
     "HOSTNAME": "shop-0",
     "REDIS_URL": "redis://redis",
     "QUEUE_URL": "kafka://kafka:9092/hints",
+    "HINTS_PASSWORD": "p",
     "DB_URL": "postgresql+asyncpg://db/shop",
 }
 
@@ -191,6 +194,10 @@ def test_pods_restart_only_for_what_a_running_updater_cannot_take_over(said):
         ("existing-configmap", [5432, 6379, 9092]),
         ("addresses-by-variable", None),
         ("no-network-policy", None),
+        ("collect", [9093]),
+        ("collect-spill", [6379]),
+        ("collect-from-secret", [9092]),
+        ("both", [5432, 6379]),
     ],
 )
 def test_the_network_policy_allows_the_ports_that_the_configuration_names(case, ports):
@@ -215,6 +222,9 @@ def test_the_network_policy_allows_the_ports_that_the_configuration_names(case, 
         ("statefulset", "Scaling in leaves the partitions"),
         ("addresses-by-variable", "No NetworkPolicy was made: the ports behind cache.url, queue.url"),
         ("existing-configmap", "nothing of it was checked"),
+        ("collect", "collects hints. The next command:"),
+        ("collect", 'emit="tcp://shop-cacheupdater.shop:7171"'),
+        ("collect-spill", "Scaling in leaves the spill of the pods that go"),
     ],
 )
 def test_notes_name_the_next_two_commands(case, said, tmp_path):
@@ -227,6 +237,61 @@ def test_notes_name_the_next_two_commands(case, said, tmp_path):
     )
     done = template("--values", CHART / f"ci/{case}-values.yaml", chart=chart)
     assert said in done.stdout, done.stderr
+
+
+def kind_of(found, kind):
+    return next(each for each in found if each["kind"] == kind)
+
+
+def collector_of(container):
+    """What the command reads from the arguments. A wrong one would end the test."""
+    parser = argparse.ArgumentParser()
+    collect.add_to(parser.add_subparsers(), {})
+    return parser.parse_args(container["args"])
+
+
+@pytest.mark.parametrize("case", ["collect", "collect-spill", "collect-from-secret"])
+def test_a_collector_gets_no_configuration_and_its_arguments_are_ones_that_it_takes(case):
+    found = rendered("--values", CHART / f"ci/{case}-values.yaml")
+    assert not {"ConfigMap", "Pod"} & {each["kind"] for each in found}
+    workload = kind_of(found, "StatefulSet" if case == "collect-spill" else "Deployment")
+    spec = workload["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert not any("configMap" in each for each in spec["volumes"] if each["name"] == "config")
+    assert container["resources"]["limits"] == {"memory": "128Mi"}
+    said = {each["name"]: each["value"] for each in container.get("env", ())}
+    args = collector_of(container)
+    assert (args.listen, args.admin) == (["tcp://0.0.0.0:7171"], "0.0.0.0:9090")
+    assert (case == "collect-from-secret") == ("CACHEUPDATER_QUEUE" not in said)
+
+
+@pytest.mark.parametrize("case", ["collect", "collect-spill", "collect-from-secret"])
+def test_a_spill_is_a_directory_within_its_volume_and_without_one_there_is_no_volume(case):
+    found = rendered("--values", CHART / f"ci/{case}-values.yaml")
+    spec = kind_of(found, "StatefulSet" if case == "collect-spill" else "Deployment")["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    spill = collector_of(container).spill
+    assert (mounts.get("state"), spill) == (
+        (None, None) if case == "collect" else ("/var/lib/cacheupdater", "/var/lib/cacheupdater/spill")
+    )
+    kept = [each["metadata"]["name"] for each in spec.get("volumeClaimTemplates", ())]
+    lent = [each["name"] for each in spec["template"]["spec"]["volumes"] if each["name"] == "state"]
+    assert (kept, lent) == {
+        "collect": ([], []),
+        "collect-spill": (["state"], []),
+        "collect-from-secret": ([], ["state"]),
+    }[case]
+
+
+@pytest.mark.parametrize("case", ["collect", "both"])
+def test_the_service_leads_hints_to_the_pods_that_collect(case):
+    found = rendered("--values", CHART / f"ci/{case}-values.yaml")
+    service, template = kind_of(found, "Service")["spec"], kind_of(found, "Deployment")["spec"]["template"]
+    assert service["selector"].items() <= template["metadata"]["labels"].items()
+    (hints,) = [each for each in service["ports"] if each["targetPort"] == "hints"]
+    (port,) = [each for each in template["spec"]["containers"][0]["ports"] if each["name"] == "hints"]
+    assert (hints["port"], port["containerPort"]) == (7171, 7171)
 
 
 def test_schema_and_readme_are_generated_from_the_values():
@@ -249,11 +314,12 @@ def of_the_page():
 
 
 def test_the_values_on_the_page_work(tmp_path):
-    assert len(of_the_page()) == 3
+    assert len(of_the_page()) == 4
     for text in of_the_page():
         values = tmp_path / "values.yaml"
         values.write_text(text)
-        assert {"ConfigMap", "Deployment"} <= {each["kind"] for each in rendered("--values", values)}
+        kinds = {"Service", "Deployment"} | ({"ConfigMap"} if "\nconfig:" in text else set())
+        assert kinds <= {each["kind"] for each in rendered("--values", values)}
 
 
 def test_the_page_quotes_the_refusal_of_two_pods(tmp_path):

@@ -71,7 +71,8 @@ def faults(pod):
 
 def test_every_pod_of_every_file_of_values_has_all_security_fields():
     checked = [(file.stem, faults(pod)) for file in GOLDEN for pod in pods(objects(file.read_text()))]
-    assert len(checked) >= 2 * len(GOLDEN) - 2
+    alone = [file for file in GOLDEN if file.stem.startswith("collect")]  # their releases have no test's pod
+    assert len(checked) >= 2 * len(GOLDEN) - 2 - len(alone)
     assert [each for each in checked if each[1]] == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from copy import deepcopy
 from difflib import unified_diff
 
@@ -22,6 +23,7 @@ from kube.sidecar_chart import (
 )
 from ruamel.yaml import YAML
 
+from cacheupdater.cli import collect
 from cacheupdater.config import load_config
 
 PREFIX = "cacheupdater-sidecar."
@@ -149,6 +151,23 @@ def test_pods_are_rolled_out_only_for_what_a_running_sidecar_cannot_take_over(ch
     assert (after != before) is restarts
 
 
+@pytest.mark.parametrize("case", ["collect", "collect-spill"])
+def test_sidecar_that_collects_has_no_configuration_and_arguments_that_a_collector_takes(chart, case):
+    manifest = render(chart, "--values", HOME / f"consumer/ci/{case}-values.yaml")
+    assert "ConfigMap" not in objects(manifest)
+    container = sidecar(manifest)
+    parser = argparse.ArgumentParser()
+    collect.add_to(parser.add_subparsers(), {})
+    said = parser.parse_args(container["args"])
+    assert (said.listen, said.admin) == (["unix:///run/cacheupdater/hints.sock"], "0.0.0.0:9090")
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts.keys() == {each["name"] for each in pod(manifest)["volumes"]}
+    assert "cacheupdater-config" not in mounts
+    folder = mounts.get("cacheupdater-state")
+    assert said.spill == (f"{folder}/spill" if case == "collect-spill" else None)
+    assert container["resources"]["limits"] == {"memory": "128Mi"}
+
+
 def test_plain_manifest_is_what_the_include_renders(chart):
     plain, rendered = (
         objects(PLAIN.read_text()),
@@ -161,6 +180,7 @@ def test_plain_manifest_is_what_the_include_renders(chart):
     assert plain == rendered
 
 
+COLLECTS = ["role=collect", "config=null"]
 REFUSED = [
     (
         ["config.fleet="],
@@ -183,6 +203,14 @@ REFUSED = [
     (["livenesProbe.periodSeconds=5"], "livenesProbe"),
     (["livenessProbe.exec.command={true}"], "exec"),
     (["port=80"], "at '/port'"),
+    (["role=collect"], "a collector reads no configuration and has no budget to share"),
+    (["collect.queue=kafka://k:9092/hints"], "collect is for a collector; set role: collect"),
+    ([*COLLECTS, "collect.queue=memory://"], "collect.queue is memory://…, which updaters in other pods"),
+    ([*COLLECTS, "collect.queue=redis://:pw@q/0?stream=hints"], "collect.queue holds a password"),
+    ([*COLLECTS, "collect.queue=redis://:${P}@q/0?stream=hints"], "write $(NAME) instead of ${NAME}"),
+    ([*COLLECTS, "existingSecret="], "collect.queue says nothing; write where hints go"),
+    ([*COLLECTS, "fleet=shop"], "a collector reads no configuration and has no budget to share"),
+    (["role=both"], "at '/role': value must be one of 'update', 'collect'"),
     (["runAsUser=0"], "runAsUser"),
     (["image.digest=latest"], "digest"),
     (["logLevel=loud"], "logLevel"),

@@ -1,24 +1,35 @@
 {{- /*
-The updater as a native sidecar: one item for a pod's initContainers, and what belongs to it. The chart that depends on
+The updater, or a collector, as a native sidecar: one item for a pod's initContainers, and what belongs to it. The chart that depends on
 this one includes four parts (docs/how-to/sidecar.md):
 
   cacheupdater.sidecar             the container
   cacheupdater.sidecar.mount       the socket, for volumeMounts of the application's container
   cacheupdater.sidecar.volumes     for the pod's volumes
-  cacheupdater.sidecar.configmap   the configuration, as an object of its own
+  cacheupdater.sidecar.configmap   the configuration, as an object of its own; a collector has none
 */ -}}
 
 {{- define "cacheupdater.sidecar" -}}
 {{- $values := index .Values "cacheupdater-sidecar" -}}
 {{- include "cacheupdater.sidecar.refusals" . -}}
+{{- $collects := eq $values.role "collect" -}}
+{{- $queue := and $collects $values.collect.queue -}}
 - name: cacheupdater
   image: {{ include "cacheupdater.sidecar.image" . }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
   restartPolicy: Always
+  {{- if $collects }}
+  args: {{ include "cacheupdater.sidecar.collectArgs" $values }}
+  {{- else }}
   args: [run, --config=/etc/cacheupdater/cacheupdater.yaml, --sidecar, --log-level={{ $values.logLevel }}]
-  {{- with $values.extraEnv }}
+  {{- end }}
+  {{- if or $queue $values.extraEnv }}
   env:
+    {{- with $values.extraEnv }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- with $queue }}
+    - {name: CACHEUPDATER_QUEUE, value: {{ . | quote }}}
+    {{- end }}
   {{- end }}
   {{- if or $values.existingSecret $values.extraEnvFrom }}
   envFrom:
@@ -37,7 +48,7 @@ this one includes four parts (docs/how-to/sidecar.md):
     {{- toYaml . | nindent 4 }}
   {{- end }}
   resources:
-    {{- toYaml $values.resources | nindent 4 }}
+    {{- ternary $values.collect.resources $values.resources $collects | toYaml | nindent 4 }}
   securityContext:
     runAsNonRoot: true
     runAsUser: {{ $values.runAsUser }}
@@ -47,13 +58,26 @@ this one includes four parts (docs/how-to/sidecar.md):
     capabilities: {drop: [ALL]}
     seccompProfile: {type: RuntimeDefault}
   volumeMounts:
+    {{- if not $collects }}
     - {name: cacheupdater-config, mountPath: /etc/cacheupdater, readOnly: true}
+    {{- end }}
     - {name: cacheupdater-run, mountPath: /run/cacheupdater}
+    {{- if or (not $collects) $values.collect.spill }}
     - {name: cacheupdater-state, mountPath: /var/lib/cacheupdater}
+    {{- end }}
     - {name: cacheupdater-tmp, mountPath: /tmp}
     {{- with $values.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{- /* The spill is a directory that the collector makes, because the volume itself is open to the pod's whole group. */ -}}
+{{- define "cacheupdater.sidecar.collectArgs" -}}
+{{- $args := list "collect" "--listen" "unix:///run/cacheupdater/hints.sock" -}}
+{{- if .collect.only }}{{ $args = concat $args (list "--only") .collect.only }}{{ end -}}
+{{- $args = append $args (printf "--admin=0.0.0.0:%d" (int .port)) -}}
+{{- if .collect.spill }}{{ $args = append $args "--spill=/var/lib/cacheupdater/spill" }}{{ end -}}
+{{- append $args (printf "--log-level=%s" .logLevel) | toJson -}}
 {{- end }}
 
 {{- /* Read-only: a socket can be connected to all the same, and nothing else can be put there. */ -}}
@@ -65,12 +89,17 @@ this one includes four parts (docs/how-to/sidecar.md):
 file has at most 256 MiB, and while it is replaced there are three. */ -}}
 {{- define "cacheupdater.sidecar.volumes" -}}
 {{- $values := index .Values "cacheupdater-sidecar" -}}
+{{- $collects := eq $values.role "collect" -}}
+{{- if not $collects -}}
 - name: cacheupdater-config
   configMap: {name: {{ $values.existingConfigMap | default (include "cacheupdater.sidecar.name" .) }}}
+{{ end -}}
 - name: cacheupdater-run
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- if or (not $collects) $values.collect.spill }}
 - name: cacheupdater-state
   emptyDir: {sizeLimit: 1Gi}
+{{- end }}
 - name: cacheupdater-tmp
   emptyDir: {sizeLimit: 64Mi}
 {{- with $values.extraVolumes }}
@@ -80,7 +109,7 @@ file has at most 256 MiB, and while it is replaced there are three. */ -}}
 
 {{- define "cacheupdater.sidecar.configmap" -}}
 {{- $values := index .Values "cacheupdater-sidecar" -}}
-{{- if not $values.existingConfigMap -}}
+{{- if not (or $values.existingConfigMap (eq $values.role "collect")) -}}
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -134,10 +163,15 @@ setting but those of sources, defaults and namespaces, and the names of the vari
 {{- define "cacheupdater.sidecar.refusals" -}}
 {{- $values := index .Values "cacheupdater-sidecar" -}}
 {{- $config := $values.config | default dict -}}
+{{- if eq $values.role "collect" -}}
+{{- include "cacheupdater.sidecar.collectRefusals" $values -}}
+{{- else if or $values.collect.queue $values.collect.spill $values.collect.only -}}
+{{- fail "cacheupdater-sidecar: collect is for a collector; set role: collect, or remove it" -}}
+{{- end -}}
 {{- if and $config $values.existingConfigMap -}}
 {{- fail "cacheupdater-sidecar: config and existingConfigMap are both said; keep one of them" -}}
 {{- end -}}
-{{- if not (or $config $values.existingConfigMap) -}}
+{{- if not (or $config $values.existingConfigMap (eq $values.role "collect")) -}}
 {{- fail "cacheupdater-sidecar: config is empty; write what is to be kept fresh (docs/reference/config.md), or name an existingConfigMap" -}}
 {{- end -}}
 {{- if and (hasKey $config "fleet") $values.fleet -}}
@@ -156,5 +190,24 @@ setting but those of sources, defaults and namespaces, and the names of the vari
 {{- $admin := dig "admin" "listen" "" $config -}}
 {{- if and $admin (or (not (hasSuffix (printf ":%d" (int $values.port)) $admin)) (hasPrefix "127." $admin) (hasPrefix "localhost" $admin)) -}}
 {{- fail (printf "cacheupdater-sidecar: config.admin.listen is %s, where the kubelet's probe cannot ask; write 0.0.0.0:%d, or remove listen" $admin (int $values.port)) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "cacheupdater.sidecar.collectRefusals" -}}
+{{- if or .config .existingConfigMap .fleet -}}
+{{- fail "cacheupdater-sidecar: a collector reads no configuration and has no budget to share; write collect.queue and collect.only, and remove config, existingConfigMap and fleet" -}}
+{{- end -}}
+{{- $url := .collect.queue -}}
+{{- if and $url (not (regexMatch "^(kafka|rediss?([+][a-z]+)?|postgres(ql)?([+][a-z]+)?|tcp)://" $url)) (not (hasPrefix "$(" $url)) -}}
+{{- fail (printf "cacheupdater-sidecar: collect.queue is %s…, which updaters in other pods do not share; write kafka://host:9092/topic, redis://host:6379/0?stream=hints, postgresql://…, or tcp://host:7171 of an updater" (regexFind "^[a-z0-9+]*(://)?" $url)) -}}
+{{- end -}}
+{{- if contains "${" $url -}}
+{{- fail "cacheupdater-sidecar: collect.queue is a variable of the pod, and not of a configuration; write $(NAME) instead of ${NAME}" -}}
+{{- end -}}
+{{- if regexMatch "(://[^/?@:]*:[^@$]+@|[?&](password|sentinel_password)=[^$&])" $url -}}
+{{- fail "cacheupdater-sidecar: collect.queue holds a password, which everybody could read who may see the pod; write $(NAME) there, and name the Secret that has NAME in existingSecret" -}}
+{{- end -}}
+{{- if not (or $url .existingSecret .extraEnv .extraEnvFrom) -}}
+{{- fail "cacheupdater-sidecar: collect.queue says nothing; write where hints go, or name the Secret with CACHEUPDATER_QUEUE in existingSecret" -}}
 {{- end -}}
 {{- end }}

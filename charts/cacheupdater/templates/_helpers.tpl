@@ -29,10 +29,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- define "cacheupdater.component" -}}
+{{- if eq .Values.role "collect" }}collector{{ else }}updater{{ end }}
+{{- end }}
+
 {{/* Of the objects that only one component has: the updater's own selector leaves the test's pod out. */}}
 {{- define "cacheupdater.podSelector" -}}
 {{ include "cacheupdater.selector" . }}
-app.kubernetes.io/component: updater
+app.kubernetes.io/component: {{ include "cacheupdater.component" . }}
 {{- end }}
 
 {{- define "cacheupdater.image" -}}
@@ -71,18 +75,34 @@ and the names of the variables, which a container gets when it starts. */}}
 {{- list (omit (fromYaml $file) "sources" "defaults" "namespaces") $variables | toJson }}
 {{- end }}
 
-{{/* memory, kafka, or unknown where nothing or only a variable says it. */}}
+{{/* The URL of the queue; empty where nothing here says it. */}}
+{{- define "cacheupdater.queueUrl" -}}
+{{- if eq .Values.role "collect" }}{{ .Values.collect.queue }}
+{{- else if .Values.config }}{{ dig "queue" "url" "memory://" .Values.config }}
+{{- end }}
+{{- end }}
+
+{{/* memory, file (of SQLite, in one pod), kafka, shared (any other), or unknown where nothing or only a variable says it. */}}
 {{- define "cacheupdater.queue" -}}
-{{- $url := dig "queue" "url" "memory://" (default dict .Values.config) }}
-{{- if or (not .Values.config) (hasPrefix "${" $url) }}unknown
+{{- $url := include "cacheupdater.queueUrl" . }}
+{{- if or (not $url) (regexMatch "^[$][{(]" $url) }}unknown
+{{- else if hasPrefix "memory://" $url }}memory
+{{- else if hasPrefix "sqlite://" $url }}file
 {{- else if hasPrefix "kafka://" $url }}kafka
-{{- else }}memory
+{{- else }}shared
+{{- end }}
+{{- end }}
+
+{{/* JSON of the addresses that the pods listen on for hints. */}}
+{{- define "cacheupdater.listen" -}}
+{{- if eq .Values.role "collect" }}{{ toJson .Values.collect.listen }}
+{{- else }}{{ toJson (dig "listen" list (default dict .Values.config)) }}
 {{- end }}
 {{- end }}
 
 {{/* The port of `listen` that other pods can reach, if there is one. */}}
 {{- define "cacheupdater.hintsPort" -}}
-{{- range $each := dig "listen" list (default dict .Values.config) }}
+{{- range $each := include "cacheupdater.listen" . | fromJsonArray }}
 {{- $port := regexFind "[0-9]+$" $each }}
 {{- if and (hasPrefix "tcp://" $each) $port (not (regexMatch "^tcp://(127[.]|localhost:|\\[::1\\])" $each)) }}{{ $port }} {{ end }}
 {{- end }}
@@ -91,13 +111,15 @@ and the names of the variables, which a container gets when it starts. */}}
 {{/* JSON of the ports that the configuration names, and of the settings whose port only the environment knows. */}}
 {{- define "cacheupdater.addresses" -}}
 {{- $ports := list }}{{ $unread := list }}
+{{- $collects := eq .Values.role "collect" }}
 {{- $urls := dict "queue.url" (dig "queue" "url" "memory://" (default dict .Values.config)) "cache.url" (dig "cache" "url" "" (default dict .Values.config)) }}
+{{- if $collects }}{{ $urls = dict "collect.queue" .Values.collect.queue }}{{ end }}
 {{- range $name, $source := dig "sources" dict (default dict .Values.config) }}
 {{- $_ := set $urls (printf "sources.%s.url" $name) (default "" $source.url) }}
 {{- end }}
 {{- $default := dict "redis" 6379 "rediss" 6379 "postgresql" 5432 "mysql" 3306 "mariadb" 3306 "kafka" 9092 }}
 {{- range $place, $url := $urls }}
-{{- $plain := regexReplaceAll "\\$\\{[^}]*\\}" $url "VARIABLE" }}
+{{- $plain := regexReplaceAll "\\$(\\{[^}]*\\}|\\([^)]*\\))" $url "VARIABLE" }}
 {{- $scheme := index (splitList "://" $plain) 0 }}
 {{- if not (contains "://" $plain) }}
 {{- $unread = append $unread $place }}
@@ -121,7 +143,7 @@ and the names of the variables, which a container gets when it starts. */}}
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if not .Values.config }}{{ $unread = list "existingConfigMap" }}{{ end }}
+{{- if not (or .Values.config $collects) }}{{ $unread = list "existingConfigMap" }}{{ end }}
 {{- range .Values.networkPolicy.ports }}{{ $ports = append $ports (int .) }}{{ end }}
 {{- $known := or (not $unread) (gt (len .Values.networkPolicy.ports) 0) }}
 {{- dict "ports" (uniq $ports) "unread" (uniq $unread) "known" $known | toJson }}

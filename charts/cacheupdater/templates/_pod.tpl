@@ -16,9 +16,11 @@ envFrom:
 {{- end }}
 
 {{- define "cacheupdater.mounts" -}}
+{{- if ne .Values.role "collect" }}
 - name: config
   mountPath: /etc/cacheupdater
   readOnly: true
+{{- end }}
 - name: tmp
   mountPath: /tmp
 {{- if and .Values.existingSecret.name .Values.existingSecret.files }}
@@ -42,9 +44,11 @@ envFrom:
 {{- end }}
 
 {{- define "cacheupdater.volumes" -}}
+{{- if ne .Values.role "collect" }}
 - name: config
   configMap:
     name: {{ include "cacheupdater.configMap" . }}
+{{- end }}
 - name: tmp
   emptyDir:
     sizeLimit: {{ .Values.tmp.sizeLimit }}
@@ -88,16 +92,57 @@ securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- end }}
 
+{{- define "cacheupdater.args" -}}
+{{- if eq .Values.role "collect" }}
+- collect
+- --listen
+{{- range .Values.collect.listen }}
+- {{ . | quote }}
+{{- end }}
+{{- with .Values.collect.only }}
+- --only
+{{- range . }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+- --admin=0.0.0.0:9090
+{{- with .Values.collect.spill }}
+{{- if .enabled }}
+- --spill=/var/lib/cacheupdater/spill # made by the collector: the volume itself is open to its whole group
+- --spill-size={{ .size }}
+{{- with .keep }}
+- --spill-keep
+{{- range $kind, $time := . }}
+- {{ $kind }}={{ $time }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- else }}
+- run
+- --config=/etc/cacheupdater/cacheupdater.yaml
+{{- end }}
+- --log-level={{ .Values.logLevel }}
+{{- if .Values.workers }}
+- --workers={{ .Values.workers }}
+{{- end }}
+{{- end }}
+
+{{/* Whether the pod has the volume of `state`: a collector without a spill writes nothing. */}}
+{{- define "cacheupdater.hasState" -}}
+{{- if or (ne .Values.role "collect") .Values.collect.spill.enabled }}yes{{ end }}
+{{- end }}
+
 {{- define "cacheupdater.podTemplate" -}}
 metadata:
   labels:
     {{- include "cacheupdater.labels" . | nindent 4 }}
-    app.kubernetes.io/component: updater
+    app.kubernetes.io/component: {{ include "cacheupdater.component" . }}
     {{- with .Values.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    {{- if not .Values.existingConfigMap }}
+    {{- if and (not .Values.existingConfigMap) (ne .Values.role "collect") }}
     checksum/config: {{ include "cacheupdater.fixed" . | sha256sum }}
     {{- end }}
     kubectl.kubernetes.io/default-container: cacheupdater
@@ -116,12 +161,7 @@ spec:
       image: {{ include "cacheupdater.image" . }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args:
-        - run
-        - --config=/etc/cacheupdater/cacheupdater.yaml
-        - --log-level={{ .Values.logLevel }}
-        {{- if .Values.workers }}
-        - --workers={{ .Values.workers }}
-        {{- end }}
+        {{- include "cacheupdater.args" . | trim | nindent 8 }}
       ports:
         - name: admin
           containerPort: 9090
@@ -134,9 +174,16 @@ spec:
       {{- with trim (include "cacheupdater.env" .) }}
       {{- . | nindent 6 }}
       {{- end }}
-      {{- with .Values.extraEnv }}
+      {{- $queue := and (eq .Values.role "collect") .Values.collect.queue }}
+      {{- if or $queue .Values.extraEnv }}
       env:
+        {{- with .Values.extraEnv }}
         {{- toYaml . | nindent 8 }}
+        {{- end }}
+        {{- with $queue }}
+        - name: CACHEUPDATER_QUEUE
+          value: {{ . | quote }}
+        {{- end }}
       {{- end }}
       livenessProbe:
         {{- toYaml .Values.livenessProbe | nindent 8 }}
@@ -145,25 +192,27 @@ spec:
       readinessProbe:
         {{- toYaml .Values.readinessProbe | nindent 8 }}
       resources:
-        {{- toYaml .Values.resources | nindent 8 }}
+        {{- ternary .Values.collect.resources .Values.resources (eq .Values.role "collect") | toYaml | nindent 8 }}
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
-        {{- include "cacheupdater.mounts" . | nindent 8 }}
+        {{- include "cacheupdater.mounts" . | trim | nindent 8 }}
         - name: run
           mountPath: /run/cacheupdater
+        {{- if include "cacheupdater.hasState" . }}
         - name: state
           mountPath: /var/lib/cacheupdater
+        {{- end }}
     {{- with .Values.extraContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   volumes:
-    {{- include "cacheupdater.volumes" . | nindent 4 }}
+    {{- include "cacheupdater.volumes" . | trim | nindent 4 }}
     - name: run
       emptyDir:
         medium: Memory
         sizeLimit: 1Mi
-    {{- if not .Values.state.persistence.enabled }}
+    {{- if and (include "cacheupdater.hasState" .) (not .Values.state.persistence.enabled) }}
     - name: state
       emptyDir:
         sizeLimit: {{ .Values.state.sizeLimit }}

@@ -184,7 +184,10 @@ class Contained:
             kind = "Secret" if "secretRef" in each else "ConfigMap"
             (source,) = each.values()
             said |= self._pod.contents[kind, source["name"]]
-        return said | {each["name"]: self.here(each["value"]) for each in self._container.get("env", ())}
+        for each in self._container.get("env", ()):
+            text = re.sub(r"\$\((\w+)\)", lambda found: said.get(found[1], found[0]), each["value"])
+            said[each["name"]] = self.here(text)
+        return said
 
     def start(self):
         with self._log.open("ab") as log:
