@@ -380,6 +380,7 @@ def _not(model):
 
 - More than {max(processes for processes, _, _ in model.setups)} updaters, and more than one core for all of them. No two of them ever worked at the same instant. So the figures do not show the effect of what processes share (memory bandwidth, network).
 - More than one broker. The one broker ran on the same machine, without replicas and TLS. This page does not compute the brokers' cores for so many small record batches, because we have no figure for them. Measure your brokers.
+- Other queues than Kafka. [Which queue](queues.md) compares them.
 - Hints and refreshes together. The cost of hints was measured with loads and writes that do no work. The cost of a refresh comes from P6, with PostgreSQL and Redis on the same machine.
 - Keys longer than 22 bytes. Longer keys cost bytes in Kafka and memory, and little CPU.
 - More than some seconds at a time. The page does not show how load changes during a day; retention, quotas and the {1 - BUSY:.0%} of each core that stay free are for that.
