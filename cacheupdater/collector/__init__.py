@@ -2,7 +2,7 @@
 
 `gathered` takes hints from all listeners, `forwarder` sends them on, and `collector` runs both from the start to the drained
 end. Packs leave by the client's own outbox and links, so a queue cannot tell a collector from a client. Nothing here refreshes
-anything, and nothing here loads a database driver, numpy or pydantic, nor redis-py, but for streams of a Redis.
+anything, and nothing here loads numpy, pydantic or SQLAlchemy. A driver or redis-py is loaded only for a queue that needs it.
 """
 
 from cacheupdater.collector.collector import Collector, Settings

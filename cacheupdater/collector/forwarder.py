@@ -16,24 +16,23 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from cacheupdater.collector.spill import Moment
+from cacheupdater.collector.turn import Moment
 from cacheupdater.core.hints import Kind
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.target import DRAIN_S, HURRY_S
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from cacheupdater.collector.gathered import Gathered
     from cacheupdater.collector.spill import Spill
+    from cacheupdater.collector.turn import Aside
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
     from cacheupdater_client.outbox import Frame
     from cacheupdater_client.protocol.wire import Hello
     from cacheupdater_client.transports import Link
-
-    Aside = Callable[[Callable[[], bool]], Awaitable[bool]]  # runs a link's turn where it may take time
 
 
 _SUBJECT = "collector"  # an updater in the same process may miss its queue too, for a reason of its own

@@ -21,15 +21,12 @@ from cacheupdater.core.spilling import Pace
 from cacheupdater.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from cacheupdater.adapters.spill_files import SpillFiles
+    from cacheupdater.collector.turn import Aside
     from cacheupdater.core.metrics import Tally
     from cacheupdater.core.spilling import Segment, Spilling
     from cacheupdater_client.outbox import Outbox
     from cacheupdater_client.protocol.wire import Pack
-
-    Aside = Callable[[Callable[[], bool]], Awaitable[bool]]
 
 UNDER_WAY_MAX = 4_000  # replayed keys in the outbox; a fresh change waits behind so many at most
 PACKS_MAX = 500  # read in a turn, expired ones included: some milliseconds of the thread

@@ -13,7 +13,7 @@ touches the spill again. So nothing needs a lock.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cacheupdater.collector.gathered import KINDS
 from cacheupdater.collector.replay import Replay
@@ -25,26 +25,17 @@ from cacheupdater.errors import Unavailable
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from cacheupdater.adapters.spill_files import SpillFiles
     from cacheupdater.collector.gathered import Batch, Gathered
+    from cacheupdater.collector.turn import Aside, Moment
     from cacheupdater.core.spilling import Limits, Reason, Segment
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
     from cacheupdater_client.outbox import Outbox
 
-    Aside = Callable[[Callable[[], bool]], Awaitable[bool]]
-
 RETRY_S = 5.0  # seconds after a fault of the disk; meanwhile hints wait in memory, as without a spill
-
-
-class Moment(NamedTuple):
-    """A turn of the forwarder."""
-
-    now: float  # s, of the loop
-    now_ms: int  # of the wall clock
-    drains: bool  # hints of all kinds leave in this turn
 
 
 class Spill:
