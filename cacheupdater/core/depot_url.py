@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from typing import Literal, NamedTuple, TypeAlias
-from urllib.parse import quote, unquote, unquote_plus, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from cacheupdater import masking
 from cacheupdater.core import database_url
+from cacheupdater_client.protocol import options
 
 SQLITE_FORM = "sqlite:////var/lib/cacheupdater/hints.db?partitions=12"
 POSTGRES_FORM = "postgresql+asyncpg://host:5432/database?partitions=12"
@@ -61,9 +62,9 @@ def parse(url: str) -> Address:
         raise ValueError(problem)
     where, _, query = url.partition("?")
     is_file = scheme.startswith("sqlite")
-    said, theirs = _options(query, _OURS if is_file else _OURS + _OF_POSTGRES)
-    partitions = _number(said["partitions"], "partitions", PARTITIONS_MAX) if "partitions" in said else None
-    length = _number(said.get("length", str(LENGTH)), "length", LENGTH_MAX)
+    said, theirs = options.split(query, _OURS if is_file else _OURS + _OF_POSTGRES)
+    partitions = options.number(said, "partitions", PARTITIONS_MAX)
+    length = options.number(said, "length", LENGTH_MAX) or LENGTH
     if is_file:
         if theirs:
             raise ValueError(f"has an unknown option; there are {', '.join(_OURS)} and session_timeout")
@@ -91,20 +92,6 @@ def _query(said: dict[str, object]) -> str:
     return urlencode({name: value for name, value in said.items() if value is not None}, safe="/")
 
 
-def _options(query: str, ours: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    said: dict[str, str] = {}
-    theirs: list[str] = []
-    for each in query.split("&") if query else ():
-        name, _, value = each.partition("=")
-        if name not in ours:
-            theirs.append(each)
-        elif name in said:
-            raise ValueError(f"has the option {name!r} twice")
-        else:
-            said[name] = unquote_plus(value)
-    return said, theirs
-
-
 def _path(where: str) -> str:
     path = unquote(where.partition("://")[2])
     if not path.startswith("//") or path.endswith("/"):
@@ -125,10 +112,3 @@ def _tls(url: str, said: dict[str, str]) -> Tls:
     if "ca" in said and tls != "verify":
         raise ValueError("has an option 'ca', which is for tls=verify")
     return "verify" if tls == "verify" else "on" if tls == "on" else "off"
-
-
-def _number(text: str, name: str, most: int) -> int:
-    number = int(text) if re.fullmatch("[0-9]{1,8}", text) else 0
-    if not 1 <= number <= most:
-        raise ValueError(f"has an option {name!r} that is no number from 1 to {most}")
-    return number

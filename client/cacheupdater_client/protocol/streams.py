@@ -24,8 +24,8 @@ from functools import lru_cache
 from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote_plus
 
+from cacheupdater_client.protocol import options
 from cacheupdater_client.protocol.wire import CHANGE, MISS, VERSION
 
 if TYPE_CHECKING:
@@ -76,23 +76,14 @@ def parse(url: str) -> Address:
     if "://" not in url or scheme not in SCHEMES or "#" in url:
         raise ValueError(f"write {FORM}, or one of {', '.join(SCHEMES[1:])}")
     where, _, query = url.partition("?")
-    said: dict[str, str] = {}
-    theirs: list[str] = []
-    for each in query.split("&") if query else ():
-        name, _, value = each.partition("=")
-        if name not in _OURS:
-            theirs.append(each)
-        elif name in said:
-            raise ValueError(f"has the option {name!r} twice")
-        else:
-            said[name] = unquote_plus(value)
+    said, theirs = options.split(query, _OURS)
     stream = said.get("stream", "")
     if not _NAME.fullmatch(stream):
         raise ValueError(f"names no stream, or not with letters, digits and ._- alone; write {FORM}")
     if said.get("evicting", "allowed") != "allowed":
         raise ValueError("has an option 'evicting' that says something else than allowed")
-    partitions = _number(said["partitions"], "partitions", PARTITIONS_MAX) if "partitions" in said else None
-    length = _number(said.get("length", str(LENGTH)), "length", LENGTH_MAX)
+    partitions = options.number(said, "partitions", PARTITIONS_MAX)
+    length = options.number(said, "length", LENGTH_MAX) or LENGTH
     rest = where[len(scheme) :] + ("?" if theirs else "") + "&".join(theirs)
     address = Address(scheme + rest, stream, partitions, length, "evicting" in said)
     _check(_parts(address))
@@ -106,13 +97,6 @@ def spelled(address: Address) -> str:
     said += [f"length={address.length}"] if address.length != LENGTH else []
     said += ["evicting=allowed"] if address.evicting else []
     return f"{address.url}{'&' if '?' in address.url else '?'}{'&'.join(said)}"
-
-
-def _number(text: str, name: str, most: int) -> int:
-    number = int(text) if re.fullmatch("[0-9]{1,8}", text) else 0
-    if not 1 <= number <= most:
-        raise ValueError(f"has an option {name!r} that is no number from 1 to {most}")
-    return number
 
 
 def is_cluster(address: Address) -> bool:
