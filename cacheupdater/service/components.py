@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.fleet_redis import RedisFleet
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.adapters.loader_sql.encryption import Tls
 from cacheupdater.adapters.state_file import StateFile
 from cacheupdater.adapters.writer_redis import RedisPauses, writer_for
 from cacheupdater.config.queues import MemoryQueueConfig
@@ -23,6 +22,7 @@ from cacheupdater.core.budget import Source
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace, Terms
 from cacheupdater.core.priorities import Priority
+from cacheupdater.encryption import Tls
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.price import memory

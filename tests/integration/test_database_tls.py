@@ -17,7 +17,7 @@ from servers.certificates import Authority
 from servers.pretender import pretending
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
-from cacheupdater.adapters.loader_sql.encryption import Tls
+from cacheupdater.encryption import Tls
 from cacheupdater.errors import CacheUpdaterError, Unreached
 from cacheupdater_client.protocol.patterns import Pattern
 

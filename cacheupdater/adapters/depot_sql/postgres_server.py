@@ -8,14 +8,14 @@ not committed. So nothing of one call is ever left on a connection for the next.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from cacheupdater.adapters.depot_sql.failures import of_postgres
-from cacheupdater.errors import CacheUpdaterError, Misconfigured
+from cacheupdater.encryption import Tls, context
+from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ class Server:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._tls = _context(address)
+        self._tls = context(Tls(address.tls, address.ca))
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
         self._idle: list[Connection] = []
 
@@ -146,20 +146,3 @@ async def _ended(connection: Connection) -> None:
     with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         await connection.close(timeout=FAREWELL_S)
     connection.terminate()
-
-
-def _context(address: Address) -> ssl.SSLContext | None:
-    """How connections are encrypted; None for plain text. Raises Misconfigured."""
-    if address.tls == "off":
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if address.tls == "on":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return context
-    try:
-        context.load_default_certs() if address.ca is None else context.load_verify_locations(address.ca)
-    except (OSError, ValueError):
-        raise Misconfigured(f"ca: {address.ca} holds no certificate, or cannot be read") from None
-    return context

@@ -28,10 +28,10 @@ from sqlalchemy.util import greenlet_spawn
 
 from cacheupdater.adapters.loader_sql import safe_errors
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
-from cacheupdater.adapters.loader_sql.encryption import Tls, context
 from cacheupdater.adapters.loader_sql.matching import Matching, Result, RowsPerKey
 from cacheupdater.adapters.loader_sql.statement import statement
 from cacheupdater.core import database_url
+from cacheupdater.encryption import Tls, context
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, TimedOut, Unavailable, Unreached
 from cacheupdater.ports import at_once
 

@@ -1,8 +1,8 @@
-"""How a connection to a database is encrypted: makes the TLS context of a source, once, from its settings.
+"""How a connection to a database is encrypted: makes the TLS context from the settings of a source, or of a queue.
 
-Without settings, connections to other machines are encrypted, and connections on this machine are not. A context that
+`adapters.loader_sql` calls `context` once per source, and `adapters.depot_sql` once per queue in a PostgreSQL. A context that
 verifies checks the name of the server. A context that does not verify protects only against eavesdroppers. Certificates are
-read at the start: after a renewal, the updater must be started again.
+read at the start: after a renewal, the process must be started again. Which mode counts without settings is not decided here.
 """
 
 from __future__ import annotations
