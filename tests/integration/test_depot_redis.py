@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import redis.asyncio
-from depots.redis_world import SESSION, RedisWorld, own
+from depots.redis_world import RedisWorld
+from depots.world import SESSION, own
 
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater.ports import Progress

@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from depots.sql_world import SESSION, SqlWorld, own
+from depots.sql_world import SqlWorld
+from depots.world import SESSION, own
 
 from cacheupdater.adapters.depot_sql import checks, depot_at, postgres_server
 from cacheupdater.core import depot_url
@@ -256,12 +257,18 @@ async def test_a_process_that_is_stopped_in_a_transaction_holds_up_nobody_for_lo
         connection.terminate()
 
 
+async def until_one_waits_for_a_lock(depot):
+    async with asyncio.timeout(SOON), depot._server.connection() as watch:
+        while not await watch.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110  only the server knows
+            await asyncio.sleep(0.01)
+
+
 async def test_a_caller_that_is_cancelled_leaves_no_lock_and_no_half_of_its_work(servers):
     depot, other = await servers().depot(), await servers().depot()
     async with other._server.transaction() as connection:
         await connection.execute(other._sql.lock, [1])
         putting = asyncio.ensure_future(depot.put([(0, b"a"), (1, b"a")]))
-        await asyncio.sleep(0.1)
+        await until_one_waits_for_a_lock(other)
         putting.cancel()
         await asyncio.wait([putting])
     async with asyncio.timeout(SOON):

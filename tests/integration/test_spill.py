@@ -181,7 +181,7 @@ def test_kill_9_in_the_spill_and_in_the_replay_costs_only_touches_that_were_in_m
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    queue, client, kills = HintServer(collector.queue_port), Client(rng), amount(3, 40)
+    queue, client, kills = HintServer(collector.queue_port), Client(rng), amount(3, 15)
     spilled = replayed = 0
     for number in range(kills):
         with queue:

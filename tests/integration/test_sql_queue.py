@@ -6,18 +6,15 @@ Hints are put by a depot of the test's own. One updater is killed, one is stoppe
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import time
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from live.collector_process import CollectorProcess
+from live.checking import checked
 from live.updater_process import config, eventually
 
 from cacheupdater.adapters.depot_sql import depot_at
-from cacheupdater.cli import main
 from cacheupdater.core import depot_url
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, encode_pack, partition_of
@@ -28,21 +25,6 @@ SESSION_S = 2.0
 PARTITIONS = 6
 LOAD = {"source": "main", "python": "live.bad_rows:rows"}
 KEYS = [f"item:{number}" for number in range(60)]
-
-
-@pytest.fixture
-def collectors(sockets):
-    """Starts collectors; all of them end with the test, their logs are shown where it failed."""
-    made = []
-
-    def make(queue):
-        made.append(CollectorProcess(sockets / f"c{len(made)}", queue))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.kill()
-        print(f"--- log of a collector ---\n{each.log[-8000:]}")
 
 
 @pytest.fixture
@@ -131,13 +113,6 @@ def test_hints_of_an_application_come_through_a_collector(redis_url, url, update
     collector.terminate()
     assert collector.wait() == 0
     assert updater.running
-
-
-def checked(file):
-    said = io.StringIO()
-    with redirect_stdout(said):
-        code = main(["check", "--connect", "-c", str(file)])
-    return code, said.getvalue()
 
 
 def test_check_tries_the_tables_and_says_what_is_wrong(redis_url, url, updaters):

@@ -5,15 +5,13 @@ An application sends its hints straight to the streams. One updater is killed, o
 
 from __future__ import annotations
 
-import io
 import json
 import time
-from contextlib import redirect_stdout
 
 import pytest
+from live.checking import checked
 from live.updater_process import config, eventually
 
-from cacheupdater.cli import main
 from cacheupdater_client import Redis
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
@@ -61,13 +59,6 @@ def test_reads_through_streams_are_filled_and_a_killed_updater_is_replaced(setti
         lambda: {each.decode() for each in plain.mget(KEYS) if each} == {f'"row {n}"' for n in range(60)}
     )
     assert third.running
-
-
-def checked(file):
-    said = io.StringIO()
-    with redirect_stdout(said):
-        code = main(["check", "--connect", "-c", str(file)])
-    return code, said.getvalue()
 
 
 def test_check_tries_the_streams_and_says_what_is_wrong(settings, updaters, plain):

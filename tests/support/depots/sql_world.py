@@ -8,34 +8,21 @@ from contextlib import closing
 from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.core import depot_url
 from cacheupdater.local.postgres_server import run_sql
+from depots.world import World
 
-SESSION = 30.0  # s: no test takes so long
 
-
-class SqlWorld:
+class SqlWorld(World):
     """The tables of one address. `run` is for what no depot does."""
 
     def __init__(self, url, *, partitions=3, options=""):
+        super().__init__(partitions)
         self.base = url
         joint = "&" if "?" in url else "?"
         self.url = f"{url}{joint}partitions={partitions}{options}"
         self.address = depot_url.parse(self.url)
-        self._partitions = partitions
-        self._depots = []
 
-    async def start(self):
-        return self
-
-    def closed_depot(self):
-        """A depot that is not opened yet."""
-        depot = depot_at(depot_url.parse(self.url))
-        self._depots.append(depot)
-        return depot
-
-    async def depot(self):
-        depot = self.closed_depot()
-        assert await depot.open() == self._partitions
-        return depot
+    def _made(self):
+        return depot_at(depot_url.parse(self.url))
 
     def run(self, statement):
         """Runs a statement. `{}` in it stands for the beginning of a table's name."""
@@ -49,13 +36,3 @@ class SqlWorld:
     async def pass_time(self, seconds):
         age = f"{seconds}" if self.address.path else f"interval '{seconds} s'"
         self.run(f"UPDATE {{}}members SET expires = expires - {age}")
-
-    async def close(self):
-        for depot in self._depots:
-            await depot.close()
-
-
-async def own(depot, member, *partitions):
-    """The epochs under which this member owns these partitions from now on."""
-    await depot.renew(member, SESSION)
-    return {gained.partition: gained.epoch for gained in await depot.claim(member, partitions)}

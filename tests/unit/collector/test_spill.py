@@ -82,6 +82,14 @@ async def began(folder, limits=None, **queue):
     return running, running.world
 
 
+async def without_its_queue(folder, limits=None, **queue):
+    """The same, and its queue counts as away now."""
+    running, world = await began(folder, limits, **queue)
+    world.queue.away = True
+    await asyncio.sleep(AWAY)
+    return running, world
+
+
 def keys(count, first=0):
     return [b"k%d" % number for number in range(first, first + count)]
 
@@ -104,9 +112,7 @@ async def test_a_collector_whose_queue_is_there_writes_nothing(folder):
 async def test_changes_and_misses_are_acknowledged_while_the_queue_is_away_and_arrive_after_its_return(
     folder,
 ):
-    _, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder)
     peer = world.hint(CHANGE, *keys(5))
     world.hint(MISS, b"m", peer=peer)
     world.hint(MISS, b"awaited", peer=peer, tokens=[7])
@@ -145,9 +151,7 @@ async def test_a_change_that_waits_in_the_outbox_is_written_too_once_the_queue_c
 
 @story
 async def test_a_killed_collector_loses_no_change_that_it_has_acknowledged(folder):
-    running, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    running, world = await without_its_queue(folder)
     peer = world.gathered.newcomer()
     for first in range(0, 3000, 1000):
         world.hint(CHANGE, *keys(1000, first), peer=peer)
@@ -162,9 +166,7 @@ async def test_a_killed_collector_loses_no_change_that_it_has_acknowledged(folde
 
 @story
 async def test_a_collector_that_is_killed_in_its_replay_leaves_the_rest_to_the_next_one(folder):
-    running, world = await began(folder, Limits(rate=1000))
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    running, world = await without_its_queue(folder, Limits(rate=1000))
     for first in range(0, 5000, 500):
         world.hint(CHANGE, *keys(500, first))
         await asyncio.sleep(0.1)
@@ -181,9 +183,7 @@ async def test_a_collector_that_is_killed_in_its_replay_leaves_the_rest_to_the_n
 
 @story
 async def test_a_segment_stays_until_the_queue_has_acknowledged_all_of_it(folder):
-    running, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    running, world = await without_its_queue(folder)
     world.hint(CHANGE, *keys(3))
     await asyncio.sleep(DRAIN_S)
     world.queue.away, world.queue.mute = False, True  # takes frames, and may lose them
@@ -201,9 +201,7 @@ async def test_a_segment_stays_until_the_queue_has_acknowledged_all_of_it(folder
 async def test_a_segment_whose_packs_are_cut_anew_waits_for_all_of_the_new_frames(folder):
     [first, later] = [key for key in keys(99) if partition_of(key, 8) == 0][:2]
     other = next(key for key in keys(99) if partition_of(key, 8) == 1)
-    _, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder)
     world.hint(CHANGE, first, other)
     await asyncio.sleep(DRAIN_S)
     world.queue.away, world.queue.mute = False, True
@@ -226,9 +224,7 @@ async def test_a_segment_whose_packs_are_cut_anew_waits_for_all_of_the_new_frame
 
 @story
 async def test_a_replay_keeps_its_rate_and_fresh_changes_do_not_wait_for_it(folder):
-    _, world = await began(folder, Limits(rate=1000))
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder, Limits(rate=1000))
     for first in range(0, 10_000, 250):
         world.hint(CHANGE, *keys(250, first))
         await asyncio.sleep(0.05)
@@ -251,9 +247,7 @@ async def test_a_replay_keeps_its_rate_and_fresh_changes_do_not_wait_for_it(fold
 
 @story
 async def test_a_queue_that_takes_a_replay_slowly_gets_no_more_than_a_part_of_it_at_once(folder):
-    _, world = await began(folder, Limits(rate=1_000_000))
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder, Limits(rate=1_000_000))
     for first in range(0, 10_000, 500):
         world.hint(CHANGE, *keys(500, first))
         await asyncio.sleep(0.05)
@@ -268,9 +262,7 @@ async def test_a_queue_that_takes_a_replay_slowly_gets_no_more_than_a_part_of_it
 
 @story
 async def test_the_oldest_change_comes_first_and_touches_come_last(folder):
-    _, world = await began(folder, Limits(rate=500, touches_s=60))
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder, Limits(rate=500, touches_s=60))
     fill_memory(world)
     await asyncio.sleep(DRAIN_S)
     world.hint(TOUCH, *keys(10, 900_000))
@@ -295,9 +287,7 @@ def fill_memory(world):
 
 @story
 async def test_touches_go_to_disk_only_when_the_memory_is_full_and_expire_there(folder):
-    _, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder)
     world.hint(TOUCH, *keys(100))
     await asyncio.sleep(1)
     assert segments(folder) == []
@@ -314,9 +304,7 @@ async def test_touches_go_to_disk_only_when_the_memory_is_full_and_expire_there(
 
 @story
 async def test_a_change_expires_after_its_time_and_is_counted(folder):
-    _, world = await began(folder, Limits(changes_s=200))
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder, Limits(changes_s=200))
     world.hint(CHANGE, b"old")
     await asyncio.sleep(100)
     world.hint(CHANGE, b"new")
@@ -329,9 +317,7 @@ async def test_a_change_expires_after_its_time_and_is_counted(folder):
 
 @story
 async def test_a_miss_in_a_segment_with_younger_changes_expires_alone(folder):
-    _, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder)
     world.hint(MISS, b"m")
     world.hint(CHANGE, b"c")
     await asyncio.sleep(31)
@@ -343,9 +329,7 @@ async def test_a_miss_in_a_segment_with_younger_changes_expires_alone(folder):
 
 @story
 async def test_a_full_spill_drops_the_oldest_and_counts_each_hint(folder):
-    _, world = await began(folder, Limits(size=SIZE_MIN))
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder, Limits(size=SIZE_MIN))
     sent = 0
     for number in range(150):
         some = [
@@ -404,9 +388,7 @@ def test_a_full_disk_costs_nothing_but_the_spill_and_is_said_once(folder, monkey
 
 @story
 async def test_a_disk_that_stays_full_lets_no_memory_grow(folder):
-    running, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    running, world = await without_its_queue(folder)
     fill_memory(world)
     world.files.append = refuse
     taken = 0
@@ -424,9 +406,7 @@ def refuse(*_, **__):
 
 @story
 async def test_damage_is_counted_and_the_rest_arrives(folder):
-    running, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    running, world = await without_its_queue(folder)
     for number in range(20):
         world.hint(CHANGE, b"k%d" % number)
         await asyncio.sleep(0.05)
@@ -449,9 +429,7 @@ async def test_segments_that_cannot_be_read_are_counted_and_left_there(folder):
     folder.mkdir(mode=0o700)
     (folder / f"urgent-{5:016}-{'ab' * 8}.segment").mkdir()
     (folder / f"touches-{6:016}-{'ab' * 8}.segment").write_bytes(b"no record")
-    _, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder)
     world.hint(CHANGE, b"c")
     await asyncio.sleep(1)
     world.queue.away = False
@@ -463,9 +441,7 @@ async def test_segments_that_cannot_be_read_are_counted_and_left_there(folder):
 
 @story
 async def test_another_number_of_partitions_does_not_matter_to_what_lies_on_disk(folder):
-    _, world = await began(folder)
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder)
     world.hint(CHANGE, *keys(300))
     await asyncio.sleep(1)
     world.queue.said = Hello(7, [])
@@ -477,9 +453,7 @@ async def test_another_number_of_partitions_does_not_matter_to_what_lies_on_disk
 
 @story
 async def test_a_queue_that_goes_in_the_middle_of_a_replay_gets_the_rest_later(folder):
-    _, world = await began(folder, Limits(rate=1000))
-    world.queue.away = True
-    await asyncio.sleep(AWAY)
+    _, world = await without_its_queue(folder, Limits(rate=1000))
     for first in range(0, 4000, 250):
         world.hint(CHANGE, *keys(250, first))
         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Several processes share a depot in a SQL database, while changes are put: some are killed, some stopped, and none is lost."""
+"""Several processes share a depot in a real Redis or database, while changes come: some are killed, some stopped, and none is lost."""
 
 from __future__ import annotations
 
@@ -15,20 +15,34 @@ from functools import partial
 from itertools import count
 
 import pytest
+import redis
 from depots.processes import PARTITIONS, Member, all_done, all_owned, eventually, keeps_its_owners
 
 from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.core import depot_url
 from cacheupdater_client.protocol.wire import CHANGE, encode_pack, partition_of
+from cacheupdater_client.sender import Sender
 
 SESSION_S = 5.0  # the default
-KILLS = 18  # three minutes
+KILLS = 6  # a minute; `--times 3` makes three
 EVERY_S = 10.0
+ENCODER = redis.Redis().get_encoder()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
+def streams_of(redis_url):
+    return f"{redis_url}?stream=hints&partitions={PARTITIONS}"
+
+
+@pytest.fixture(params=["streams", "sqlite", "postgresql"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def url(kind, request, tmp_path):
+    if kind == "streams":
+        return streams_of(request.getfixturevalue("redis_server").url)
+    if kind == "sqlite":
         return f"sqlite:///{tmp_path}/hints.db?partitions={PARTITIONS}"
     base = request.getfixturevalue("pg_url")
     return f"{base}{'&' if '?' in base else '?'}partitions={PARTITIONS}"
@@ -48,9 +62,31 @@ def start(url, tmp_path):
             each.end(signal.SIGKILL)
 
 
-@contextlib.contextmanager
 def load(url):
-    """Puts changes of ever new keys; gives the list of those whose put was acknowledged."""
+    """Changes ever new keys; gives the list of those that are in the queue, or that a client keeps until they are."""
+    return sent_by_a_client(url) if "stream=" in url else put_by_a_depot(url)
+
+
+@contextlib.contextmanager
+def sent_by_a_client(url):
+    sender, ended, sent = Sender(), threading.Event(), []
+    buffer = sender.target(url, ()).buffer(ENCODER)
+
+    def run():
+        for number in count():
+            if ended.wait(0.005):
+                return
+            buffer.add(CHANGE, f"k:{number}")
+            sent.append(f"k:{number}")
+
+    with beside(run, ended):
+        yield sent
+    sender.close(30)
+    assert sender.stats()["dropped"] == {}
+
+
+@contextlib.contextmanager
+def put_by_a_depot(url):
     ended, sent = threading.Event(), []
 
     async def put():
@@ -66,10 +102,17 @@ def load(url):
             await asyncio.sleep(0.01)
         await depot.close()
 
-    thread = threading.Thread(target=asyncio.run, args=[put()])
+    with beside(lambda: asyncio.run(put()), ended):
+        yield sent
+
+
+@contextlib.contextmanager
+def beside(run, ended):
+    """Runs in a thread until the block is left."""
+    thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield sent
+        yield
     finally:
         ended.set()
         thread.join()
@@ -77,9 +120,8 @@ def load(url):
 
 @pytest.mark.prove
 def test_partitions_of_a_killed_owner_are_taken_over_within_a_session_and_a_second_and_no_change_is_lost(
-    url, start, record_property
+    kind, url, start, record_property
 ):
-    kind = url.partition(":")[0]
     with load(url) as sent:
         first = start(SESSION_S)
         assert eventually(lambda: all_owned(first))
@@ -136,7 +178,7 @@ def test_an_owner_that_was_stopped_for_longer_than_its_session_loses_all_and_com
 def stop(member, url):
     """SIGSTOP, but not in the middle of a write to a file of SQLite: that would hold up all others."""
     member.process.send_signal(signal.SIGSTOP)
-    path = depot_url.parse(url).path
+    path = depot_url.parse(url).path if url.startswith("sqlite") else ""
     while path:
         with closing(sqlite3.connect(path, timeout=1.0, isolation_level=None)) as probe:
             try:
@@ -160,16 +202,16 @@ def all_gained(partitions, members, *, since):
 @pytest.mark.prove
 @pytest.mark.timeout(600)
 def test_one_of_three_members_is_killed_every_ten_seconds_and_no_acknowledged_change_is_lost(
-    url, start, record_property
+    kind, url, start, amount, record_property
 ):
     """Each killed member is replaced at once. A put that was acknowledged is done by somebody, sooner or later."""
-    kind = url.partition(":")[0]
+    kills = amount(KILLS, KILLS)
     chance = random.Random(17)
     living = [start(SESSION_S) for _ in range(3)]
     all_of_them, took = [*living], []
     with load(url) as sent:
         assert eventually(lambda: all_owned(*living))
-        for _ in range(KILLS):
+        for _ in range(kills):
             until = time.monotonic() + EVERY_S
             victim = living.pop(chance.randrange(3))
             theirs = [each for each, when in victim.gained.items() if when >= newest(each, living)]
@@ -184,4 +226,18 @@ def test_one_of_three_members_is_killed_every_ten_seconds_and_no_acknowledged_ch
     done = [key for each in all_of_them for key in each.done]
     record_property(f"figure: {kind}, changes put while members were killed", len(sent))
     record_property(f"figure: {kind}, of them done more than once", len(done) - len(set(done)))
-    record_property(f"figure: {kind}, longest takeover of {KILLS} kills, s", max(took))
+    record_property(f"figure: {kind}, longest takeover of {kills} kills, s", max(took))
+
+
+@pytest.mark.parametrize("kind", ["streams"], indirect=True)
+def test_owners_go_on_with_a_redis_that_has_come_back_empty_and_tell_so(redis_server, url, start):
+    with load(url) as sent:
+        members = [start(2.0), start(2.0)]
+        assert eventually(lambda: all(each.gained and each.done for each in members))
+        redis_server.kill()
+        before = len(sent)
+        redis_server.start()
+        assert eventually(lambda: len(sent) > before + 200)
+    assert eventually(all_done(sent[before:], members))
+    assert eventually(lambda: any(each.said("lost", "redis") for each in members))
+    assert any(each.said("trouble", "depot_lost") for each in members)
