@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 GROUP = "cacheupdater"
 SESSION_S = 10.0  # the longest wait for a killed updater's partitions; a pause of the process for longer costs a rebalance
-INSTANCE_SESSION_S = 45.0  # with a name, whose purpose is to be back within the session: a restarted container is; Kafka's own default
+# Kafka's own default. An updater with a name keeps its partitions if it is back within the session, as a restarted container is
+INSTANCE_SESSION_S = 45.0
 SESSION_LEAST_S = (
     0.5  # for less, the broker needs a setting of its own, and any pause of the loop costs a rebalance
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -109,6 +110,19 @@ def shared_queue(request):
     return f"{url}?stream=hints&partitions={PARTITIONS}&session_timeout=2s"
 
 
+def sends_until_taken(url, lines):
+    """How often a program had to send these hints: the answer 503 says that a busy queue has not taken them in time."""
+    for sent in range(1, 10):
+        try:
+            with urlopen(Request(url, lines.encode()), timeout=30) as answer:
+                assert answer.status == 202
+                return sent
+        except HTTPError as e:
+            if e.code != 503:
+                raise
+    raise AssertionError("503 nine times")
+
+
 def test_an_updater_that_listens_beside_a_shared_queue_collects_for_all_and_refreshes_its_share(
     updaters, shared_queue, shop, file_of
 ):
@@ -130,10 +144,11 @@ def test_an_updater_that_listens_beside_a_shared_queue_collects_for_all_and_refr
 
         shop.price_all(2)
         lines = "".join(json.dumps({"key": k.decode(), "kind": "change"}) + "\n" for k in shop.names())
-        with urlopen(Request(f"{by_http}/v1/hints", lines.encode()), timeout=30) as answer:
-            assert answer.status == 202
+        sent = sends_until_taken(f"{by_http}/v1/hints", lines)
         assert eventually(lambda: shop.prices() == [2] * ROWS)
-        assert own.metric("collected_total") == own.metric("forwarded_total") == 2 * ROWS
+        assert eventually(
+            lambda: own.metric("collected_total") == own.metric("forwarded_total") == (1 + sent) * ROWS
+        )
         assert other.metric("collected_total") == 0
 
         said["namespaces"]["more"] = said["namespaces"]["product"] | {"key": "more:{id:int}"}
