@@ -69,6 +69,15 @@ def hint(url, kind):
     asyncio.run(put())
 
 
+def is_filled(url, plain):
+    """Whether all keys have a value. If not, readers miss them once more: one miss is declined if it comes within the gap (100 ms)
+    after a refresh."""
+    if None not in plain.mget(KEYS):
+        return True
+    hint(url, MISS)
+    return False
+
+
 @pytest.mark.parametrize(
     "url", ["file_url", pytest.param("server_url", marks=pytest.mark.prove)], indirect=True
 )
@@ -81,8 +90,7 @@ def test_hints_in_a_database_are_served_and_a_killed_updater_is_replaced(redis_u
     first.kill()
     killed = time.monotonic()
     plain.delete(*KEYS)
-    hint(url, MISS)
-    eventually(lambda: None not in plain.mget(KEYS))
+    eventually(lambda: is_filled(url, plain), every=0.5)
     assert time.monotonic() - killed < SESSION_S + 10.0
 
     third = updaters.make(settings).start()
