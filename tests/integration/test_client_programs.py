@@ -27,7 +27,7 @@ def test_random_programs_get_the_replies_of_redis_py_and_leave_the_hints_of_the_
 ):
     report = apart(play_block, seeds, redis_url)
     assert not report.failure, report.failure
-    record_property("figure: client programs, seeds from 0 on", report.programs)
+    record_property("figure: client programs", report.programs)
     record_property("figure: client programs, commands", report.commands)
     record_property("figure: client programs, seconds of CPU", round(report.seconds, 1))
     for kind in KINDS.values():

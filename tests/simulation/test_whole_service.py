@@ -25,7 +25,7 @@ PLANTED_WITHIN = 1_000  # schedules
 @pytest.mark.campaign(short=300, full=21_000, block=1_000)
 def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
     report = apart(campaign.run_block, seeds)
-    record_property("figure: whole-service schedules, seeds from 0 on", report.schedules)
+    record_property("figure: whole-service schedules", report.schedules)
     record_property("figure: of them with a consumer group", report.groups)
     record_property(
         "figure: of them with four updaters on a topic that want more rows than they may have", report.crowds

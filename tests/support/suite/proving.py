@@ -1,13 +1,17 @@
 """A pytest plugin: the two forms of the suite. It decides which form runs and how large it is.
 
 `make test` runs the short form: all tests except those marked `prove`. `make prove` is `--prove`: it runs only those, and the
-full form of tests with two forms. `--times 10` makes the full form ten times as large.
+full form of tests with two forms. `--times 10` makes the full form ten times as large. `--within 1200` begins no further block
+of a campaign after 1,200 seconds: CI has an end on slow machines too. The summary names each block that was left out.
 
 A test has two forms if it takes `seeds`, with the numbers of its mark `campaign(short=500, full=200_000, block=5_000)`, or if
 it gets its seconds or rounds from the fixture `amount`: `amount(8, 60)`.
 """
 
 from __future__ import annotations
+
+import math
+import time
 
 import pytest
 
@@ -17,6 +21,7 @@ TIMEOUT_S = (
 )
 # a short campaign takes half a minute of one core. It yields to all other tests, so beside much work it may get a fortieth
 CAMPAIGN_S = 1200.0
+BEGAN = pytest.StashKey()
 
 
 def pytest_addoption(parser):
@@ -24,6 +29,17 @@ def pytest_addoption(parser):
         "--prove", action="store_true", help="campaigns and long stories alone, in their full form"
     )
     parser.addoption("--times", type=int, default=1, help="with --prove: so many times as large (default: 1)")
+    parser.addoption(
+        "--within",
+        type=float,
+        default=math.inf,
+        metavar="SECONDS",
+        help="with --prove: begin no block of a campaign later (default: no end)",
+    )
+
+
+def pytest_configure(config):
+    config.stash[BEGAN] = time.monotonic()
 
 
 def times(config):
@@ -68,6 +84,13 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.timeout(CAMPAIGN_S), append=False)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
+
+
+def pytest_runtest_setup(item):
+    within = item.config.option.within
+    campaign = times(item.config) and item.get_closest_marker("campaign")
+    if campaign and time.monotonic() - item.config.stash[BEGAN] > within:
+        pytest.skip(f"its turn came after the {within:,.0f} s that the campaigns had")
 
 
 def _takes_part(item, *, full):

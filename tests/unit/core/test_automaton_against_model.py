@@ -19,7 +19,7 @@ from cacheupdater.core.automaton import TABLE
 def test_engine_does_what_the_design_says_in_random_schedules(seeds, record_property):
     block = apart(play_block, seeds)
     assert not block.failure, block.failure
-    record_property("figure: automaton schedules held to the model, seeds from 0 on", len(seeds))
+    record_property("figure: automaton schedules held to the model", len(seeds))
     record_property("figure: automaton schedules, seconds of CPU", round(block.seconds, 1))
     record_property("figure: automaton schedules with prices", block.priced)
     record_property("figure: automaton schedules with the real policy `price`", block.real)

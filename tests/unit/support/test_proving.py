@@ -76,3 +76,15 @@ def test_full_form_is_as_many_times_as_large_as_it_is_told(run):
     said = run("--prove", "--times", "2")
     assert "seeds range(30, 40)" in said
     assert "amount 10" in said
+
+
+def test_no_block_of_a_campaign_begins_after_the_time_it_is_given_and_the_summary_names_each(run):
+    said = run("--prove", "--within", "0")
+    assert "test_long PASSED" in said
+    assert "amount 5" in said
+    assert "seeds range" not in said
+    left = said.partition("left out, its turn came after the 0 s that the campaigns had:")[2]
+    assert "test_schedules[0-9]" in left
+    assert "test_schedules[10-19]" in left
+    assert "seeds range(10, 20)" in run("--prove", "--within", "600")
+    assert "seeds range(0, 3)" in run("--within", "0")

@@ -24,7 +24,7 @@ def played(seeds, dice):
 @pytest.mark.campaign(short=400, full=20_000, block=2_000)
 def test_no_reader_gets_a_value_older_than_an_announced_change(seeds, record_property):
     seen, violations = played(seeds, Dice())
-    record_property("figure: read-through worlds, seeds from 0 on", len(seeds))
+    record_property("figure: read-through worlds", len(seeds))
     for event in ("returned", "loads", "changes", "cancelled", "deaths", "failed", "hung"):
         record_property(f"figure: read-through worlds, {event}", seen[event])
     assert not violations, violations[:3]
@@ -36,7 +36,7 @@ def test_no_reader_gets_a_value_older_than_an_announced_change(seeds, record_pro
 @pytest.mark.campaign(short=400, full=20_000, block=2_000)
 def test_no_reader_of_old_values_gets_one_from_before_an_announced_change(seeds, record_property):
     seen, violations = played(seeds, Dice(ageing=0.7, readers=60, changes=0.01))
-    record_property("figure: worlds with old values, seeds from 0 on", len(seeds))
+    record_property("figure: worlds with old values", len(seeds))
     for event in ("returned", "refreshes", "changes", "failed", "hung"):
         record_property(f"figure: worlds with old values, {event}", seen[event])
     assert not violations, violations[:3]
@@ -48,7 +48,7 @@ def test_no_reader_who_waits_for_an_updater_gets_a_value_older_than_an_announced
     seeds, record_property
 ):
     seen, violations = played(seeds, Dice(awaiting=0.7, readers=60))
-    record_property("figure: worlds with an updater, seeds from 0 on", len(seeds))
+    record_property("figure: worlds with an updater", len(seeds))
     for event in ("returned", "awaited", "updates", "not filled", "slept", "changes"):
         record_property(f"figure: worlds with an updater, {event}", seen[event])
     assert not violations, violations[:3]
