@@ -6,6 +6,7 @@ DURATION ?= 30
 SEEDS ?= 101
 SECONDS ?= 600
 TIMES ?= 1
+WITHIN ?=
 VERSIONS ?=
 LOCKED ?=
 
@@ -32,6 +33,7 @@ help: ## list the targets
 	@echo "  SECONDS=600     seconds that freshness-live measures each lane"
 	@echo '  ONLY="p1 p5"    benchmarks to run; if empty, all'
 	@echo "  TIMES=1         multiplies the work of \`make prove\`"
+	@echo "  WITHIN=1200     seconds after which \`make prove\` begins no further block of a campaign; if empty, it plays all"
 	@echo "  VERSIONS=6.2,7,8  of redis-py, for \`make compat\`; if empty, the newest"
 	@echo "  LOCKED=1        .venv as CI has it: installed by the hashes of image/dev.lock"
 	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
@@ -46,7 +48,7 @@ test: lint ## check style, types and imports, and run all tests in their short f
 	$(PYTEST) -n $(WORKERS)
 
 prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; half an hour; TIMES=10 does ten times as much
-	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES)
+	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES) $(if $(WITHIN),--within $(WITHIN))
 
 compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; writes a section of docs/reference/compat.md for each of VERSIONS=6.2,7,8
 	PYTHONPATH=tests/support $(BIN)/python -P -m compat.run $(VERSIONS)

@@ -3,7 +3,8 @@
 - Live tests (those that start updaters, and those that are marked) come first in the list, and run one at a time. xdist gives
   each worker a piece of the list and lets idle workers steal from others, so each live test holds the run's one `stage`.
 - Campaigns come last, and the long ones compute in a process of their own with the lowest priority (`apart`). So one worker
-  begins with them early and uses the CPU time that the others leave.
+  begins with them early and uses the CPU time that the others leave. The blocks of all campaigns take turns: if time runs out,
+  a part of each has been played.
 - Objects from pytest's collection are exempt from garbage collection: a full collection of them stops a worker for half a
   second, which is all the time that a call to Redis may take.
 """
@@ -22,13 +23,20 @@ PATIENCE = 19  # the least urgent there is
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=_turn)
+    items.sort(key=lambda item: (_turn(item), _share_before(item)))
 
 
 def _turn(item):
     if item.get_closest_marker("live") or "updaters" in item.fixturenames:
         return 0
     return 2 if item.get_closest_marker("campaign") else 1
+
+
+def _share_before(item):
+    """How much of its campaign comes before this block of seeds."""
+    if "seeds" not in item.fixturenames:
+        return 0.0
+    return item.callspec.params["seeds"].start / item.get_closest_marker("campaign").kwargs["full"]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
