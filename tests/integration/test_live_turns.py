@@ -6,14 +6,14 @@ import re
 import sqlite3
 import threading
 from itertools import count
-from math import ceil, log2
+from math import ceil, inf, log2
 from time import monotonic, sleep
 
 import numpy as np
 import pytest
 from hints.peer import HintPeer
 from live.updater_process import config, eventually
-from suite.pace import soonest
+from suite.pace import slowness, soonest
 
 from cacheupdater_client.protocol.wire import MISS, TOUCH, encode_pack
 
@@ -94,13 +94,12 @@ def _flood(path, packs, draw):
 
 
 def _turns(updater):
-    """How many there were, and how many took longer than some bounds: of processor time, on one look."""
+    """How many there were, and how many took longer than each bound of the metric: of processor time, on one look."""
     page = updater.page("/metrics")[1]
     found = re.findall(r'turn_cpu_seconds_bucket{le="(.+)"} (\S+)', page)
-    within = {bound: float(number) for bound, number in found}
-    turns = within["+Inf"]
-    bounds = (USUAL_S / 2, USUAL_S, LONGEST_S)
-    return turns, {bound: turns - within[f"{bound:g}"] for bound in bounds}
+    within = {float(bound): float(number) for bound, number in found}
+    turns = within[inf]
+    return turns, {bound: turns - number for bound, number in within.items()}
 
 
 def _growths(seats, first):
@@ -119,7 +118,7 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
 
     A dict of seats grows in one piece. At 700,000 that takes 24 to 33 ms of CPU on a quiet machine, and 18 of them go to the first
     touch of new memory: how long the system takes to find that is not ours to bound. So the last growth may be long, but it
-    counts among the rare turns, and no other may take 100 ms.
+    counts among the rare turns, and no other may take 100 ms. A machine that is slow just now has as much more time.
     """
     sources = {"main": {"budget": budget}}
     load = {"source": "main", "python": "live.loaders:plain"}
@@ -129,20 +128,22 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     settings = config(redis_url, sources, {"item": space}, partitions=1)
     del settings["defaults"]
     updater = updaters.start(settings)
-    packs = amount(20, 1_000)
+    packs, slow = amount(20, 1_000), slowness()
     _flood(updater.socket, packs, np.random.default_rng(1))
     eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
     kept = "tracked" if refresh else "learned"
     eventually(lambda: updater.metric(kept) >= 0.9 * packs * PACK)  # it is told once a second, or estimated
 
     turns, longer = _turns(updater)
+    slow = max(slow, slowness())
+    usual, longest = (min(each for each in longer if each >= bound * slow) for bound in (USUAL_S, LONGEST_S))
     policy = request.node.callspec.id
     record_property(f"figure: {packs * PACK} keys, {policy}: turns", turns)
-    for bound, number in longer.items():
+    for bound in (usual, longest):
         record_property(
-            f"figure: {packs * PACK} keys, {policy}: of these longer than {bound:g} s of CPU", number
+            f"figure: {packs * PACK} keys, {policy}: of these longer than {bound:g} s of CPU", longer[bound]
         )
     assert turns > packs
     seats = packs * PACK if refresh else 1
-    assert longer[USUAL_S] <= max(1.0, RARE * turns), longer
-    assert longer[LONGEST_S] <= _growths(seats, LARGE), longer
+    assert longer[usual] <= max(1.0, RARE * turns), longer
+    assert longer[longest] <= _growths(seats, LARGE), longer

@@ -32,7 +32,8 @@ class Member:
             self.process = subprocess.Popen(dying_with_us(command), stdout=out, stderr=subprocess.STDOUT)
 
     def _said(self, fact):
-        lines = [line.split() for line in self._path.read_text().splitlines()]
+        whole = self._path.read_text().rpartition("\n")[0]  # the last line may be on its way
+        lines = [line.split() for line in whole.splitlines()]
         return [words[1:] for words in lines if words and words[0] == fact]
 
     @property

@@ -7,7 +7,7 @@ try keeps the bound: `soonest`. For mere waiting there is `PATIENCE_S`, which co
 from __future__ import annotations
 
 import threading
-from time import monotonic
+from time import monotonic, process_time
 
 PATIENCE_S = 60.0
 TRIES = 8
@@ -77,3 +77,22 @@ def busiest(times, seconds):
             begin += 1
         most = max(most, end - begin + 1)
     return most
+
+
+LOOP, USUAL_LOOP_S = (
+    1_000_000,
+    0.06,
+)  # of processor time, where the bounds of the tests in CPU seconds were found
+
+
+def slowness(tries=TRIES):
+    """How many times longer than usual this machine computes just now; 1 if it does not. The pace of a shared machine differs
+    by four within an hour, and processor time differs with it."""
+    return max(1.0, min(_loop_s() for _ in range(tries)) / USUAL_LOOP_S)
+
+
+def _loop_s():
+    began, total = process_time(), 0
+    for number in range(LOOP):
+        total += number
+    return process_time() - began
