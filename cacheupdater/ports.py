@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from cacheupdater.core.peers import NOBODY
 from cacheupdater_client.protocol.fence import NO_FORMS, Form
@@ -84,6 +84,18 @@ class Queue(Protocol):
         ...
 
 
+@runtime_checkable
+class PutsBack(Protocol):
+    """A queue that takes back what its owner cannot finish soon."""
+
+    async def put_back(self, partition: int, *, epoch: int, packs: Sequence[bytes]) -> range | None:
+        """These packs lie at the end of their partition, at these offsets. None: they do not, and may never. Raises Unavailable.
+
+        Before an owner learns of the offsets, its own `fetch` may return the packs.
+        """
+        ...
+
+
 class Progress(NamedTuple):
     """What a commit says of one partition."""
 
@@ -148,6 +160,13 @@ class Depot(Protocol):
 
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         """Each pack goes to the end of its partition, in this order; all of them or none."""
+        ...
+
+    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
+        """The same for packs of one partition that its owner had read. Returns their offsets, which have no gaps.
+
+        None, and nothing is put: here a pack that is not finished holds up nothing.
+        """
         ...
 
     async def wait(self, seconds: float) -> None:

@@ -5,29 +5,39 @@ dropped hints. Packs finish out of order and are committed in order. A head or t
 A hint that merges into it later needs no mark of its own, for the cursor cannot pass the oldest one. The exception is a hint
 that is stronger than what it merges into: its pack then *leans* on the older one, and both are read again together. The
 older pack alone would stand for less.
+
+Hints that stay open for long may be put back at the end of the partition (`put_back`), in new packs of ours. Their old packs
+take the place of the new ones: `done` may pass the old place, and not the new one. What a pack leans on may be put back too,
+so a pack that leans is passed only if all that was put back says what it said, or is finished.
+
 Lives as long as the engine of one epoch; replay after a crash is cheap, so nothing else is remembered.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cacheupdater.core.peers import Peer
 
 
 class OpenPack:
     """One pack on the queue, and how many heads, tails and removals still stand for its hints."""
 
-    __slots__ = ("leans", "offset", "open", "peer", "since")
+    __slots__ = ("knows", "leans", "offset", "open", "peer", "placed", "since")
 
     def __init__(self, offset: int, since: float, peer: Peer, *, leans: bool = False) -> None:
         self.offset = offset
         self.peer = peer
         self.open = 0
         self.since = since  # when it was read
+        self.placed = since  # when it came to this offset
         self.leans = leans  # finished only when everything before it is
+        self.knows = inf  # once put back: what was read before this offset, it says too
 
     def hold(self, keys: int) -> None:
         """So many heads, tails and removals stand for its hints from now on. Each releases its hold once. A key that becomes
@@ -51,7 +61,7 @@ _ROOM = 1024  # finished packs that are kept before they are tidied up
 class Cursor:
     """The two cursors of one partition."""
 
-    __slots__ = ("_finished", "_open_packs", "_roomy", "done", "scan")
+    __slots__ = ("_finished", "_open_packs", "_put_back", "_roomy", "_to_pass", "done", "scan")
 
     def __init__(self, offset: int) -> None:
         self.scan = offset
@@ -59,6 +69,8 @@ class Cursor:
         self._open_packs: deque[OpenPack] = deque()
         self._finished: list[int] = []
         self._roomy = _ROOM
+        self._put_back: list[OpenPack] = []  # those that are still open, or were a moment ago
+        self._to_pass: set[int] = set()  # offsets of our own packs, which were not read yet
 
     def read(self, offset: int, now: float, peer: Peer) -> OpenPack:
         """A pack of this peer has been read: everything up to and including it has been scanned."""
@@ -77,8 +89,8 @@ class Cursor:
 
     def advance(self) -> int:
         """Move `done` past all that is finished, and return it."""
-        open_packs = self._open_packs
-        while open_packs and not open_packs[0].open:
+        open_packs, bound = self._open_packs, self._bound()
+        while open_packs and not (open_packs[0].open or _waits(open_packs[0], bound)):
             open_packs.popleft()
         self.done = open_packs[0].offset if open_packs else self.scan
         return self.done
@@ -94,11 +106,53 @@ class Cursor:
 
     def age(self, now: float) -> float:
         """Seconds since the oldest pack was read that still has an open hint."""
-        oldest = next((each for each in self._open_packs if each.open), None)
-        return now - oldest.since if oldest else 0.0
+        oldest = next((each.since for each in self._open_packs if each.open), now)
+        return now - min([oldest, *(each.since for each in self._put_back if each.open)])
 
     def _tidy(self) -> None:
         """Drop the finished packs behind an open one, so that memory follows what is open."""
+        bound = self._bound()
         self._finished += [each.offset for each in self._open_packs if not (each.open or each.leans)]
-        self._open_packs = deque(each for each in self._open_packs if each.open)
+        self._open_packs = deque(each for each in self._open_packs if each.open or _waits(each, bound))
         self._roomy = 2 * len(self._open_packs) + _ROOM
+
+    # --- putting back -----------------------------------------------------------------------------------
+
+    def long_open(self, before: float) -> list[OpenPack]:
+        """The packs with open hints that have been at their place since before this time."""
+        both = dict.fromkeys([*self._open_packs, *self._put_back])
+        return [each for each in both if each.open and each.placed <= before]
+
+    def put_back(self, open_packs: Sequence[OpenPack], offsets: range, *, scan: int, now: float) -> bool:
+        """New packs at these offsets say what is open of these packs, as all that was read before `scan` has left it.
+
+        False, and nothing changes, if the first of them was read before we knew of it: then it was taken for anybody's.
+        """
+        if offsets.start < self.scan:
+            return False
+        for each in open_packs:
+            each.offset, each.placed, each.knows, each.leans = offsets.start, now, scan, True
+        gone = set(open_packs)
+        self._open_packs = deque(each for each in self._open_packs if each not in gone)
+        self._put_back = [each for each in dict.fromkeys([*self._put_back, *open_packs]) if each.open]
+        self._to_pass.update(offsets)
+        return True
+
+    def passes(self, offset: int) -> bool:
+        """Whether the pack at this offset, which has been read, is our own. Its hints are known, so it is passed over."""
+        if offset not in self._to_pass:
+            return False
+        self._to_pass.remove(offset)
+        self.scan = offset + 1
+        self._open_packs.extend(each for each in self._put_back if each.open and each.offset == offset)
+        return True
+
+    def _bound(self) -> float:
+        """A pack that leans waits from this offset on: what was put back may not say yet what such a pack said."""
+        if self._put_back:
+            self._put_back = [each for each in self._put_back if each.open]
+        return min((each.knows for each in self._put_back), default=inf)
+
+
+def _waits(open_pack: OpenPack, bound: float) -> bool:
+    return open_pack.leans and open_pack.offset >= bound

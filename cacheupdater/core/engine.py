@@ -29,6 +29,7 @@ from cacheupdater.core.outcomes import Failure, Load, Outcomes
 from cacheupdater.core.pausing import Pausing
 from cacheupdater.core.peers import NOBODY, Peers
 from cacheupdater.core.prolonging import Prolonging
+from cacheupdater.core.putting_back import PuttingBack
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.seating import Seating
@@ -115,6 +116,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
+        self.putting_back = PuttingBack(self.cursor, self._dedup.seats, self._removals, limits)
         self.slow_keys = self._dedup.slow_keys
         self.on_absent = self._outcomes.on_absent  # called for each unit once its rows are loaded
         self.suspects = self._outcomes.suspects  # keys of which `braked` must know whether they have a value

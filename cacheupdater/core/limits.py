@@ -52,6 +52,15 @@ class Limits:
     backlog_age: float = 30.0
     """Seconds that a hint may wait; then it is dropped with a count, so that no key pins the cursor for longer."""
 
+    put_back_after: float = 5.0
+    """Seconds after which open hints are put back at the end of their partition: those that nothing delays are long served."""
+
+    put_back_keys: int = 1_000
+    """Such hints per partition: more are no long tail but a source that is down, and it would help nobody to write them anew."""
+
+    put_back_behind: int = 16
+    """Packs read since the oldest open one: to read fewer of them again costs less than to write any anew."""
+
     pending: int = 100_000
     """Live heads, tails and invalidations per partition at which reading pauses."""
 

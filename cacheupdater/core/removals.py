@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.core.answers import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.cursors import OpenPack
@@ -100,6 +100,13 @@ class Removals:
     def asked(self, key: bytes) -> bool:
         """Whether this key is to be removed."""
         return key in self._asked
+
+    def resting(self) -> Iterator[Removal]:
+        """Those that are not being asked for just now."""
+        for waiting in self._waiting.values():
+            yield from waiting
+        for _, removal in self._later:
+            yield removal
 
     def hasten(self) -> None:
         """From now on nothing waits: the partition is being handed over, and a removal that still waits would be lost."""

@@ -51,6 +51,8 @@ def _decoded(
 ) -> Iterator[Hints]:
     """The hints, one pack at a time: freshly decoded keys are still in the processor's cache when the engine looks them up."""
     for message in messages:
+        if engine.cursor.passes(message.offset):
+            continue
         try:
             pack = wire.decode_pack(message.payload)
         except wire.Malformed as e:

@@ -20,9 +20,11 @@ from cacheupdater.pipeline.commit import Committer
 from cacheupdater.pipeline.intake import take_in
 from cacheupdater.pipeline.load import load
 from cacheupdater.pipeline.prolong import prolong
+from cacheupdater.pipeline.put_back import Returner
 from cacheupdater.pipeline.remove import remove
 from cacheupdater.pipeline.telling import Telling, Turn
 from cacheupdater.pipeline.write import matched, prepare, without_value, write
+from cacheupdater.ports import PutsBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -59,11 +61,16 @@ class Partition:
         """`wake_all` wakes every partition: a unit that has ended leaves room at the source, which all partitions share."""
         self.engine = engine
         self.label = str(gained.partition)
-        self._partition = gained.partition
         self._around = around
         self._wake_all = wake_all
         self._hear = around.vitals.hear
         self._committer = Committer(around.queue, gained, engine.cursor)
+        self._gained = gained
+        self._returner = (
+            Returner(around.queue, gained, engine, observer=around.observer, wall=around.wall)
+            if isinstance(around.queue, PutsBack)
+            else None
+        )
         self._woken = asyncio.Event()
         self._stepped = asyncio.Event()
         self._telling = Telling(around, self.label)
@@ -136,6 +143,8 @@ class Partition:
                 continue
             if not messages:
                 return
+            if self._returner:
+                await self._returner.at_rest.wait()
             met = self.engine.met
             with self._turn:
                 self._take_in(messages, clock(), caught_up=len(messages) < packs)
@@ -149,10 +158,10 @@ class Partition:
         """The next messages, or None if only held peers have sent any."""
         held, queue = self.engine.held, self._around.queue
         if not held:
-            return await queue.fetch(self._partition, packs)
+            return await queue.fetch(self._gained.partition, packs)
         with suppress(TimeoutError):
             async with asyncio.timeout(FULL_PAUSE):
-                return await queue.fetch(self._partition, packs, held)
+                return await queue.fetch(self._gained.partition, packs, held)
         return None
 
     def _take_in(self, messages: Sequence[Message], now: float, *, caught_up: bool) -> None:
@@ -212,6 +221,8 @@ class Partition:
                 self._telling.uncommitted(e)
             else:
                 self._telling.committed()
+                if self._returner:
+                    await self._returner.put_back()
 
     async def _report(self) -> None:
         while True:

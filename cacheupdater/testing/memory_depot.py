@@ -181,6 +181,14 @@ class MemoryDepot:
         self._tables.put(packs)
         self._answer()
 
+    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
+        """As `put` does."""
+        self._request()
+        self._tables.put([(partition, each) for each in packs])
+        end = self._tables.shelves[partition].next
+        self._answer()
+        return range(end - len(packs), end)
+
     async def wait(self, seconds: float) -> None:
         """Returns at the next `put`, whoever calls it."""
         await asyncio.sleep(0)

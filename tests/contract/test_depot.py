@@ -465,6 +465,31 @@ async def test_a_commit_of_one_partition_leaves_the_packs_of_others_alone(depot)
     assert await payloads(depot, 1) == [b"c", b"d"]
 
 
+async def test_packs_are_put_back_at_the_end_where_a_depot_keeps_all_packs_in_one_row(depot):
+    first, last = await put(depot, 1, b"a", b"b")
+    where = await depot.put_back(1, [b"c", b"d"])
+    if where is None:  # said for the kind of depot, whatever is put back
+        assert await payloads(depot, 1) == [b"a", b"b"]
+        assert await depot.put_back(0, [b"c"]) is None
+        return
+    assert list(where) == (await offsets(depot, 1))[2:]
+    assert where.start > last > first
+    await depot.put([(1, b"e")])
+    assert await payloads(depot, 1) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+async def test_packs_that_are_put_back_while_others_send_lie_where_it_is_said(world):
+    sender, owner = await world.depot(), await world.depot()
+    if await owner.put_back(0, [b"back"]) is None:
+        return
+    sending = asyncio.gather(*(sender.put([(0, b"%d" % number)]) for number in range(20)))
+    where = [await owner.put_back(0, [b"back", b"back"]) for _ in range(10)]
+    await sending
+    said = [offset for each in where for offset in each]
+    messages = (await owner.read({0: 0}, 100))[0]
+    assert said == [each.offset for each in messages if each.payload == b"back"][1:]
+
+
 async def test_what_was_put_is_there_for_a_depot_that_is_opened_later(world, depot):
     epoch = await own(depot, "ann", 0)
     first, _ = await put(depot, 0, b"a", b"b")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 
@@ -53,7 +53,15 @@ def refuse_full(partition: int, waiting: int, length: int) -> None:
         )
 
 
-def placed(packs: Sequence[tuple[int, bytes]], last: dict[int, int]) -> list[tuple[int, int, bytes]]:
+Placed: TypeAlias = list[tuple[int, int, bytes]]
+
+
+def offsets(placed: Placed) -> range:
+    """Where these packs of one partition lie."""
+    return range(placed[0][1], placed[-1][1] + 1)
+
+
+def placed(packs: Sequence[tuple[int, bytes]], last: dict[int, int]) -> Placed:
     """Partition, position and payload of each pack. `last` is each partition's position before the put."""
     rows = []
     last = last.copy()

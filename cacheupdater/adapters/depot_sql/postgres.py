@@ -126,8 +126,14 @@ class PostgresDepot:
 
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         """As the port says."""
-        if not packs:
-            return
+        if packs:
+            await self._placed(packs)
+
+    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
+        """As the port says."""
+        return checks.offsets(await self._placed([(partition, each) for each in packs]))
+
+    async def _placed(self, packs: Sequence[tuple[int, bytes]]) -> checks.Placed:
         counts = checks.counted(packs, self._partitions)
         async with self._server.transaction() as connection:
             await connection.execute(self._sql.lock, list(counts))
@@ -137,6 +143,7 @@ class PostgresDepot:
             placed = checks.placed(packs, {partition: before for partition, before, _ in rows})
             columns = map(list, zip(*placed, strict=True))
             await connection.execute(self._sql.put, *columns, self._sql.channel)
+        return placed
 
     async def wait(self, seconds: float) -> None:
         """As the port says. May return once without need after a read has found what rang."""

@@ -128,20 +128,28 @@ class SqliteDepot:
 
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         """As the port says."""
-        if not packs:
-            return
+        if packs:
+            await self._placed(packs)
+
+    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
+        """As the port says."""
+        return checks.offsets(await self._placed([(partition, each) for each in packs]))
+
+    async def _placed(self, packs: Sequence[tuple[int, bytes]]) -> checks.Placed:
         counts = checks.counted(packs, self._partitions)
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: sqlite3.Connection) -> checks.Placed:
             last = {}
             for partition, packs_of_it in counts.items():
                 said = {"partition": partition, "packs": packs_of_it}
                 last[partition], waiting = connection.execute(sql.ADVANCE, said).fetchone()
                 checks.refuse_full(partition, waiting, self._address.length)
-            connection.executemany(sql.PUT, checks.placed(packs, last))
+            placed = checks.placed(packs, last)
+            connection.executemany(sql.PUT, placed)
             connection.execute(sql.TELL)
+            return placed
 
-        await self._file.write(work, on_disk=True)
+        return await self._file.write(work, on_disk=True)
 
     async def wait(self, seconds: float) -> None:
         """Looks at the number of puts every `POLL_S`. May return once without need after a read has found what came."""

@@ -292,6 +292,11 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         reason="reason",
         reasons=_COMMIT_FAILURES,
     ),
+    "put_back": Declared(
+        "counter",
+        "Hints that had been unfinished for 5 s and were written anew at the end of their partition, in a SQL queue: what lies behind"
+        " them need not wait, and a restart does not read it again. They count again every few seconds while they stay.",
+    ),
     "config_last_reload_successful": Declared(
         "gauge", "1 if the configuration that runs is the one that was read last, 0 if that one was refused."
     ),

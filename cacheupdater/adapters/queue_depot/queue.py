@@ -141,6 +141,13 @@ class DepotQueue:
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
         await self._commits.add(partition, Progress(epoch, inbox.taken, done, finished))
 
+    async def put_back(self, partition: int, *, epoch: int, packs: Sequence[bytes]) -> range | None:
+        """As the port says. After the end of our session another member may put the same back: a hint twice harms nothing."""
+        inbox = self._inboxes.get(partition)
+        if inbox is None or not inbox.accepts(epoch) or not self._believes():
+            return None
+        return await answered(self._depot.put_back(partition, packs), COMMIT_WITHIN)
+
     def reassign(self, partitions: Collection[int]) -> None:
         """Hand these partitions over to ourselves, as far as they are ours. No other member notices."""
         self._owned.hand_over(partitions, back=True)

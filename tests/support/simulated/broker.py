@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 
+from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained
 from simulated.history import Owner
-from simulated.topic import FORGOTTEN, Reader, Topic
+from simulated.topic import FORGOTTEN, SLOW_S, Reader, Topic
 
 SETTLE_S = 6.0  # a living owner may take so long to hand over: longer than the supervisor needs
 
@@ -135,6 +136,28 @@ class Consumer(Reader):
     async def ticket(self, partition, epoch):
         """The server itself knows epochs."""
         return lambda: self.holds(partition, epoch)
+
+    async def put_back(self, partition, *, epoch, packs):
+        """As the port says. The server asks for no epoch: another owner may have the same packs already."""
+        seen, owner = self._world.seen, self.owner(partition, epoch)
+        since = seen.clock()
+        try:
+            return await self._put_back(owner, packs)
+        finally:
+            seen.putting_back[owner].append((since, seen.clock()))
+
+    async def _put_back(self, owner, packs):
+        world = self._world
+        self._process.check()
+        if world.faults("queue_commit_error"):
+            await asyncio.sleep(world.latency())
+            raise Unavailable("the broker does not answer")
+        await asyncio.sleep(world.slow(SLOW_S) if world.faults("queue_commit_delay") else world.latency())
+        offsets = self._broker.accept_back(owner, packs)
+        await asyncio.sleep(world.latency())
+        if world.faults("queue_commit_cut"):
+            raise Unavailable("the connection to the broker was lost")
+        return offsets
 
     async def close(self):
         for partition, inbox in self._inboxes.items():

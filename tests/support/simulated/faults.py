@@ -86,7 +86,8 @@ TO_FLEETS = {
     "fleet_cut_off": 1.5,  # one member's exchanges fail for a while, though it reaches everything else
 }
 
-IN_PASSING = (  # results of other faults, counted where the queue is a group
+IN_PASSING = (  # results of other faults
+    "put_back",  # a pack of hints that had been open for long
     "thrown_out",  # a member was silent for too long, or did not join in time
     "static_return",  # a static member was back before its session had ended, and no other member noticed
     "static_late",  # or later

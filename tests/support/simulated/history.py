@@ -191,6 +191,8 @@ class Seen:
         self.lag = lag  # seconds by which loads read behind the primary
         self.trace = trace
         self.hints = []
+        self.put_back = {}  # packs that an owner had read and put back, with this owner
+        self.putting_back = defaultdict(list)  # by owner: from when until when packs were on their way back
         self.intakes = []
         self.commits = []
         self.expired = []
@@ -216,6 +218,13 @@ class Seen:
         """Adds a line to the trace."""
         if self.trace is not None:
             self.trace(f"{self.clock():9.4f}  " + " ".join(map(str, words)))
+
+    def taken_in(self, intake):
+        """When the engine learned of this pack: after the packs that were on their way back when it was fetched."""
+        return max(
+            (until for since, until in self.putting_back[intake.owner] if since <= intake.at <= until),
+            default=intake.at,
+        )
 
     def begin(self):
         """A refresh takes its token."""

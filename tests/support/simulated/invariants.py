@@ -339,9 +339,14 @@ def k1_done_passes_only_what_is_finished(seen, served):
 
     A commit of an ownership does not count after the partition has been granted to another owner. Exception: an owner that
     has handed over to its own process, by a commit that was under way. That process reads the packs again.
+    A hint need not be finished if an owner has put it back: then `done` must not pass the later pack.
     """
     violations, passed, last = [], defaultdict(int), {}
-    packs = {(hint.topic, hint.partition, hint.offset): hint for hint in seen.hints}
+    owed = defaultdict(
+        list
+    )  # by place: the hints for which its pack stands, each with the keys that are meant
+    for hint in seen.hints:
+        owed[hint.topic, hint.partition, hint.offset].append((hint, hint.keys))
     for commit in seen.commits:
         if not commit.accepted:
             continue
@@ -352,14 +357,36 @@ def k1_done_passes_only_what_is_finished(seen, served):
             violations.append(f"K1: {commit.owner} moved done back to {commit.done} at {commit.at:.4f}")
         last[commit.owner] = commit.done
         for offset in range(passed[place], commit.done):
-            hint = packs.get((*place, offset))
-            if hint is not None and (keys := served.unserved(hint, commit.at)):
-                violations.append(
-                    f"K1: {commit.owner} committed {commit.done} at {commit.at:.4f}, and offset {offset}"
-                    f" ({KIND[hint.kind]} of {keys}) was not finished"
-                )
+            for hint, keys in owed.pop((*place, offset), ()):
+                for key in set(keys).intersection(served.unserved(hint, commit.at)):
+                    later = _put_back(seen, hint, key, commit)
+                    if later is None:
+                        violations.append(
+                            f"K1: {commit.owner} committed {commit.done} at {commit.at:.4f}, and offset {offset}"
+                            f" ({KIND[hint.kind]} of {key!r}) was not finished"
+                        )
+                    else:
+                        owed[*place, later.offset].append((hint, (key,)))
         passed[place] = max(passed[place], commit.done)
     return violations
+
+
+def _put_back(seen, hint, key, commit):
+    """The last pack by which this key of the hint was put back, if `done` has not passed it; None if there is none."""
+    where = hint.topic, hint.partition
+    return max(
+        (
+            each
+            for each in seen.put_back
+            if (each.topic, each.partition) == where
+            and key in each.keys
+            and each.kind >= hint.kind
+            and commit.done <= each.offset
+            and each.at <= commit.at
+        ),
+        key=lambda each: each.offset,
+        default=None,
+    )
 
 
 def _is_handed_back(commit, seen):
@@ -476,7 +503,7 @@ def _heard(seen):
     for intake in seen.intakes:
         if intake.hint.kind != TOUCH:
             for key in intake.hint.keys:
-                heard[intake.owner, key][intake.hint.kind].append(intake.at)
+                heard[intake.owner, key][intake.hint.kind].append(seen.taken_in(intake))
     for drop in seen.drops:
         heard[drop.owner, drop.key][DROPPED].append(drop.at)
     return heard

@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from cacheupdater.core.limits import Limits
-from simulated.faults import draw_file_rates, draw_fleet_rates, draw_group_rates, draw_rates
+from simulated.faults import (
+    AT_GROUPS,
+    TO_GROUPS,
+    draw_file_rates,
+    draw_fleet_rates,
+    draw_group_rates,
+    draw_rates,
+)
 
 BUDGETS = (30.0, 100.0, 1000.0)  # rows a second; the burst is at least a second's worth
 FLEET_BUDGET = 20.0  # of a fleet: so little that shares matter
@@ -167,7 +174,26 @@ def draw(seed):
         foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
         replace=beyond.random() < 0.3,
     )
-    return _with_crowd(_with_operator(_with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond))))
+    return _with_crowd(_with_operator(_with_fail_safe(_with_file(_with_more(plan, beyond), beyond))))
+
+
+def _with_more(plan, random):
+    return _with_putting_back(_with_fleet(plan, random))
+
+
+def _with_putting_back(plan):
+    """In most schedules with a queue that moves single partitions, which takes hints back, few of them count as a long tail.
+
+    These queues are rare, so some groups without a fleet become one.
+    """
+    random = Random(f"putting back {plan.seed}")
+    if plan.group and not plan.fleet and random.random() < 0.1:
+        ours = {kind: rate for kind, rate in plan.rates.items() if kind not in {*AT_GROUPS, *TO_GROUPS}}
+        plan = replace(plan, group=None, rates=ours)
+    after, behind = random.choice(((5.0, 16), (0.1, 1), (0.1, 1), (0.4, 3)))
+    most = random.choice((3, 1000))
+    limits = replace(plan.limits, put_back_after=after, put_back_behind=behind, put_back_keys=most)
+    return replace(plan, limits=limits)
 
 
 def _with_crowd(plan):

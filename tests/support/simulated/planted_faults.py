@@ -51,6 +51,7 @@ class ContentWriter(SimWriter):
 
 
 MARKED_S = 2.0
+FAR = 1_000_000  # an offset that no schedule reaches
 
 
 class Naive(PlantedFault):
@@ -364,6 +365,52 @@ class Forgetful(PlantedFault):
         state.read = read_without_prices
 
 
+# --- of a queue that takes hints back -------------------------------------------------------------------
+
+
+class _OfReturned(PlantedFault):
+    def concerns(self, plan):
+        return plan.group is None and plan.limits.put_back_after < 1.0
+
+
+class ReturnsReads(_OfReturned):
+    name = "changes are put back as touches"
+
+    def engine(self, engine):
+        find = engine.putting_back.find
+
+        def find_touches(now):
+            found = find(now)
+            return found and found._replace(packs=[each._replace(kind=Kind.TOUCH) for each in found.packs])
+
+        engine.putting_back.find = find_touches
+
+
+class LeavesEarly(_OfReturned):
+    name = "hints leave their place before they are put back"
+
+    def engine(self, engine):
+        find, placed = engine.putting_back.find, engine.putting_back.placed
+
+        def find_and_leave(now):
+            found = find(now)
+            if found:
+                placed(found, range(FAR, FAR + 1), now)
+            return found
+
+        engine.putting_back.find = find_and_leave
+
+
+class LeansOnNothing(_OfReturned):
+    name = "what leans on hints that were put back is done"
+
+    def engine(self, engine):
+        placed = engine.putting_back.placed
+        engine.putting_back.placed = lambda put_back, offsets, now: placed(
+            put_back._replace(scan=inf), offsets, now
+        )
+
+
 # --- of a group -----------------------------------------------------------------------------------------
 
 
@@ -585,6 +632,9 @@ PLANTED_FAULTS = {
         Hopeful,
         Strayed,
         Forgetful,
+        ReturnsReads,
+        LeavesEarly,
+        LeansOnNothing,
         AnyEpoch,
         AdaptersAnyEpoch,
         Whole,

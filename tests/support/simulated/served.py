@@ -26,6 +26,7 @@ class Served:
         self._declined = defaultdict(list)
         self._removals = defaultdict(list)
         self._intakes = defaultdict(list)  # of a pack
+        self._repeats = defaultdict(list)  # of packs that were put back with this key
         self._expired = seen.expired
         self._voids = defaultdict(list)  # touches and changes of a key, by owner: they end an absent mark
         for flight in seen.flights:
@@ -40,6 +41,8 @@ class Served:
                 self._removals[key].append(removal)
         for intake in seen.intakes:
             self._intakes[intake.hint].append(intake)
+            for key in intake.hint.keys if intake.hint in seen.put_back else ():
+                self._repeats[key].append(intake)
             if intake.hint.kind != MISS:
                 for key in intake.hint.keys:
                     self._voids[intake.owner, key].append(intake.at)
@@ -62,7 +65,11 @@ class Served:
         after = hint.at - self._gap - BLINK
         return (
             any(f.ended > after and f.is_finished(key, by) for f in self._flights[key])
-            or any(self._is_marked(i, key) for i in self._intakes[hint] if i.at <= by)
+            or any(
+                self._is_marked(i, key)
+                for i in (*self._intakes[hint], *self._repeats[key])
+                if hint.at <= i.at <= by
+            )
             or self._is_dropped(hint, key, by)
         )
 

@@ -15,6 +15,7 @@ from simulated.history import OWNED, CommitCall, Expired, HandOver, Hint, Intake
 
 SESSION_S = 0.4  # a silent member is given up after this
 SLOW_S = (0.05, 0.6)
+KIND = ("touch", "miss", "change")
 FORGOTTEN = None  # in the place of a record
 TICK = 1e-6  # keeps two messages on one connection in order
 
@@ -46,9 +47,23 @@ class Topic:
         else:
             hint = Hint(seen.clock(), partition, len(log), pack.kind, tuple(pack.keys), self.number)
             seen.hints.append(hint)
-            seen.note("queued", partition, len(log), ("touch", "miss", "change")[pack.kind], *pack.keys)
+            seen.note("queued", partition, len(log), KIND[pack.kind], *pack.keys)
         log.append((payload, hint))
         self._wake()
+
+    def accept_back(self, owner, payloads):
+        """Appends packs that an owner had read. They are no new hints: those that they repeat are judged."""
+        log, seen = self.logs[owner.partition], self._world.seen
+        first = len(log)
+        for payload in payloads:
+            pack, offset = wire.decode_pack(payload), len(log)
+            hint = Hint(seen.clock(), owner.partition, offset, pack.kind, tuple(pack.keys), self.number)
+            seen.put_back[hint] = owner
+            self._world.faults.fired["put_back"] += 1
+            seen.note(owner.process, "puts back", owner.partition, offset, KIND[pack.kind], *pack.keys)
+            log.append((payload, hint))
+        self._wake()
+        return range(first, len(log))
 
     def forget(self, partition, offsets):
         """An owner has finished these out of order. A queue with one number per partition cannot forget them."""
@@ -154,10 +169,21 @@ class Reader:
             if (record := log[inbox.at]) is not FORGOTTEN:
                 taken.append((inbox.at, *record))
             inbox.at += 1
-        seen.intakes += [Intake(seen.clock(), owner, hint) for _, _, hint in taken if hint is not None]
+        seen.intakes += [
+            Intake(seen.clock(), owner, hint)
+            for _, _, hint in taken
+            if hint is not None and not self._is_own(hint, owner)
+        ]
         if taken:
             seen.note(self.name, "reads", partition, "from", taken[0][0], "to", inbox.at)
         return [Message(offset, payload) for offset, payload, _ in taken]
+
+    def _is_own(self, hint, owner):
+        """Whether the owner has put this pack back, and knows where: then it passes over the pack."""
+        return (
+            self._world.seen.put_back.get(hint) == owner
+            and hint.offset in self._world.cursors[owner]._to_pass
+        )
 
     # --- committing -------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Calls(MemoryDepot):
         self.hangs = set()
 
     def __getattribute__(self, name):
-        if name in {"renew", "claim", "release", "read", "commit"}:
+        if name in {"renew", "claim", "release", "read", "commit", "put_back"}:
             self.names.append(name)
             if name == "renew" and self.breaks:
                 raise self.breaks
@@ -333,6 +333,33 @@ async def test_a_hand_over_to_ourselves_leaves_other_members_and_partitions_alon
     assert payloads(await ann.take(1, 1)) == [b"1"]
     assert (ann.owned[0], ann.owned[2]) == (before[0], before[2])
     await ann.close()
+
+
+# --- putting back -------------------------------------------------------------------------------------------------------
+
+
+@simulated(1)
+async def test_an_owner_puts_packs_back_and_reads_them_at_the_offsets_that_it_was_told(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    tables.put([(0, b"a"), (0, b"b")])
+    await ann.take(0, 2)
+    where = await ann.queue.put_back(0, epoch=ann.owned[0].epoch, packs=[b"c", b"d"])
+    messages = await ann.take(0, 2)
+    assert (payloads(messages), [each.offset for each in messages]) == ([b"c", b"d"], list(where))
+    await ann.close()
+
+
+@simulated(1)
+async def test_nothing_is_put_back_for_an_epoch_that_is_over_and_a_depot_that_hangs_is_given_up(tables):
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    assert await ann.queue.put_back(0, epoch=ann.owned[0].epoch - 1, packs=[b"c"]) is None
+    ann.depot.hangs = {"put_back"}
+    with pytest.raises(Unavailable):
+        await ann.queue.put_back(0, epoch=ann.owned[0].epoch, packs=[b"c"])
+    ann.kill()
+    assert tables.read({0: 0}, 10) == {}
 
 
 # --- a depot that fails -----------------------------------------------------------------------------------------------

@@ -1,0 +1,95 @@
+"""Which open hints are put back at the end of their partition, so that a key that stays long holds up no cursor.
+
+A row that fails for half a minute keeps its pack open. Without more, everything behind this pack would stay on the queue's books,
+and a restart would read all packs again that hold such a key. So hints that have waited for some seconds (`put_back_after`) are
+written anew, at the end, and the old place is done. Their keys notice nothing: they keep their seats and their next tries.
+
+Only a few hints are put back. If many wait, their source is down, and writing all of them anew every few seconds would help nobody.
+A pack is put back as a whole, once all of its open hints rest. A hint that runs just now may end in a moment.
+
+Each engine has one `PuttingBack`. The partition calls `find`, puts the packs on its queue, and calls `placed`. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.unit import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cacheupdater.core.cursors import Cursor, OpenPack
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.removals import Removals
+    from cacheupdater.core.seats import Seats
+
+PACK_KEYS = 200  # keys of 1 KiB, the longest there are, fit into a pack of 256 KiB
+
+
+class Old(NamedTuple):
+    """One pack to be written. Its hints are as old as the youngest of them, so none is dropped before its time."""
+
+    kind: Kind
+    since: float
+    keys: list[bytes]
+
+
+class PutBack(NamedTuple):
+    """What is to be put back together."""
+
+    packs: Sequence[Old]
+    open_packs: Sequence[OpenPack]
+    scan: int  # what was read before is in `packs`
+
+
+class PuttingBack:
+    """The decisions for one partition."""
+
+    def __init__(self, cursor: Cursor, seats: Seats, removals: Removals, limits: Limits) -> None:
+        self._cursor = cursor
+        self._seats = seats
+        self._removals = removals
+        self._limits = limits
+        self._look_at = -inf
+
+    def find(self, now: float) -> PutBack | None:
+        """What is to be put back now; None if nothing is. Looks now and then, for a look reads every seat."""
+        cursor, limits = self._cursor, self._limits
+        if now < self._look_at or cursor.scan - cursor.done < limits.put_back_behind:
+            return None
+        self._look_at = now + limits.prune
+        old = cursor.long_open(now - limits.put_back_after)
+        if not 0 < sum(each.open for each in old) <= limits.put_back_keys:
+            return None
+        found = self._resting(old)
+        whole = [each for each in old if len(found[each]) == each.open]
+        hints = [hint for each in whole for hint in found[each]]
+        return PutBack(list(_packs(hints)), whole, cursor.scan) if whole else None
+
+    def placed(self, put_back: PutBack, offsets: range, now: float) -> bool:
+        """The packs lie at these offsets. False if that came too late: then they are read as anybody's, which harms nothing."""
+        return self._cursor.put_back(put_back.open_packs, offsets, scan=put_back.scan, now=now)
+
+    def _resting(self, old: Sequence[OpenPack]) -> dict[OpenPack, list[tuple[Kind, float, bytes]]]:
+        """The hints for which each of these packs is open, as far as they wait: for a load, or for a removal."""
+        found: dict[OpenPack, list[tuple[Kind, float, bytes]]] = {each: [] for each in old}
+        for key, unit in self._seats.items():
+            demand = unit.demand
+            if unit.phase is Phase.DUE and demand.open_pack in found:
+                found[demand.open_pack].append((demand.kind, demand.since, key))
+        for removal in self._removals.resting():
+            if removal.open_pack in found:
+                found[removal.open_pack].append((Kind.CHANGE, removal.open_pack.since, removal.key))
+        return found
+
+
+def _packs(hints: Sequence[tuple[Kind, float, bytes]]) -> Iterator[Old]:
+    for kind in Kind:
+        since = {key: since for each, since, key in hints if each is kind}  # no pack names a key twice
+        keys = list(since)
+        for at in range(0, len(keys), PACK_KEYS):
+            part = keys[at : at + PACK_KEYS]
+            yield Old(kind, max(since[key] for key in part), part)
