@@ -162,6 +162,37 @@ class Depot(Protocol):
         ...
 
 
+class Lag(NamedTuple):
+    """The waiting packs of one partition."""
+
+    partition: int
+    done: int  # no waiting pack has a lower offset
+    end: int  # nor this one, or a higher one; packs that come later do
+    packs: int
+    owner: str | None = None  # the member that owns the partition now
+
+
+class Waiting(Protocol):
+    """The packs of a shared queue that no updater has finished, for an operator. Who calls is no member.
+
+    Each call raises Unavailable, Faulty or Misconfigured, as those of `Depot` do.
+    """
+
+    async def lag(self) -> Sequence[Lag]:
+        """One for each partition, in order; none if nobody has made the queue yet. Changes and makes nothing."""
+        ...
+
+    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
+        """As `Depot.read`. After `lag` only."""
+        ...
+
+    async def drop(self, partition: int, end: int) -> None:
+        """No pack before `end`, which `lag` has named, waits any more, whoever owns the partition. `done` never moves back."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Stamped(dict[Captures, object]):
     """Values, and what their rows say about their last change."""
 
