@@ -28,7 +28,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from cacheupdater.errors import Misconfigured, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
 
@@ -39,47 +39,58 @@ _LIVING = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressErro
 _NO_GENERATION, _NO_MEMBER, _BROKERS_DECIDE = -1, "", -1
 
 
-async def coordinator_of(cluster: Cluster, group: str) -> int:
-    """The broker that coordinates the group. Waits a while for a new cluster, which may have none yet."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + SETTLE_S
-    while True:
-        found = await cluster.ask(FindCoordinatorRequest(group, 0))
-        if for_code(found.error_code) not in _COMING or loop.time() > deadline:
-            _check(found.error_code, group)
-            return int(found.coordinator_id)
-        await asyncio.sleep(POLL_S)
-
-
 async def owners(cluster: Cluster, group: str, topic: str) -> Mapping[int, str]:
     """By partition, the member that owns it: its instance or client, and its host."""
-    answer = await cluster.ask(DescribeGroupsRequest([group]), broker=await coordinator_of(cluster, group))
-    [(code, _, _, _, _, members, *_)] = answer.groups
-    _check(code, group)
+    answer, _ = await _asked(cluster, group, DescribeGroupsRequest([group]), lambda said: [said.groups[0][0]])
+    [(_, _, _, _, _, members, *_)] = answer.groups
     return {partition: _named(each) for each in members for partition in _owned(each, topic)}
 
 
 async def committed(cluster: Cluster, group: str, topic: str, partitions: Sequence[int]) -> Mapping[int, int]:
     """The committed offsets, without partitions that have none."""
+
+    def codes(said: Any) -> Iterable[int]:
+        return (getattr(said, "error_code", 0), *(code for _, rows in said.topics for _, _, _, code in rows))
+
     request = OffsetFetchRequest(group, [(topic, list(partitions))])
-    answer = await cluster.ask(request, broker=await coordinator_of(cluster, group))
+    answer, _ = await _asked(cluster, group, request, codes)
     rows = [row for _, rows in answer.topics for row in rows]
-    for code in (getattr(answer, "error_code", 0), *(code for _, _, _, code in rows)):
-        _check(code, group)
     return {partition: offset for partition, offset, _, _ in rows if offset >= 0}
 
 
 async def commit(cluster: Cluster, group: str, topic: str, offsets: Mapping[int, int]) -> bool:
     """Commits for a group without members. False: it has some, which commit for themselves."""
+
+    def codes(said: Any) -> Iterable[int]:
+        return [code for _, rows in said.topics for _, code in rows]
+
     places = [(partition, offset, "") for partition, offset in offsets.items()]
     request = OffsetCommitRequest(group, _NO_GENERATION, _NO_MEMBER, _BROKERS_DECIDE, [(topic, places)])
-    answer = await cluster.ask(request, broker=await coordinator_of(cluster, group))
-    codes = [code for _, rows in answer.topics for _, code in rows]
-    if any(for_code(code) in _LIVING for code in codes):
-        return False
-    for code in codes:
+    _, living = await _asked(cluster, group, request, codes)
+    return not living
+
+
+async def _asked(
+    cluster: Cluster, group: str, request: Any, codes: Callable[[Any], Iterable[int]]
+) -> tuple[Any, bool]:
+    """The coordinator's answer, and whether it refuses because the group has members. Waits a while for a new cluster."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SETTLE_S
+    while True:
+        found = await cluster.ask(FindCoordinatorRequest(group, 0))
+        answer, said = None, {found.error_code}
+        if not found.error_code:
+            answer = await cluster.ask(request, broker=found.coordinator_id)
+            said = {code for code in codes(answer) if code}
+        errors = {for_code(code) for code in said}
+        if not errors.intersection(_COMING) or loop.time() > deadline:
+            break
+        await asyncio.sleep(POLL_S)
+    if errors and errors.issubset(_LIVING):
+        return answer, True
+    for code in said:
         _check(code, group)
-    return True
+    return answer, False
 
 
 def _check(code: int, group: str) -> None:
