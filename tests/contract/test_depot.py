@@ -502,11 +502,12 @@ async def test_lag_counts_the_packs_that_no_owner_has_finished(world, depot):
 
 async def test_lag_names_the_owners_whose_sessions_run_and_whoever_asks_joins_nothing(world, depot):
     await own(depot, "ann", 0)
+    await depot.renew("bob", 3 * SESSION)
+    await depot.claim("bob", [2])
     await world.pass_time(SESSION + 1)
-    await own(depot, "bob", 2)
-    before = await depot.renew("bob", SESSION)
     assert [each.owner for each in await (await world.depot()).lag()] == [None, None, "bob"]
-    assert await depot.renew("bob", SESSION) == before
+    roster = await depot.renew("bob", SESSION)
+    assert (roster.members, dict(roster.owners)) == ({"bob"}, {2: "bob"})
 
 
 async def test_dropped_packs_wait_no_more_and_those_that_came_later_do(world, depot):

@@ -8,6 +8,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from cacheupdater.adapters import topic_kafka
 from cacheupdater.adapters.queue_kafka.stored import packs
 from cacheupdater.adapters.topic_kafka.waiting import TopicWaiting
 from cacheupdater.cli import main
@@ -102,7 +103,8 @@ async def test_packs_are_read_in_pieces_from_batches_of_any_codec_and_any_produc
     assert (pack.kind, pack.keys) == (TOUCH, [b"item:7"])
 
 
-async def test_the_marks_of_transactions_are_passed_over(waiting, topic):
+async def test_the_marks_of_transactions_are_passed_over(waiting, topic, monkeypatch):
+    monkeypatch.setattr(topic_kafka.waiting, "FETCH_BYTES", 1)  # so each batch, or mark, comes alone
     producer = AIOKafkaProducer(**connection(topic), transactional_id=f"{topic.topic}-t")
     await producer.start()
     for value in (b"a", b"b"):

@@ -113,19 +113,25 @@ async def test_a_redis_that_is_away_keeps_everything_that_is_left(world):
     assert "did not answer" in done.kept[1]
 
 
-async def test_packs_that_come_during_a_purge_stay_and_their_values_too(world):
+async def test_packs_that_come_after_the_beginning_stay_and_their_values_too(world):
     world.redis.set(b"item:9", b'"old"')
     await world.put(0, CHANGE, b"item:0")
-    before = world.writer.invalidate
+    seen, remove = world.depot.lag, world.writer.invalidate
+
+    async def lag():
+        lags = await seen()
+        await world.put(0, CHANGE, b"item:9")
+        return lags
 
     async def invalidate(keys, forms):
         await world.put(0, CHANGE, b"item:9")
-        return await before(keys, forms)
+        return await remove(keys, forms)
 
-    world.writer.invalidate = invalidate
+    world.depot.lag, world.writer.invalidate = lag, invalidate
     done = await world.purge.run()
-    assert (done.partitions, done.removed) == (1, 1)
-    assert await world.packs() == [1, 0, 0]
+    assert (done.partitions, done.removed, done.packs.total()) == (1, 1, 1)
+    world.depot.lag = seen
+    assert await world.packs() == [2, 0, 0]
     assert world.redis.get(b"item:9") == b'"old"'
 
 
