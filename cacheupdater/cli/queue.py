@@ -95,6 +95,7 @@ def _page(found: Sequence[Behind]) -> Iterable[str]:
 
 def purge(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.configured import configured
+    from cacheupdater.config.units import printable
 
     config = configured(args, environ)
     if not args.yes and not sys.stdin.isatty():
@@ -108,7 +109,7 @@ def purge(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     done = _purged(config)
     print("\n".join(_said(done)), flush=True)
     for partition, why in list(done.kept.items())[:SHOWN]:
-        print(f"cacheupdater: partition {partition} was not purged: {why}", file=sys.stderr)
+        print(f"cacheupdater: partition {partition} was not purged: {printable(why)}", file=sys.stderr)
     if len(done.kept) > SHOWN:
         print(f"cacheupdater: and {len(done.kept) - SHOWN} more", file=sys.stderr)
     return exits.SOFTWARE if done.kept else exits.OK
@@ -117,7 +118,10 @@ def purge(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _agreed(config: Config) -> bool:
     """Shows what would go, and asks the person at the terminal."""
     print("\n".join(_page(_behind(config))))
-    answer = input("Remove the values of changed keys, and throw all of this away? [y/N] ")
+    try:
+        answer = input("Remove the values of changed keys, and throw all of this away? [y/N] ")
+    except EOFError:  # Ctrl-D
+        answer = ""
     return answer.strip().lower() in {"y", "yes"}
 
 
@@ -160,7 +164,7 @@ def _said(done: Purged) -> Iterable[str]:
     kinds = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(done.packs.items()))
     where = _counted(done.partitions, "partition")
     yield f"purged {where}: {_counted(packs, 'pack')}{f' ({kinds})' if kinds else ''}"
-    yield f"removed the values of {_counted(done.removed, 'changed key')} from Redis"
+    yield f"{_counted(done.removals, 'removal')} of changed keys from Redis"
     if done.foreign:
         yield f"{_counted(done.foreign, 'value')} of changed keys stayed: foreign, as the updater would have left them"
     if done.strangers:

@@ -39,7 +39,9 @@ class Purged:
 
     partitions: int = 0  # that had packs, and have none of them now
     packs: Counter[str] = field(default_factory=Counter)  # that were dropped, by kind
-    removed: int = 0  # keys whose value is gone
+    removals: int = (
+        0  # of changed keys, whether they had a value or not; a key may count once for each `PACKS`
+    )
     foreign: int = 0  # changed keys whose value stays, for it is not ours
     strangers: int = 0  # changed keys that no namespace has
     kept: dict[int, str] = field(default_factory=dict)  # partitions that were not purged, and why
@@ -104,7 +106,7 @@ class Purge:
         if not asked:
             return ""
         answers = await self._writer.invalidate(asked, forms)
-        self._purged.removed += sum(each.result in FINISHING for each in answers)
+        self._purged.removals += sum(each.result in FINISHING for each in answers)
         self._purged.foreign += sum(each.result is Result.FOREIGN for each in answers)
         for key, answer in zip(asked, answers, strict=True):
             if answer.result not in FINISHING and answer.result is not Result.FOREIGN:

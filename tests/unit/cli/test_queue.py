@@ -8,8 +8,10 @@ import json
 import pytest
 
 from cacheupdater.adapters.depot_sql import depot_at
+from cacheupdater.adapters.writer_redis import RedisWriter
 from cacheupdater.cli import main
 from cacheupdater.core import depot_url
+from cacheupdater.core.answers import Answer, Result
 from cacheupdater_client.protocol.wire import CHANGE, TOUCH, encode_pack
 
 _CONFIG = """\
@@ -58,7 +60,7 @@ class Terminal:
         return True
 
     def readline(self, *_):
-        return f"{self._answer}\n"
+        return self._answer
 
 
 @pytest.mark.parametrize("verb", ["lag", "purge"])
@@ -100,7 +102,7 @@ def test_without_a_terminal_a_purge_needs_a_yes(queue, url):
     assert "1 pack in 1 of 3" in queue(url, "lag")[1]
 
 
-@pytest.mark.parametrize(("answer", "left"), [("", 1), ("no", 1), ("y", 0)])
+@pytest.mark.parametrize(("answer", "left"), [("", 1), ("\n", 1), ("no\n", 1), ("y\n", 0)])
 def test_at_a_terminal_a_purge_shows_what_would_go_and_asks(queue, url, monkeypatch, answer, left):
     put(url, (0, encode_pack(TOUCH, 1, [b"a"])))
     monkeypatch.setattr("sys.stdin", Terminal(answer))
@@ -118,6 +120,18 @@ def test_a_cache_that_is_away_keeps_the_packs_of_changes(queue, url):
     assert "purged 0 partitions" in out
     assert "partition 0 was not purged" in err
     assert [each["packs"] for each in json.loads(queue(url, "lag", "-o", "json")[1])] == [1, 1, 0]
+
+
+def test_what_redis_says_cannot_write_to_the_terminal(queue, url, monkeypatch):
+    async def invalidate(_, keys, __):
+        return [Answer(Result.FAILED, why="NOPERM \x1b[2J")] * len(keys)
+
+    monkeypatch.setattr(RedisWriter, "invalidate", invalidate)
+    put(url, (0, encode_pack(CHANGE, 1, [b"banner:a"])))
+    code, _, err = queue(url, "purge", "--yes")
+    assert code == 70
+    assert "\x1b" not in err
+    assert "Redis does not remove banner:a: NOPERM" in err
 
 
 def test_nobody_answers_ends_with_70(queue):

@@ -75,7 +75,7 @@ async def test_a_purge_removes_the_values_of_changed_keys_and_drops_all_packs(wo
     await world.put(2, MISS, b"item:3")
     await world.depot.put([(2, b"no pack")])
     done = await world.purge.run()
-    assert (done.partitions, done.removed, done.kept) == (2, 2, {})
+    assert (done.partitions, done.removals, done.kept) == (2, 2, {})
     assert done.packs == {"changes": 1, "touches": 1, "misses": 1, "unreadable": 1}
     assert [world.redis.get(b"item:%d" % number) for number in range(4)] == [None, None, b'"old"', b'"old"']
     assert await world.packs() == [0, 0, 0]
@@ -129,7 +129,7 @@ async def test_packs_that_come_after_the_beginning_stay_and_their_values_too(wor
 
     world.depot.lag, world.writer.invalidate = lag, invalidate
     done = await world.purge.run()
-    assert (done.partitions, done.removed, done.packs.total()) == (1, 1, 1)
+    assert (done.partitions, done.removals, done.packs.total()) == (1, 1, 1)
     world.depot.lag = seen
     assert await world.packs() == [2, 0, 0]
     assert world.redis.get(b"item:9") == b'"old"'
@@ -141,7 +141,7 @@ async def test_what_is_not_ours_stays_as_the_updater_would_leave_it(world):
         world.redis.set(key, b"an application's")
         await world.put(1, CHANGE, key)
     done = await world.purge.run()
-    assert (done.removed, done.foreign, done.strangers) == (1, 1, 2)
+    assert (done.removals, done.foreign, done.strangers) == (1, 1, 2)
     found = [world.redis.get(key) is None for key in (b"session:7", b"item:none", b"cart:1", b"mine:1")]
     assert found == [False, False, False, True]
     assert await world.packs() == [0, 0, 0]
