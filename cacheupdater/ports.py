@@ -1,7 +1,7 @@
 """The ports of the service, in the order in which a hint flows: queue, loader, writer; then fleet, state, troubles, observer.
 
-Each is a Protocol of two to five methods, but for `Depot`, on which a queue is built. `pipeline` calls them. `adapters` implement them, one file per port and
-technology. `testing` holds the fakes. One contract suite in `tests/contract` runs against every adapter and its fake.
+Each is a Protocol of two to five methods. `pipeline` calls them. `adapters` implement them, one file per port and technology.
+`depot_ports` has those of the stores on which a shared queue is built. `testing` holds the fakes. One contract suite in `tests/contract` runs against every adapter and its fake.
 The only errors that a port raises on purpose are `errors.Unavailable` and `errors.Faulty`.
 """
 
@@ -18,7 +18,6 @@ from cacheupdater_client.protocol.patterns import Captures
 if TYPE_CHECKING:
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.events import QueueEvent
-    from cacheupdater.core.membership import Roster
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.shares import Owner
     from cacheupdater_client.protocol.lease import Grace
@@ -93,91 +92,6 @@ class PutsBack(Protocol):
 
         Before an owner learns of the offsets, its own `fetch` may return the packs.
         """
-        ...
-
-
-class Progress(NamedTuple):
-    """What a commit says of one partition."""
-
-    epoch: int
-    scan: int  # read up to here
-    done: int  # everything before is finished
-    finished: Sequence[
-        int
-    ] = ()  # offsets at or after `done` whose packs are finished too: they never come again
-
-
-class Depot(Protocol):
-    """Packs by partition, the cursors of their owners, and who owns what: kept outside of our processes.
-
-    Offsets rise within a partition, begin at 1 and may have gaps. Each call is one round trip, or a bounded few, and holds or
-    fails as a whole. Calls may overlap, and may be cancelled. Sessions run by the depot's own clock. Each call but `wait` and
-    `close` raises Unavailable (nothing is known: it may have been carried out, or will be), or Faulty or Misconfigured (a
-    person must act).
-    """
-
-    async def open(self) -> int:
-        """Make the depot ready: what it needs exists, or is made. Returns the number of partitions. May be called again."""
-        ...
-
-    async def renew(self, member: str, session: float) -> Roster:
-        """Our session runs for `session` seconds from now, even if it had run out.
-
-        A partition whose owner's session has run out is free. If nobody claims it until its owner comes back, it may still
-        be the owner's.
-        """
-        ...
-
-    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
-        """Those of these partitions that are free or ours, each under a new epoch, which is higher than all before.
-
-        We claim again what is ours already if we have not heard the answer to an earlier claim, or to give it to ourselves.
-        `Gained.offset` is the `done` that was committed last. Nothing is gained if our session does not run.
-        """
-        ...
-
-    async def release(self, member: str, epochs: Mapping[int, int]) -> None:
-        """These partitions are free from now on, where the epoch is still this one."""
-        ...
-
-    async def leave(self, member: str) -> None:
-        """Our session ends, and all our partitions are free at once."""
-        ...
-
-    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
-        """By partition, the packs at the given offset and behind it, in order, at most `limit` each. Waits for none.
-
-        A partition without such packs may be left out. One statement reads all partitions.
-        """
-        ...
-
-    async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
-        """The partitions whose commit was refused: another epoch was given, or we have released the partition.
-
-        Neither `done` nor `scan` ever moves back. Packs before `done`, and those at `finished`, are deleted in bounded batches.
-        """
-        ...
-
-    async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
-        """Each pack goes to the end of its partition, in this order; all of them or none."""
-        ...
-
-    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
-        """The same for packs of one partition that its owner had read. Returns their offsets, which have no gaps.
-
-        None, and nothing is put: here a pack that is not finished holds up nothing.
-        """
-        ...
-
-    async def wait(self, seconds: float) -> None:
-        """Returns when packs may have come since the last `read` began, at the latest after `seconds`.
-
-        May return early without need, but not at once while the depot is away: that would keep us busy.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Give connections back. Nothing in the depot changes."""
         ...
 
 

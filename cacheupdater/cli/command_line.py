@@ -26,6 +26,7 @@ from cacheupdater.cli import (
     pause,
     plan,
     quarantine,
+    queue,
     record,
     reload,
     run,
@@ -99,6 +100,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     invalidate.add_to(commands, file)
     pause.add_to(commands, file)
     quarantine.add_to(commands, file)
+    queue.add_to(commands, file)
     reload.add_to(commands, file)
     freshness.add_to(commands, file)
     record.add_to(commands, file)

@@ -19,7 +19,7 @@ from cacheupdater_client.transports import Link, link_to
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from cacheupdater.ports import Depot
+    from cacheupdater.depot_ports import Depot
     from cacheupdater_client.outbox import Frame, Outbox
 
 T = TypeVar("T")

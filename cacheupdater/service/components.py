@@ -72,7 +72,8 @@ def _encoder(namespace: NamespaceSection) -> Encoder:
     return dumped.text if spelled == "string" else encoder(spelled, value.numbers, value.times)
 
 
-def _form(namespace: NamespaceSection) -> Form:
+def form_in(namespace: NamespaceSection) -> Form:
+    """The form in which the values of this namespace are written, by which the fence recognises them."""
     framework = namespace.framework
     if framework is None:
         return form_of(namespace.value.encoding)
@@ -213,7 +214,7 @@ class Components:
         return Recipe(
             loader=self.loader(namespace),
             writer=self.writer(),
-            form=_form(namespace),
+            form=form_in(namespace),
             replace=value.foreign == "replace",
             encode=declared.spelling.encode if declared else _encoder(namespace),
             ttl=namespace.ttl.base,

@@ -21,10 +21,12 @@ from cacheupdater import masking
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.core.answers import FINISHING
+from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
-from cacheupdater.ports import Entry, Progress
+from cacheupdater.ports import Entry
 from cacheupdater.service.components import Components
 from cacheupdater.service.side_by_side import side_by_side
+from cacheupdater.service.untold import UNTOLD
 from cacheupdater_client.protocol.lease import Grace
 
 if TYPE_CHECKING:
@@ -33,9 +35,8 @@ if TYPE_CHECKING:
     from cacheupdater.config.models import NamespaceSection
     from cacheupdater.config.queues import QueueConfig
     from cacheupdater.config.settings import Config
-    from cacheupdater.core.events import QueueEvent
-    from cacheupdater.core.metrics import Metric
-    from cacheupdater.ports import Depot, Loader, Value, Writer
+    from cacheupdater.depot_ports import Depot
+    from cacheupdater.ports import Loader, Value, Writer
     from cacheupdater_client.protocol.patterns import Capture, CaptureType, Pattern
 
 CACHE_S = 15.0  # seconds for the writes of all namespaces; each takes a millisecond
@@ -146,33 +147,13 @@ async def _queue(queue: QueueConfig) -> Sequence[Finding]:
     ]
 
 
-class _Untold:
-    """An observer that nobody asks: a check reports what it finds."""
-
-    def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:
-        """As `Observer`."""
-
-    def measure(self, metric: Metric, value: float, *, label: str = "") -> None:
-        """As `Observer`."""
-
-    def level(self, metric: Metric, value: float, *, label: str = "") -> None:
-        """As `Observer`."""
-
-    def trouble(self, event: QueueEvent, subject: str, text: str) -> None:
-        """As `Troubles`."""
-
-    def over(self, event: QueueEvent, subject: str) -> None:
-        """As `Troubles`."""
-
-
-_UNTOLD = _Untold()
 _NO_PROGRESS = Progress(epoch=-1, scan=0, done=0)  # no epoch is negative: such a commit changes nothing
 
 
 async def _streams(queue: StreamsQueueConfig) -> Finding:
     from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
 
-    return await _joined(RedisDepot(queue.address, observer=_UNTOLD, notices=_UNTOLD), queue)
+    return await _joined(RedisDepot(queue.address, observer=UNTOLD, notices=UNTOLD), queue)
 
 
 async def _sql(queue: SqlQueueConfig) -> Finding:

@@ -18,8 +18,9 @@ from cacheupdater.ports import Queue
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from cacheupdater.depot_ports import Depot
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Depot, Observer
+    from cacheupdater.ports import Observer
     from cacheupdater.service.door import Door
 
 LOOK_EVERY = 0.02  # seconds between two looks at a state that has no event: a joined group

@@ -13,13 +13,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.membership import Roster
+from cacheupdater.depot_ports import Lag
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Gained, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from cacheupdater.ports import Progress
+    from cacheupdater.depot_ports import Progress
 
 _FIRST = 1  # the offset of a partition's first pack
 
@@ -40,12 +41,20 @@ class _Shelf:
     def advance(self, progress: Progress) -> None:
         self.scan = max(self.scan, progress.scan)
         self.done = max(self.done, progress.done)
+        self._sweep()
+        for offset in progress.finished:
+            self.packs.pop(offset, None)
+
+    def drop(self, end: int) -> None:
+        end = min(end, self.next)
+        self.scan, self.done = max(self.scan, end), max(self.done, end)
+        self._sweep()
+
+    def _sweep(self) -> None:
         for offset in [*self.packs]:
             if offset >= self.done:
                 break
             del self.packs[offset]
-        for offset in progress.finished:
-            self.packs.pop(offset, None)
 
 
 class MemoryTables:
@@ -112,6 +121,15 @@ class MemoryTables:
         self.news.set()
         self.news = asyncio.Event()
 
+    def lag(self) -> list[Lag]:
+        return [
+            Lag(number, shelf.done, shelf.next, len(shelf.packs), self._owner(shelf))
+            for number, shelf in enumerate(self.shelves)
+        ]
+
+    def _owner(self, shelf: _Shelf) -> str | None:
+        return shelf.owner if shelf.owner is not None and self._runs(shelf.owner) else None
+
     def _owns(self, member: str, partition: int, epoch: int) -> bool:
         shelf = self.shelves[partition]
         return shelf.owner == member and shelf.epoch == epoch
@@ -121,7 +139,7 @@ class MemoryTables:
 
 
 class MemoryDepot:
-    """`ports.Depot` on `MemoryTables`: one process's connection."""
+    """`ports.Depot` and `ports.Waiting` on `MemoryTables`: one process's connection."""
 
     def __init__(self, tables: MemoryTables) -> None:
         self.down = ""
@@ -188,6 +206,19 @@ class MemoryDepot:
         end = self._tables.shelves[partition].next
         self._answer()
         return range(end - len(packs), end)
+
+    async def lag(self) -> Sequence[Lag]:
+        """Of all partitions."""
+        self._request()
+        lags = self._tables.lag()
+        self._answer()
+        return lags
+
+    async def drop(self, partition: int, end: int) -> None:
+        """Deletes at once."""
+        self._request()
+        self._tables.shelves[partition].drop(end)
+        self._answer()
 
     async def wait(self, seconds: float) -> None:
         """Returns at the next `put`, whoever calls it."""

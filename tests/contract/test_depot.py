@@ -11,7 +11,7 @@ import asyncio
 import pytest
 import redis.asyncio
 
-from cacheupdater.ports import Progress
+from cacheupdater.depot_ports import Progress
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -501,3 +501,73 @@ async def test_what_was_put_is_there_for_a_depot_that_is_opened_later(world, dep
     assert gained.epoch > epoch
     assert gained.offset == first + 1
     assert await payloads(later, 0, gained.offset) == [b"b"]
+
+
+# --- waiting packs --------------------------------------------------------------------------------------------------
+
+
+async def lag_of(depot, partition=0):
+    return (await depot.lag())[partition]
+
+
+async def test_lag_counts_the_packs_that_no_owner_has_finished(world, depot):
+    epoch = await own(depot, "ann", 1)
+    first, second, _, fourth = await put(depot, 1, b"a", b"b", b"c", b"d")
+    await put(depot, 2, b"e")
+    operator = await world.depot()
+    lags = await operator.lag()
+    assert [each.partition for each in lags] == [0, 1, 2]
+    assert [each.packs for each in lags] == [0, 4, 1]
+    assert lags[1].done <= first
+    assert lags[1].end > fourth
+    await depot.commit("ann", {1: Progress(epoch, fourth + 1, second, [fourth])})
+    lag = await lag_of(operator, 1)
+    assert (lag.packs, lag.done) == (2, second)
+
+
+async def test_lag_names_the_owners_whose_sessions_run_and_whoever_asks_joins_nothing(world, depot):
+    await own(depot, "ann", 0)
+    await depot.renew("bob", 3 * SESSION)
+    await depot.claim("bob", [2])
+    await world.pass_time(SESSION + 1)
+    assert [each.owner for each in await (await world.depot()).lag()] == [None, None, "bob"]
+    roster = await depot.renew("bob", SESSION)
+    assert (roster.members, dict(roster.owners)) == ({"bob"}, {2: "bob"})
+
+
+async def test_dropped_packs_wait_no_more_and_those_that_came_later_do(world, depot):
+    await put(depot, 0, b"a", b"b")
+    await put(depot, 1, b"other")
+    operator = await world.depot()
+    seen = await lag_of(operator)
+    await depot.put([(0, b"late"), (0, b"later")])
+    await operator.drop(0, seen.end)
+    assert (await lag_of(operator)).packs == 2
+    assert await payloads(depot, 0) == [b"late", b"later"]
+    assert await payloads(depot, 1) == [b"other"]
+    await join(depot, "ann")
+    [gained] = await depot.claim("ann", [0])
+    assert gained.offset == seen.end
+
+
+async def test_a_drop_takes_no_partition_from_its_owner_whose_commits_move_nothing_back(world, depot):
+    epoch = await own(depot, "ann", 0)
+    first, second = await put(depot, 0, b"a", b"b")
+    operator = await world.depot()
+    seen = await lag_of(operator)
+    await operator.drop(0, seen.end)
+    assert list(await depot.commit("ann", {0: Progress(epoch, second + 1, first + 1, [second])})) == []
+    lag = await lag_of(operator)
+    assert (lag.packs, lag.done, lag.owner) == (0, seen.end, "ann")
+    await operator.drop(0, first)
+    assert (await lag_of(operator)).done == seen.end
+    await put(depot, 0, b"next")
+    assert await payloads(depot, 0, seen.end) == [b"next"]
+
+
+async def test_a_drop_of_many_packs_deletes_them_all(depot):
+    for _ in range(12):
+        await depot.put([(0, b"%d" % each) for each in range(500)])
+    await depot.drop(0, (await lag_of(depot)).end)
+    assert await payloads(depot, 0) == []
+    assert (await lag_of(depot)).packs == 0

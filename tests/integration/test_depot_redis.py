@@ -13,8 +13,9 @@ import redis.asyncio
 from depots.redis_world import RedisWorld
 from depots.world import SESSION, own
 
+from cacheupdater.adapters.depot_redis import RedisDepot
+from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
-from cacheupdater.ports import Progress
 from cacheupdater_client.protocol import streams
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, encode_pack
 
@@ -383,11 +384,29 @@ async def test_the_rights_that_the_module_names_suffice_and_without_one_the_erro
     assert await depot.commit("ann", {0: Progress(epochs[0], end, end, [end])}) == set()
     await depot.release("ann", epochs)
     await depot.leave("ann")
+    await depot.put([(0, CHANGED)])
+    [lag, *_] = await depot.lag()
+    await depot.drop(0, lag.end)
 
     await admin.execute_command("ACL", "SETUSER", "clerk", "-xadd")
     with pytest.raises(Forbidden) as refused:
         await depot.put([(0, CHANGED)])
     assert "clerk" not in str(refused.value)
+
+
+async def test_lag_reads_what_clients_have_sent_before_any_updater_and_writes_nothing(make, redis_server):
+    world = make(redis_server.url)
+    nobody = world.closed_depot()
+    _, touches, kept = streams.keys_of("hints", 1)
+    await world.client.xadd(kept, {"pack": CHANGED}, "7-0")
+    await world.client.xadd(touches, {"pack": touched(1)}, "8-0")
+    assert [each.packs for each in await nobody.lag()] == [0, 2, 0]
+    assert not await world.client.exists(streams.roster_key("hints"))
+    unnamed = RedisDepot(
+        streams.parse(f"{redis_server.url}?stream=hints"), observer=world.observer, notices=world.notices
+    )
+    assert list(await unnamed.lag()) == []
+    await unnamed.close()
 
 
 async def test_the_rights_suffice_in_a_cluster_too(make, redis_cluster):

@@ -17,9 +17,9 @@ from depots.world import SESSION, own
 
 from cacheupdater.adapters.depot_sql import checks, depot_at, postgres_server
 from cacheupdater.core import depot_url
+from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater.local.postgres_server import run_sql
-from cacheupdater.ports import Progress
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -93,6 +93,43 @@ async def test_tables_of_another_version_are_refused(files, servers):
             Misconfigured, match=r"another version of cacheupdater \(form 2, this one reads 1\)"
         ):
             await world.closed_depot().open()
+
+
+async def test_lag_makes_neither_tables_nor_a_file(make, tmp_path):
+    world = make()
+    assert list(await world.closed_depot().lag()) == []
+    assert list(tmp_path.iterdir()) == []
+    await world.depot()
+    assert [each.packs for each in await world.closed_depot().lag()] == [0, 0, 0]
+    with pytest.raises(Misconfigured, match="there are 3 partitions, and the URL says 5"):
+        await make(partitions=5).closed_depot().lag()
+
+
+async def test_a_drop_deletes_in_short_steps_beside_an_owner_that_commits(make, monkeypatch):
+    monkeypatch.setattr(checks, "DELETED_MAX", 10)
+    world = make()
+    depot, operator = await world.depot(), await world.depot()
+    epochs = await own(depot, "ann", 0)
+    for _ in range(10):
+        await depot.put([(0, b"%d" % number) for number in range(50)])
+    [lag, *_] = await operator.lag()
+
+    async def commit():
+        for done in range(lag.done, lag.end, 25):
+            await depot.commit("ann", {0: Progress(epochs[0], done, done)})
+
+    await asyncio.gather(operator.drop(0, lag.end), commit())
+    assert await payloads(depot) == []
+    assert (await operator.lag())[0].done == lag.end
+
+
+async def test_an_end_that_no_pack_has_reached_drops_nothing_of_what_will_come(make):
+    """Tables that were made again meanwhile count from one again."""
+    depot = await make().depot()
+    await depot.put([(0, b"a")])
+    await depot.drop(0, 1_000)
+    await depot.put([(0, b"b")])
+    assert (await depot.lag())[0].packs == 1
 
 
 async def test_a_member_that_is_gone_for_long_is_forgotten_at_the_next_start(make):

@@ -1,4 +1,4 @@
-"""The port `Depot` on Redis Streams: packs and ownership in a Redis of one's own, in the cache's Redis, or in a cluster.
+"""The ports `Depot` and `Waiting` on Redis Streams: packs and ownership in a Redis of one's own, in the cache's Redis, or in a cluster.
 
 The composition root makes one `RedisDepot` per process; a queue or a collector calls it. `servers` has the connections,
 `scripts` the scripts, `replies` the meaning of errors. `protocol.streams` has what producers share: the URL, the names of the
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.depot_redis import scripts
 from cacheupdater.adapters.depot_redis.servers import Call, Servers
 from cacheupdater.core.membership import Roster
+from cacheupdater.depot_ports import Lag
 from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured
 from cacheupdater.ports import Gained, Message
 from cacheupdater_client.protocol import streams
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from cacheupdater.adapters.depot_redis.servers import Entry
-    from cacheupdater.ports import Observer, Progress, Troubles
+    from cacheupdater.depot_ports import Progress
+    from cacheupdater.ports import Observer, Troubles
 
 POLL_S = 0.1  # between looks at a cluster, where no command can wait for several slots
+TOGETHER = 200  # partitions of which one exchange asks: some milliseconds
 GATHER_S = 0.005  # packs that come within this time of the first are read together
 
 
@@ -65,6 +68,12 @@ class RedisDepot:
             await self._refuse_eviction()
         wanted = self._address.partitions
         there = await self._servers.keep(self._roster, "partitions", wanted or streams.PARTITIONS)
+        self._partitions = self._found(there)
+        return self._partitions
+
+    def _found(self, there: str) -> int:
+        """The number of partitions that the roster names. Raises Misconfigured if it cannot be ours, or not what the URL says."""
+        wanted = self._address.partitions
         if not there.isdecimal() or not 1 <= int(there) <= streams.PARTITIONS_MAX:
             raise Misconfigured(f"the number of partitions in {self._roster} is not ours; remove this key")
         if wanted and int(there) != wanted:
@@ -72,8 +81,7 @@ class RedisDepot:
                 f"the streams {self._stream} have {there} partitions, and the URL says {wanted}:"
                 " write the same number, or choose another name"
             )
-        self._partitions = int(there)
-        return self._partitions
+        return int(there)
 
     async def _refuse_eviction(self) -> None:
         for policy in await self._servers.policies():
@@ -214,6 +222,35 @@ class RedisDepot:
     async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:  # noqa: ARG002  see below
         """Nothing: finished entries are deleted one by one, so one that stays costs its own room and no more."""
         return None
+
+    # --- waiting packs --------------------------------------------------------------------------------
+
+    async def lag(self) -> Sequence[Lag]:
+        """As the port says. Some partitions at a time, for a Redis with thousands answers other calls in between."""
+        there, owned = await self._servers.run(scripts.LOOK, 1, self._roster)
+        if not there and not self._address.partitions:
+            return ()
+        # clients may have sent before the first updater has come
+        partitions = range(
+            self._found(there.decode("utf-8", "replace")) if there else self._address.partitions or 0
+        )
+        owners = {
+            int(each): name.decode("utf-8", "replace")
+            for each, name in zip(owned[::2], owned[1::2], strict=True)
+        }
+        lags = []
+        for first in range(0, len(partitions), TOGETHER):
+            some = partitions[first : first + TOGETHER]
+            said = await self._servers.run_all([Call(scripts.LAG, (3, *self._keys(each))) for each in some])
+            lags += [
+                Lag(each, int(done), int(end), int(packs), owners.get(each))
+                for each, (done, end, packs) in zip(some, said, strict=True)
+            ]
+        return lags
+
+    async def drop(self, partition: int, end: int) -> None:
+        """As the port says."""
+        await self._servers.run(scripts.DROP, 3, *self._keys(partition), end)
 
     async def wait(self, seconds: float) -> None:
         """Waits for a pack behind those that were read since the last wait, without a question meanwhile.

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from cacheupdater.adapters.depot_sql.postgres import PostgresDepot
+    from cacheupdater.adapters.depot_sql.sqlite import SqliteDepot
     from cacheupdater.core.depot_url import Address
-    from cacheupdater.ports import Depot
 
 
-def depot_at(address: Address) -> Depot:
+def depot_at(address: Address) -> PostgresDepot | SqliteDepot:
     """The depot in the database that the address names. Nothing is opened yet. Raises Misconfigured."""
     if address.path:
         from cacheupdater.adapters.depot_sql.sqlite import SqliteDepot  # noqa: PLC0415  one database, one driver

@@ -1,4 +1,4 @@
-"""The port `Depot` in a PostgreSQL: packs and ownership are rows of four tables, for updaters on any number of machines.
+"""The ports `Depot` and `Waiting` in a PostgreSQL: packs and ownership are rows of four tables, for updaters on any number of machines.
 
 `depot_at` makes one `PostgresDepot` per process; a queue calls it. `postgres_statements` has the statements and the order of
 locks, `postgres_server` the connections, `failures` the meaning of errors.
@@ -20,14 +20,17 @@ from cacheupdater.adapters.depot_sql.postgres_server import Bell, Server
 from cacheupdater.adapters.depot_sql.postgres_statements import Statements
 from cacheupdater.core.depot_url import PARTITIONS
 from cacheupdater.core.membership import Roster
+from cacheupdater.depot_ports import Lag
 from cacheupdater.errors import Misconfigured
 from cacheupdater.ports import Gained, Message
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    import asyncpg
+
     from cacheupdater.core.depot_url import Address
-    from cacheupdater.ports import Progress
+    from cacheupdater.depot_ports import Progress
 
 
 class PostgresDepot:
@@ -54,10 +57,13 @@ class PostgresDepot:
             await connection.execute(sql.forget)
             await connection.execute("COMMIT")
             await connection.execute("SELECT pg_advisory_unlock(hashtext($1))", sql.about)
+        self._partitions = self._found(said)
+        return self._partitions
+
+    def _found(self, said: asyncpg.Record | None) -> int:
         if said is None or said["version"] is None:
             raise Misconfigured(f"{self._address} are not complete: drop them, or choose another name")
-        self._partitions = checks.number_of_partitions(self._address, said["partitions"], said["version"])
-        return self._partitions
+        return checks.number_of_partitions(self._address, said["partitions"], said["version"])
 
     # --- who owns what --------------------------------------------------------------------------------
 
@@ -144,6 +150,26 @@ class PostgresDepot:
             columns = map(list, zip(*placed, strict=True))
             await connection.execute(self._sql.put, *columns, self._sql.channel)
         return placed
+
+    # --- waiting packs --------------------------------------------------------------------------------
+
+    async def lag(self) -> Sequence[Lag]:
+        """As the port says, by one statement."""
+        async with self._server.connection() as connection:
+            if await connection.fetchval("SELECT to_regclass($1)", self._sql.about) is None:
+                return ()
+            self._found(await connection.fetchrow(self._sql.say))
+            return [Lag(*row) for row in await connection.fetch(self._sql.lag)]
+
+    async def drop(self, partition: int, end: int) -> None:
+        """As the port says. Deletes in short transactions, between which others may write."""
+        deleted = checks.DELETED_MAX
+        while deleted == checks.DELETED_MAX:
+            async with self._server.transaction() as connection:
+                await connection.execute(self._sql.lock, [partition])  # an owner's commit deletes packs too
+                done = await connection.fetchval(self._sql.drop, partition, end)
+                said = await connection.execute(self._sql.sweep, [partition], [done])
+            deleted = int(said.rpartition(" ")[2])  # DELETE 5000
 
     async def wait(self, seconds: float) -> None:
         """As the port says. May return once without need after a read has found what rang."""

@@ -111,6 +111,19 @@ DELETE FROM {packs} k USING (
 WHERE k.partition = gone.partition AND k.position = gone.position
 """
 
+_LAG = """
+SELECT p.partition, p.done, p.last + 1,
+    (SELECT count(*) FROM {packs} k WHERE k.partition = p.partition AND k.position >= p.done),
+    CASE WHEN p.owner IN ({living}) THEN p.owner END
+FROM {partitions} p ORDER BY p.partition
+"""
+
+# an end that no pack has reached is of tables that were made again meanwhile
+_DROP = """
+UPDATE {partitions} SET scan = greatest(scan, least($2, last + 1)), done = greatest(done, least($2, last + 1))
+WHERE partition = $1 RETURNING done
+"""
+
 _ADVANCE = """
 UPDATE {partitions} p SET last = p.last + said.packs
 FROM unnest($1::integer[], $2::bigint[]) AS said (partition, packs)
@@ -153,6 +166,8 @@ class Statements:
         self.commit = filled(_COMMIT)
         self.finish = filled(_FINISH)
         self.sweep = filled(_SWEEP)
+        self.lag = filled(_LAG)
+        self.drop = filled(_DROP)
         self.advance = filled(_ADVANCE)
         self.put = filled(_PUT)
         self._names = names

@@ -1,4 +1,4 @@
-"""The port `Depot` in a file of SQLite: packs and ownership are rows of four tables, for the processes of one machine.
+"""The ports `Depot` and `Waiting` in a file of SQLite: packs and ownership are rows of four tables, for the processes of one machine.
 
 `depot_at` makes one `SqliteDepot` per process; a queue calls it. `sqlite_statements` has the statements, `sqlite_file` the file and
 the thread, `failures` the meaning of errors.
@@ -19,6 +19,7 @@ from cacheupdater.adapters.depot_sql import sqlite_statements as sql
 from cacheupdater.adapters.depot_sql.sqlite_file import DatabaseFile
 from cacheupdater.core.depot_url import PARTITIONS
 from cacheupdater.core.membership import Roster
+from cacheupdater.depot_ports import Lag
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.ports import Gained, Message
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from cacheupdater.core.depot_url import Address
-    from cacheupdater.ports import Progress
+    from cacheupdater.depot_ports import Progress
 
 # Seconds between two looks at the number of puts. A process learns nothing of another's commits in SQLite unless it looks. A look
 # takes some 50 us of this process; a pack waits for half of this time on average.
@@ -57,6 +58,9 @@ class SqliteDepot:
             count = self._address.partitions or PARTITIONS
             connection.executemany(sql.ADD_PARTITION, [(number,) for number in range(count)])
         connection.execute(sql.FORGET)
+        return self._found(connection)
+
+    def _found(self, connection: sqlite3.Connection) -> int:
         version = _one(connection, "PRAGMA user_version")
         there = _one(connection, sql.PARTITIONS) if version == checks.VERSION else 0
         return checks.number_of_partitions(self._address, there, version)
@@ -150,6 +154,28 @@ class SqliteDepot:
             return placed
 
         return await self._file.write(work, on_disk=True)
+
+    # --- waiting packs --------------------------------------------------------------------------------
+
+    async def lag(self) -> Sequence[Lag]:
+        """As the port says. A file that is not there is not made: it would be this user's and not the updaters'."""
+
+        def work(connection: sqlite3.Connection) -> list[Lag]:
+            if not _one(connection, sql.TABLES):
+                return []
+            self._found(connection)
+            return [Lag(*row) for row in connection.execute(sql.LAG)]
+
+        return await self._file.read(work) if self._file.exists() else ()
+
+    async def drop(self, partition: int, end: int) -> None:
+        """As the port says. Deletes in short transactions, between which others may write."""
+        said = {"partition": partition, "end": end}
+        await self._file.write(lambda connection: connection.execute(sql.DROP, said).rowcount, on_disk=True)
+        sweep = (partition, checks.DELETED_MAX)
+        deleted = checks.DELETED_MAX
+        while deleted == checks.DELETED_MAX:
+            deleted = await self._file.write(lambda connection: connection.execute(sql.SWEEP, sweep).rowcount)
 
     async def wait(self, seconds: float) -> None:
         """Looks at the number of puts every `POLL_S`. May return once without need after a read has found what came."""

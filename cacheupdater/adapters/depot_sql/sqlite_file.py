@@ -12,6 +12,7 @@ import errno
 import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater.adapters.depot_sql import sqlite_statements as sql
@@ -42,6 +43,10 @@ class DatabaseFile:
         self._thread = ThreadPoolExecutor(1, "depot")
         self._open: sqlite3.Connection | None = None  # used in the thread only
         self._closed = False
+
+    def exists(self) -> bool:
+        """Whether anybody has made the file."""
+        return Path(self._path).exists()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs this work, which changes nothing."""

@@ -67,6 +67,17 @@ DELETE FROM packs WHERE rowid IN (
     WHERE k.partition = ? AND k.position < p.done LIMIT ?
 )
 """
+LAG = f"""
+SELECT p.partition, p.done, p.last + 1,
+    (SELECT count(*) FROM packs k WHERE k.partition = p.partition AND k.position >= p.done),
+    CASE WHEN p.owner IN ({_LIVING}) THEN p.owner END
+FROM partitions p ORDER BY p.partition
+"""  # noqa: S608
+# an end that no pack has reached is of a file that was made again meanwhile
+DROP = """
+UPDATE partitions SET scan = max(scan, min(:end, last + 1)), done = max(done, min(:end, last + 1))
+WHERE partition = :partition
+"""
 ADVANCE = """
 UPDATE partitions SET last = last + :packs WHERE partition = :partition
 RETURNING last - :packs, last - done + 1

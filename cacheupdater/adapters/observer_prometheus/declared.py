@@ -101,7 +101,7 @@ _REJECTS = {
     "closed": "a pack that came while this process was ending",
 }
 _LOST = {
-    "retention": "the topic's retention time was too short",
+    "retention": "the topic's retention time was too short, or `queue purge` has deleted them",
     "reset": "the topic was created anew, or an election cut its log",
     "trimmed": "touches that no updater had read were too many or too old, and a sender trimmed the stream",
     "redis": "the Redis of the streams came back empty or without its latest entries; each time counts as one",

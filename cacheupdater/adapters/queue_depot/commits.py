@@ -15,7 +15,7 @@ from cacheupdater.errors import CacheUpdaterError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from cacheupdater.ports import Progress
+    from cacheupdater.depot_ports import Progress
 
 GATHER = 0.005  # seconds; a hand-over waits for its commit, so this is not felt
 

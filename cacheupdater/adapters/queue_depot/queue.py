@@ -25,13 +25,14 @@ from cacheupdater.adapters.queue_depot.ownership import Ownership
 from cacheupdater.adapters.queue_depot.reading import Reading
 from cacheupdater.adapters.queue_depot.waiting import answered
 from cacheupdater.core.membership import Session
+from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
-from cacheupdater.ports import Progress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 
-    from cacheupdater.ports import Assignment, Depot, Message, Observer, Troubles
+    from cacheupdater.depot_ports import Depot
+    from cacheupdater.ports import Assignment, Message, Observer, Troubles
 
 T = TypeVar("T")
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.adapters.queue_depot.inbox import Inbox
-    from cacheupdater.ports import Depot, Message, Troubles
+    from cacheupdater.depot_ports import Depot
+    from cacheupdater.ports import Message, Troubles
 
 READ_PARTITIONS = 1000  # in one call; each may bring at least one pack, so this bounds its memory
 READ_PACKS = 256  # in one call, if its partitions are fewer: 2.5 MB of usual packs, and 64 MiB of the largest

@@ -114,7 +114,7 @@ async def create(
     try:
         async with asyncio.timeout(CREATE_S), reached(address) as cluster:
             created = False
-            if await _described(cluster, address.topic) is None:
+            if await described(cluster, address.topic) is None:
                 created = await _made(
                     cluster,
                     address.topic,
@@ -148,7 +148,7 @@ def _differences(
 # --- questions --------------------------------------------------------------------------------------------------
 
 
-async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, int, int]] | None:
+async def described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, int, int]] | None:
     """For each partition: its number, its leader, how many replicas it has and how many are in step. None: no such topic."""
     # the admin of aiokafka asks in a way that makes the topic, if the brokers are configured to make topics on demand
     answer = await cluster.ask(MetadataRequest([name], allow_auto_topic_creation=False))
@@ -170,7 +170,7 @@ async def _described(cluster: Cluster, name: str) -> Sequence[tuple[int, int, in
 
 async def _looked_at(cluster: Cluster, name: str) -> tuple[Topic, Mapping[int, int]]:
     """The topic, without the findings about rights; and the leader of each partition that has one."""
-    found = await _described(cluster, name)
+    found = await described(cluster, name)
     if found is None:
         raise Misconfigured(f"there is no topic {name}: `cacheupdater topic create` makes it")
     said = await _said(cluster, name)
@@ -226,7 +226,7 @@ async def _made(
     if error is not NoError:
         raise Misconfigured(f"the brokers refuse the topic {name}: {why or error.description}")
     async with asyncio.timeout(SETTLE_S):
-        while not _all_led(await _described(cluster, name)):  # noqa: ASYNC110  the brokers send no event
+        while not _all_led(await described(cluster, name)):  # noqa: ASYNC110  the brokers send no event
             await asyncio.sleep(POLL_S)
     return True
 

@@ -12,8 +12,9 @@ from cacheupdater.adapters.queue_depot.commits import Commits
 from cacheupdater.adapters.queue_depot.inbox import ALL_BYTES_MAX, INBOX_PACKS_MAX, bytes_max
 from cacheupdater.adapters.queue_depot.ownership import SETTLE, Ownership
 from cacheupdater.core.membership import rightful
+from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import Faulty, Stuck, Unavailable
-from cacheupdater.ports import Gained, Progress
+from cacheupdater.ports import Gained
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 from cacheupdater.testing.recording_observer import RecordingObserver

@@ -1,0 +1,85 @@
+"""The waiting packs of the queue that a configuration names: opens them for a command, and says how far behind the updaters are.
+
+`cacheupdater queue` calls these functions; `purge` beside this module throws waiting packs away. Nothing here joins a group or a
+depot, and nothing is made or changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
+from cacheupdater.errors import Misconfigured
+from cacheupdater.service.untold import UNTOLD
+from cacheupdater_client.protocol import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cacheupdater.config.queues import QueueConfig
+    from cacheupdater.depot_ports import Lag, Waiting
+    from cacheupdater.ports import Message
+
+TOGETHER = 50  # partitions whose oldest pack is read at once: at most 13 MiB
+IN_MEMORY = (
+    "hints of a memory:// queue wait in the updater's own memory, where no other process sees them:"
+    " ask the updater at its admin address (`/metrics` has cacheupdater_lag, `cacheupdater freshness` the rest);"
+    " a restart of the updater forgets them"
+)
+
+
+def waiting_in(queue: QueueConfig) -> Waiting:
+    """The waiting packs of this queue; nothing is contacted yet. Raises Misconfigured."""
+    if isinstance(queue, KafkaQueueConfig):
+        from cacheupdater.adapters.queue_kafka.stored import packs  # noqa: PLC0415  aiokafka is an extra
+        from cacheupdater.adapters.topic_kafka.waiting import TopicWaiting  # noqa: PLC0415  as above
+
+        return TopicWaiting(queue.address, queue.group, unpack=packs)
+    if isinstance(queue, StreamsQueueConfig):
+        from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
+
+        return RedisDepot(queue.address, observer=UNTOLD, notices=UNTOLD)
+    if isinstance(queue, SqlQueueConfig):
+        from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
+
+        return depot_at(queue.address)
+    raise Misconfigured(IN_MEMORY)
+
+
+class Behind(NamedTuple):
+    """How far behind one partition's owner is."""
+
+    partition: int
+    owner: str | None
+    packs: int
+    age: float | None
+    """Seconds since its oldest pack was sent, by the sender's clock; None if the pack does not say."""
+
+
+async def behind(queue: QueueConfig, now_ms: int) -> Sequence[Behind]:
+    """Each partition of the queue, in order; none if nobody has made the queue yet."""
+    waiting = waiting_in(queue)
+    try:
+        lags = await waiting.lag()
+        since = await _since(waiting, [each for each in lags if each.packs])
+    finally:
+        await waiting.close()
+    ages = {partition: max(0.0, (now_ms - ms) / 1000) for partition, ms in since.items()}
+    return [Behind(each.partition, each.owner, each.packs, ages.get(each.partition)) for each in lags]
+
+
+async def _since(waiting: Waiting, lags: Sequence[Lag]) -> Mapping[int, int]:
+    """By partition, when its oldest waiting pack was sent."""
+    since: dict[int, int] = {}
+    for first in range(0, len(lags), TOGETHER):
+        oldest = await waiting.read({each.partition: each.done for each in lags[first : first + TOGETHER]}, 1)
+        since |= {partition: ms for partition, [pack] in oldest.items() if (ms := _sent_ms(pack))}
+    return since
+
+
+def _sent_ms(message: Message) -> int:
+    """0 for bytes that are no pack, and for a pack whose sender knew no time."""
+    try:
+        return max(0, wire.decode_pack(message.payload).emitted_ms)
+    except wire.Malformed:
+        return 0

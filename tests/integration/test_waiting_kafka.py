@@ -1,0 +1,215 @@
+"""The waiting packs of a topic of Kafka, for an operator: what is counted, read and deleted, and which rights that needs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from cacheupdater.adapters import topic_kafka
+from cacheupdater.adapters.queue_kafka.stored import packs
+from cacheupdater.adapters.topic_kafka.waiting import TopicWaiting
+from cacheupdater.cli import main
+from cacheupdater.errors import Misconfigured
+from cacheupdater.local import kafka_topics
+from cacheupdater.local.kafka_properties import ACLS
+from cacheupdater.local.kafka_server import KafkaServer
+from cacheupdater_client.protocol.broker import connection, parse
+from cacheupdater_client.protocol.wire import TOUCH, decode_pack, encode_pack
+
+pytestmark = pytest.mark.usefixtures("needs_apache")
+
+_CONFIG = """\
+version: 1
+queue: {url: "%s"}
+cache: {url: "redis://127.0.0.1:1/0"}
+sources: {main: {budget: 500/s}}
+namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "no_such_module:banners"}}}
+"""
+
+
+@pytest.fixture
+async def waiting(kafka, kafka_topic):
+    waiting = TopicWaiting(parse(kafka.url(kafka_topic)), "shop", unpack=packs)
+    yield waiting
+    await waiting.close()
+
+
+@pytest.fixture
+def topic(kafka, kafka_topic):
+    return parse(kafka.url(kafka_topic))
+
+
+async def send(topic, partition, *values, key=None, **how):
+    async with AIOKafkaProducer(**connection(topic), **how) as producer:
+        for value in values:
+            await producer.send(topic.topic, value, key=key, partition=partition)
+        await producer.flush()
+
+
+async def committed(topic, partition, offset=None):
+    """What the group has committed; with an offset, commits it first, as a group without members."""
+    at = TopicPartition(topic.topic, partition)
+    how = connection(topic) | {"enable_auto_commit": False}
+    async with AIOKafkaConsumer(group_id="shop", **how) as consumer:
+        consumer.assign([at])
+        if offset is not None:
+            await consumer.commit({at: offset})
+        return await consumer.committed(at)
+
+
+async def lag_of(waiting, partition=0):
+    lag = (await waiting.lag())[partition]
+    return lag.done, lag.end, lag.packs
+
+
+async def read(waiting, partition, after, limit=100):
+    found = await waiting.read({partition: after}, limit)
+    return [(each.offset, each.payload) for each in found.get(partition, ())]
+
+
+async def test_where_nothing_is_committed_all_packs_wait_and_else_those_behind_it(waiting, topic):
+    assert [(each.packs, each.owner) for each in await waiting.lag()] == [(0, None)] * 3
+    await send(topic, 1, b"a", b"b", b"c")
+    assert await lag_of(waiting, 1) == (0, 3, 3)
+    await committed(topic, 1, 2)
+    assert await lag_of(waiting, 1) == (2, 3, 1)
+
+
+async def test_looking_makes_no_group(waiting, topic, kafka):
+    await send(topic, 0, b"a")
+    await waiting.lag()
+    await waiting.read({0: 0}, 1)
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        [described] = await admin.describe_consumer_groups(["shop"])
+    finally:
+        await admin.close()
+    assert not described.groups[0][5]  # members
+
+
+async def test_packs_are_read_in_pieces_from_batches_of_any_codec_and_any_producer(waiting, topic):
+    await send(topic, 0, *(b"%d" % number for number in range(10)), compression_type="gzip", linger_ms=200)
+    await send(topic, 0, b"", key=b"item:7")
+    await waiting.lag()
+    assert [offset for offset, _ in await read(waiting, 0, 3, 4)] == [3, 4, 5, 6]
+    assert [offset for offset, _ in await read(waiting, 0, 8, 1)] == [8]
+    [(offset, plain)] = await read(waiting, 0, 10)
+    assert offset == 10
+    pack = decode_pack(plain)
+    assert (pack.kind, pack.keys) == (TOUCH, [b"item:7"])
+
+
+async def test_the_marks_of_transactions_are_passed_over(waiting, topic, monkeypatch):
+    monkeypatch.setattr(topic_kafka.waiting, "FETCH_BYTES", 1)  # so each batch, or mark, comes alone
+    producer = AIOKafkaProducer(**connection(topic), transactional_id=f"{topic.topic}-t")
+    await producer.start()
+    for value in (b"a", b"b"):
+        async with producer.transaction():
+            await producer.send_and_wait(topic.topic, value, partition=0)
+    await producer.stop()
+    done, end, _ = await lag_of(waiting)
+    assert (done, end) == (0, 4)
+    found = await read(waiting, 0, 1)
+    assert found == [(2, b"b")]
+    assert await read(waiting, 0, 3) == []
+
+
+async def test_a_drop_deletes_what_was_seen_and_commits_for_a_group_without_members(waiting, topic):
+    await send(topic, 0, b"a", b"b")
+    _, end, _ = await lag_of(waiting)
+    await send(topic, 0, b"late")
+    await waiting.drop(0, end)
+    assert await lag_of(waiting) == (2, 3, 1)
+    assert await read(waiting, 0, 0) == [(2, b"late")]
+    assert await committed(topic, 0) == 2
+    assert await committed(topic, 1) is None
+
+
+async def test_a_drop_moves_no_commit_back(waiting, topic):
+    await send(topic, 0, b"a", b"b", b"c")
+    await waiting.lag()
+    await committed(topic, 0, 3)
+    await waiting.drop(0, 2)
+    assert await committed(topic, 0) == 3
+
+
+async def test_beside_a_living_group_the_members_commit_for_themselves_and_are_named(waiting, topic):
+    await send(topic, 0, b"a", b"b")
+    how = connection(topic) | {"enable_auto_commit": False, "client_id": "updater-on-duty"}
+    consumer = AIOKafkaConsumer(topic.topic, group_id="shop", auto_offset_reset="earliest", **how)
+    await consumer.start()
+    try:
+        while not consumer.assignment():  # noqa: ASYNC110  the group is told of by nobody
+            await asyncio.sleep(0.05)
+        lags = await waiting.lag()
+        assert all("updater-on-duty" in each.owner for each in lags)
+        await waiting.drop(0, lags[0].end)
+        assert await lag_of(waiting) == (2, 2, 0)
+        assert await consumer.committed(TopicPartition(topic.topic, 0)) is None
+        await send(topic, 0, b"next")
+        async with asyncio.timeout(60):  # what it has fetched before comes first
+            while (await consumer.getone()).value != b"next":
+                pass
+    finally:
+        await consumer.stop()
+
+
+async def test_records_of_a_compacted_topic_cannot_be_deleted_and_that_is_said(kafka, new_topic):
+    topic = parse(kafka.url(new_topic(config={"cleanup.policy": "compact"})))
+    waiting = TopicWaiting(topic, "shop", unpack=packs)
+    await send(topic, 0, b"a", key=b"k")
+    _, end, _ = await lag_of(waiting)
+    with pytest.raises(Misconfigured, match="is compacted"):
+        await waiting.drop(0, end)
+    await waiting.close()
+
+
+async def test_a_topic_that_is_missing_is_not_made(kafka):
+    waiting = TopicWaiting(parse(kafka.url("absent-3")), "shop", unpack=packs)
+    for _ in range(2):
+        with pytest.raises(Misconfigured, match="no topic absent-3"):
+            await waiting.lag()
+    await waiting.close()
+
+
+def test_an_updater_s_rights_suffice_for_lag_and_the_right_that_a_purge_lacks_is_named(tmp_path, capsys):
+    secret = tmp_path / "password"
+    secret.write_text("secret\n")
+    with KafkaServer(
+        protocol="SASL_PLAINTEXT", users={"updater": "secret", "nobody": "secret"}, properties=ACLS
+    ) as server:
+        kafka_topics.done(kafka_topics.create(server.admin, "hints", partitions=1))
+        server.grant("updater", "--operation", "Read", "--topic", "hints", "--group", "shop")
+        server.grant("updater", "--operation", "Write", "--topic", "hints")
+
+        def url_of(user):
+            login = f"sasl=SCRAM-SHA-512&username={user}&password_file={secret}"
+            return f"kafka://{server.bootstrap}/hints?{login}"
+
+        def queue(user, *arguments):
+            file = tmp_path / "shop.yaml"
+            file.write_text(_CONFIG % f"{url_of(user)}&group=shop")
+            code = main(["queue", arguments[0], "-c", str(file), *arguments[1:]])
+            printed = capsys.readouterr()
+            return code, printed.out, printed.err
+
+        assert queue("updater", "lag") == (0, "nothing waits in 1 partition\n", "")
+        asyncio.run(send(parse(url_of("updater")), 0, encode_pack(TOUCH, 1, [b"banner:a"])))
+        assert "1 pack in 1 of 1 partition" in queue("updater", "lag")[1]
+        code, _, err = queue("updater", "purge", "--yes")
+        assert code == 70
+        assert "partition 0 was not purged" in err
+        assert "allow Delete on the topic hints" in err
+        code, _, err = queue("nobody", "lag")
+        assert code == 78
+        assert "may not see the topic hints" in err
+
+        server.grant("updater", "--operation", "Delete", "--topic", "hints")
+        code, out, _ = queue("updater", "purge", "--yes")
+        assert code == 0
+        assert "1 pack (1 of touches)" in out
+        assert "nothing waits" in queue("updater", "lag")[1]
