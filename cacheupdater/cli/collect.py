@@ -150,7 +150,6 @@ def _settings(args: argparse.Namespace, config: Config | None) -> Settings:
 def _drain_settings(args: argparse.Namespace, config: Config | None) -> DrainSettings:
     """Of a file a drain takes the new queue alone: an updater with the same file may run beside it, at the file's addresses."""
     from cacheupdater.collector.drain import DrainSettings
-    from cacheupdater.collector.old_queue import refuse_the_same
     from cacheupdater.errors import Misconfigured
 
     if args.listen or args.only or args.spill:
@@ -159,7 +158,6 @@ def _drain_settings(args: argparse.Namespace, config: Config | None) -> DrainSet
         )
     spill.limits(args)
     queue = args.queue or (_queue_of(config, args.config) if config else "")
-    refuse_the_same(args.drain, queue)
     return DrainSettings(drain=args.drain, queue=queue, admin=args.admin)
 
 

@@ -31,6 +31,8 @@ from cacheupdater_client.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from cacheupdater.collector.shared_queue import SharedQueue
+    from cacheupdater.collector.turn import Aside
     from cacheupdater.ports import Observer
     from cacheupdater_client.transports import Link
 
@@ -60,7 +62,6 @@ class Drain:
         self._observer = self._made_observer()
         self._notices = Notices(time.monotonic)
         self._config = old_queue(settings.drain)
-        self._old = shared_queue(self._config, observer=self._observer, notices=self._notices)
         self._link: Link = made_link(settings.queue)
 
     def _made_observer(self) -> Observer:
@@ -81,8 +82,9 @@ class Drain:
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Runs until the old queue is drained or `stop` is set. Calls `ready` once both queues are found."""
+        old = shared_queue(self._config, observer=self._observer, notices=self._notices)
         carrying = Carrying(
-            self._old,
+            old,
             self._link,
             name=shown(self._settings.queue),
             observer=self._observer,
@@ -100,11 +102,11 @@ class Drain:
                 await loop.run_in_executor(threads, self._link.close)
 
             stack.push_async_callback(leave)
-            stack.push_async_callback(self._old.close)
-            await self._answer(stack, carrying)
+            stack.push_async_callback(old.close)
+            await self._answer(stack, lambda: {"old_queue": old.joined, "queue": carrying.connected})
             watching = asyncio.ensure_future(self._watch())
             stack.callback(watching.cancel)
-            if not await _unless(stop, self._find(carrying, aside)):
+            if not await _unless(stop, self._find(old, carrying, aside)):
                 return 0
             ready(f"{self._config} -> {shown(self._settings.queue)}")
             try:
@@ -117,7 +119,7 @@ class Drain:
             log.info("%s; %s", said, carrying.sentence)
         return 0
 
-    async def _find(self, carrying: Carrying, aside: Callable[..., Coroutine[None, None, bool]]) -> bool:
+    async def _find(self, old: SharedQueue, carrying: Carrying, aside: Aside) -> bool:
         """Waits for both queues. Raises Misconfigured if there is no old one."""
         while True:
             try:
@@ -126,18 +128,15 @@ class Drain:
             except Unavailable as e:
                 self._notices.trouble("queue_missing", "", f"waiting for the old queue: {e}")
                 await asyncio.sleep(AGAIN_S)
-        await self._old.start()
+        await old.start()
         await carrying.greet(aside)
         return True
 
-    async def _answer(self, stack: AsyncExitStack, carrying: Carrying) -> None:
+    async def _answer(self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]]) -> None:
         """Serves the admin pages."""
         if self._settings.admin is None or self._metrics is None:
             return
         from cacheupdater.adapters.admin_http import AdminServer  # noqa: PLC0415  only where it is used
-
-        def conditions() -> dict[str, bool]:
-            return {"old_queue": self._old.joined, "queue": carrying.connected}
 
         server = AdminServer(
             self._settings.admin, metrics=self._metrics, ready=conditions, warnings=self._notices.plain

@@ -1,7 +1,7 @@
 """What is asked of an old queue before it is drained: whether its URL names one, and another one than the new queue; whether it exists.
 
-`cli.collect` calls `old_queue` and `refuse_the_same` while it reads its arguments, and `drain` awaits `refuse_missing` once, at its
-start. Members of a queue make what they do not find: a file, tables, streams. A drain must not, or a mistyped URL would leave an
+`cli.collect` calls `old_queue` while it reads its arguments. `drain` calls `refuse_the_same` when it is made, and awaits
+`refuse_missing` at its start. Members of a queue make what they do not find: a file, tables, streams. A drain must not, or a mistyped URL would leave an
 empty queue behind and look like a drained one. Nothing is changed here.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -32,13 +33,16 @@ _ASK = "return redis.call('HGET', KEYS[1], 'partitions')"  # a script, for the u
 
 
 def old_queue(url: str) -> SharedConfig:
-    """The queue that this URL names, written as for updaters. ValueError says what is wrong."""
+    """The queue that this URL names, written as for updaters. ValueError says what is wrong.
+
+    Not as the `instance` of the URL: that is an updater, which may still run, and Kafka takes its partitions away from the elder.
+    """
     config = queue_of(queue_url(url), None)
     if isinstance(config, MemoryQueueConfig):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004  the URL is wrong, not a type
             "is within one process and ends with it, so nothing can be drained from there: stop that updater, and it finishes its hints"
         )
-    return config
+    return replace(config, instance=None) if isinstance(config, KafkaQueueConfig) else config
 
 
 def refuse_the_same(old: str, new: str) -> None:
