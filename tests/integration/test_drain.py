@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -12,9 +14,10 @@ import time
 import pytest
 from depots.carried import Sender, left_in, make, packs_in
 from live.collector_process import DrainProcess
-from live.updater_process import eventually
+from live.updater_process import ROOT, config, eventually
 
 from cacheupdater.collector.drain import Drain, DrainSettings
+from cacheupdater.core import depot_url
 from cacheupdater.errors import Misconfigured
 from cacheupdater.local.children import dying_with_us
 from cacheupdater.local.redis_server import RedisServer
@@ -22,6 +25,7 @@ from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, partition_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
+PAGE = ROOT / "docs/how-to/move.md"
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 HEAVY = {"numpy", "sqlalchemy", "pydantic_core", "aiosqlite", "prometheus_client"}
 CHANGES, TOUCHES, MISSES, LATE = 12_000, 6_000, 500, 200
@@ -172,14 +176,60 @@ def run_until_drained(old, new, quiet_s=1.0):
     return code, said
 
 
-def test_a_drain_ends_by_itself_once_nothing_has_come_for_a_while(sqlite_url, streams_url, clients):
+def test_a_drain_ends_by_itself_once_nothing_has_come_for_a_while(sqlite_url, streams_url, clients, caplog):
+    caplog.set_level("INFO")
     make(streams_url)
     clients(streams_url, time.time_ns() // 1_000_000).send(CHANGE, named(b"c", 500))
     code, said = run_until_drained(streams_url, sqlite_url)
     assert code == 0
     assert keys_by_kind(sqlite_url)[CHANGE] == {*named(b"c", 500)}
     assert left_in(streams_url) == 0
+    last = "nothing is left on the old queue; drained 500 hints (500 changes, 0 misses, 0 touches)"
+    assert caplog.messages[-1] == last
+    assert last.partition("500")[0] in PAGE.read_text()
     assert said == [f"the streams hints of {streams_url.partition('?')[0]}  session 5s -> {sqlite_url}"]
+
+
+def test_the_command_of_the_page_carries_hints(sqlite_url, postgres_url, clients):
+    said = re.search(r"^\$ (cacheupdater collect .*)\n(ready .*)$", PAGE.read_text(), re.MULTILINE)
+    program, *arguments = shlex.split(said[1])
+    old, new = (arguments[arguments.index(each) + 1] for each in ("--drain", "--queue"))
+    make(sqlite_url)
+    clients(sqlite_url, time.time_ns() // 1_000_000).send(CHANGE, named(b"c", 500))
+    command = [{old: sqlite_url, new: postgres_url}.get(each, each) for each in arguments]
+    with subprocess.Popen(
+        dying_with_us([sys.executable, "-m", program, *command]), stdout=subprocess.PIPE, text=True
+    ) as drain:
+        wanted = said[2].replace(old.removeprefix("sqlite:///"), depot_url.parse(sqlite_url).path)
+        assert drain.stdout.readline().strip().partition(" -> ")[0] == wanted.partition(" -> ")[0]
+        eventually(lambda: keys_by_kind(postgres_url)[CHANGE] == {*named(b"c", 500)}, every=0.1)
+        drain.terminate()
+    assert drain.returncode == 0
+
+
+def test_the_steps_of_the_page_move_a_team_from_a_file_to_a_server(
+    sqlite_url, postgres_url, redis_url, plain, updaters, drains, clients
+):
+    keys = [b"item:%d" % each for each in range(200)]
+
+    def settings_for(url):
+        items = {"item": {"key": "item:{id:int}", "load": {"source": "main", "python": "live.bad_rows:rows"}}}
+        said = config(redis_url, {"main": {"budget": "1000/s"}}, items)
+        return said | {"queue": {"url": f"{url}&{SESSION}"}, "listen": None}
+
+    old = updaters.start(settings_for(sqlite_url))
+    client = clients(sqlite_url, time.time_ns() // 1_000_000)
+    client.send(MISS, keys[:100])
+    eventually(lambda: None not in plain.mget(keys[:100]))
+    updaters.start(settings_for(postgres_url))
+    drain = drains(f"{sqlite_url}&{SESSION}", postgres_url).start()
+    old.terminate()
+    assert old.wait() == 0
+    client.send(MISS, keys[100:])  # nobody has told this client yet
+    eventually(lambda: None not in plain.mget(keys))
+    drain.terminate()
+    assert drain.wait() == 0
+    assert left_in(sqlite_url) == 0
 
 
 def test_changes_that_a_topic_refuses_stay_on_the_old_queue(sqlite_url, kafka, new_topic, clients):
