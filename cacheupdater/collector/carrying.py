@@ -1,12 +1,11 @@
 """The work of a drain: takes packs from the old queue as a member of it, sends them to the new one, then commits them on the old.
 
-`drain` makes one `Carrying` and awaits `run`. `core.draining` decides what is sent together, and what may be committed. Packs leave
-by the client's outbox and a link, as those of a forwarder do, one wave at a time. The turns of the link get the time of the
-wave's hints in place of the present time. So a hint on the new queue is as old as it was on the old one.
+`drain` makes one `Carrying` and awaits `run`. `core.draining` decides what is sent together, and what may be committed. `sending` is
+the way to the new queue, for one wave at a time.
 
 Tasks: one follows who owns which partition, one for each partition fetches, one sends, one commits. Nothing is committed before
 the new queue has acknowledged it, so a drain that is killed loses nothing, and what it had under way arrives twice. While the new
-queue is away, the wave waits in the outbox, and nothing more is fetched than `core.draining` has room for.
+queue is away, the wave waits, and nothing more is fetched than `core.draining` has room for.
 """
 
 from __future__ import annotations
@@ -17,24 +16,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.draining import QUIET_S, Done, Draining
-from cacheupdater.core.hints import Kind
-from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client.outbox import Outbox
+from cacheupdater.errors import Unavailable
 from cacheupdater_client.protocol.wire import Malformed, decode_pack
-from cacheupdater_client.target import HURRY_S
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Collection
 
+    from cacheupdater.collector.sending import Sending
     from cacheupdater.collector.shared_queue import SharedQueue
-    from cacheupdater.collector.turn import Aside
-    from cacheupdater.core.draining import Wave
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Gained, Observer
-    from cacheupdater_client.outbox import Frame
     from cacheupdater_client.protocol.wire import Pack
-    from cacheupdater_client.transports import Link
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +37,6 @@ LOOK_S = 1.0  # seconds between two looks at whether the old queue is drained
 TELL_S = 10.0  # seconds between two lines of progress
 HAND_OVER_S = 5.0  # seconds for the wave under way when partitions are lost or the drain is stopped
 COMMIT_S = 2.0  # seconds for the commit after it; both leave time to close all connections
-_SUBJECT = (
-    "collector"  # of troubles of the new queue, as a forwarder names it; those of the old one have none
-)
 
 
 class Carrying:
@@ -56,22 +45,17 @@ class Carrying:
     def __init__(
         self,
         queue: SharedQueue,
-        link: Link,
+        sending: Sending,
         *,
-        name: str,
         observer: Observer,
         notices: Notices,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """`queue` is the old one and has started; `name` is the URL of the new one, for people."""
+        """`queue` is the old one and has started; `sending` is the way to the new one."""
         self._queue = queue
-        self._link = link
-        self._name = name
+        self._sending = sending
         self._observer = observer
         self._notices = notices
-        self._left: list[tuple[Frame, bool]] = []  # frames that have left the outbox in this turn
-        self._outbox = Outbox(curious=True, settled=lambda *frame: self._left.append(frame))
-        self._outbox.last_call = True  # hints of an old queue wait for no company
         self._quiet_s = quiet_s
         self._draining: Draining
         self._fetching: dict[int, asyncio.Task[None]] = {}
@@ -80,30 +64,9 @@ class Carrying:
         self._rests = asyncio.Event()  # no wave is under way
         self._dirty = asyncio.Event()  # something may be committed
         self._closing = False
-        self._told = 0
-        self._undeclared = 0
-        self.drained = dict.fromkeys(Kind, 0)
-        """Hints that the new queue has taken, repeated ones included."""
+        self._told = 0  # hints, in the latest line of progress
 
-    @property
-    def connected(self) -> bool:
-        """Whether the new queue takes hints."""
-        return self._link.connected
-
-    @property
-    def sentence(self) -> str:
-        """What was drained so far, for people."""
-        said = {Kind.CHANGE: "changes", Kind.MISS: "misses", Kind.TOUCH: "touches"}
-        kinds = ", ".join(f"{self.drained[kind]:,} {word}" for kind, word in said.items())
-        return f"drained {sum(self.drained.values()):,} hints ({kinds})"
-
-    async def greet(self, aside: Aside) -> None:
-        """Waits until the new queue takes hints."""
-        while not self._link.connected:
-            await self._turn(aside, 0)
-            await asyncio.sleep(HURRY_S)
-
-    async def run(self, aside: Aside, stop: asyncio.Event) -> bool:
+    async def run(self, stop: asyncio.Event) -> bool:
         """Whether the old queue is drained. False: it was stopped before. Leaves the old queue in any case."""
         self._draining = Draining(_now(), quiet_s=self._quiet_s)
         self._room.set()
@@ -111,7 +74,7 @@ class Carrying:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow(group))
-                working = [group.create_task(self._send(aside)), group.create_task(self._commit())]
+                working = [group.create_task(self._send()), group.create_task(self._commit())]
                 drained = await self._watch(stop)
                 await self._end()
                 for each in working:
@@ -223,70 +186,23 @@ class Carrying:
 
     # --- the new queue ----------------------------------------------------------------------------------
 
-    async def _send(self, aside: Aside) -> None:
+    async def _send(self) -> None:
         while True:
             self._came.clear()
             wave = None if self._closing else self._draining.next_wave()
             if wave is None:
+                await self._sending.turn()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(REST_S):
                         await self._came.wait()
-                        continue
-                await self._turn(aside, 0)
                 continue
             self._rests.clear()
-            await self._carry(wave, aside)
+            await self._sending.carry(wave)
+            self._draining.finish(wave)
+            self._dirty.set()
+            if self._draining.has_room:
+                self._room.set()
             self._rests.set()
-
-    async def _carry(self, wave: Wave, aside: Aside) -> None:
-        """Sends a wave, however long that takes."""
-        outbox = self._outbox
-        for kind, batch in wave.batches.items():
-            outbox.add(kind, batch.counts, batch.tokens.items())
-        while outbox:
-            before = outbox.delivered
-            await self._turn(aside, wave.emitted_ms)
-            await asyncio.sleep(0 if outbox.delivered > before else HURRY_S)
-        self._refuse_loss()
-        self._draining.finish(wave)
-        for kind, batch in wave.batches.items():
-            self.drained[kind] += batch.hints
-            self._observer.count("drained", batch.hints, label=kind.name.lower())
-        self._dirty.set()
-        if self._draining.has_room:
-            self._room.set()
-
-    async def _turn(self, aside: Aside, emitted_ms: int) -> None:
-        now = _now()
-        await aside(lambda: self._link.turn(self._outbox, now, emitted_ms))
-        self._settle()
-        if self._link.trouble:
-            self._notices.trouble(
-                "queue_missing", _SUBJECT, f"{self._name} does not take hints: {self._link.trouble}"
-            )
-        elif self._link.connected:
-            self._notices.over("queue_missing", _SUBJECT)
-
-    def _settle(self) -> None:
-        """Counts the frames that have left the outbox. In the loop: the link's thread must not touch the observer."""
-        left, self._left = self._left, []
-        for frame, taken in left:
-            if taken:
-                kind = Kind(frame.kind).name.lower()
-                self._observer.count("forwarded", frame.keys, label=kind)
-                self._observer.count("merged", frame.hints - frame.keys, label=kind)
-
-    def _refuse_loss(self) -> None:
-        """The outbox has let go of hints that the new queue does not have. Raises Misconfigured: they stay on the old queue."""
-        dropped: Counter[str] = self._outbox.dropped
-        if dropped["refused"] or dropped["full"]:
-            raise Misconfigured(
-                f"{self._name} refuses a pack for good ({self._link.trouble or 'it is too large'}); its hints stay on the old queue."
-                " Let the new queue take packs of 256 KiB, and start the drain again"
-            )
-        if dropped["undeclared"] > self._undeclared:  # an updater behind a socket names its prefixes
-            self._observer.count("dropped", dropped["undeclared"] - self._undeclared, reason="undeclared")
-            self._undeclared = dropped["undeclared"]
 
     # --- the end ----------------------------------------------------------------------------------------
 
@@ -316,11 +232,11 @@ class Carrying:
 
     def _tell(self, told_at: float) -> float:
         """A line of progress, if there is any. Returns when the last one was logged."""
-        total = sum(self.drained.values())
+        total = sum(self._sending.drained.values())
         if _now() - told_at < TELL_S or total == self._told:
             return told_at
         self._told = total
-        log.info("%s so far, %d under way", self.sentence, self._draining.waiting)
+        log.info("%s so far, %d under way", self._sending.sentence, self._draining.waiting)
         return _now()
 
 

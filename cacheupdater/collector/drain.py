@@ -2,7 +2,8 @@
 
 `cli.collect` builds one `Drain` per process. It is an ordinary member of the old queue, beside updaters and other drains, and ends
 by itself with exit code 0 once nothing has come for `QUIET_S` and all partitions are its own. It takes no hints from applications:
-that is a collector's work. Here are its start, its pages and its end. `carrying` does the work.
+that is a collector's work. Here are its start, its pages and its end. `carrying` does the work, and
+`sending` is the way to the new queue.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cacheupdater.collector.carrying import AGAIN_S, Carrying
 from cacheupdater.collector.collector import WATCH_EVERY_S, Unseen
 from cacheupdater.collector.depot_link import made_link
 from cacheupdater.collector.old_queue import old_queue, refuse_missing, refuse_the_same
+from cacheupdater.collector.sending import Sending
 from cacheupdater.collector.shared_queue import shared_queue
 from cacheupdater.core.draining import QUIET_S
 from cacheupdater.core.events import EVENTS
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from cacheupdater.collector.shared_queue import SharedQueue
-    from cacheupdater.collector.turn import Aside
     from cacheupdater.ports import Observer
     from cacheupdater_client.transports import Link
 
@@ -83,14 +84,6 @@ class Drain:
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Runs until the old queue is drained or `stop` is set. Calls `ready` once both queues are found."""
         old = shared_queue(self._config, observer=self._observer, notices=self._notices)
-        carrying = Carrying(
-            old,
-            self._link,
-            name=shown(self._settings.queue),
-            observer=self._observer,
-            notices=self._notices,
-            quiet_s=self._settings.quiet_s,
-        )
         async with AsyncExitStack() as stack:
             threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="link"))
             loop = asyncio.get_running_loop()
@@ -98,28 +91,43 @@ class Drain:
             async def aside(work: Callable[[], bool]) -> bool:
                 return await loop.run_in_executor(threads, work)
 
+            sending = Sending(
+                self._link,
+                aside,
+                name=shown(self._settings.queue),
+                observer=self._observer,
+                notices=self._notices,
+            )
+
             async def leave() -> None:
                 await loop.run_in_executor(threads, self._link.close)
 
             stack.push_async_callback(leave)
             stack.push_async_callback(old.close)
-            await self._answer(stack, lambda: {"old_queue": old.joined, "queue": carrying.connected})
+            await self._answer(stack, lambda: {"old_queue": old.joined, "queue": sending.connected})
             watching = asyncio.ensure_future(self._watch())
             stack.callback(watching.cancel)
-            if not await _unless(stop, self._find(old, carrying, aside)):
+            if not await _unless(stop, self._find(old, sending)):
                 return 0
             ready(f"{self._config} -> {shown(self._settings.queue)}")
+            carrying = Carrying(
+                old,
+                sending,
+                observer=self._observer,
+                notices=self._notices,
+                quiet_s=self._settings.quiet_s,
+            )
             try:
-                drained = await carrying.run(aside, stop)
+                drained = await carrying.run(stop)
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
             said = (
                 "nothing is left on the old queue" if drained else "stopped before the old queue was drained"
             )
-            log.info("%s; %s", said, carrying.sentence)
+            log.info("%s; %s", said, sending.sentence)
         return 0
 
-    async def _find(self, old: SharedQueue, carrying: Carrying, aside: Aside) -> bool:
+    async def _find(self, old: SharedQueue, sending: Sending) -> bool:
         """Waits for both queues. Raises Misconfigured if there is no old one."""
         while True:
             try:
@@ -129,7 +137,7 @@ class Drain:
                 self._notices.trouble("queue_missing", "", f"waiting for the old queue: {e}")
                 await asyncio.sleep(AGAIN_S)
         await old.start()
-        await carrying.greet(aside)
+        await sending.greet()
         return True
 
     async def _answer(self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]]) -> None:

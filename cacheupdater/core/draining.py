@@ -14,7 +14,7 @@ from collections import deque
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import Kind, believable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,11 +59,6 @@ class Batch(NamedTuple):
 
     counts: dict[bytes, int]
     tokens: dict[bytes, int]
-
-    @property
-    def hints(self) -> int:
-        """Repeated ones included."""
-        return sum(self.counts.values())
 
 
 class Wave(NamedTuple):
@@ -212,8 +207,9 @@ class Draining:
 
 
 def _merge(batch: Batch, pack: Pack) -> None:
+    """Counts are made believable here: once they are merged, the updater cannot know any more who has lied."""
     counts, tokens = batch.counts, batch.tokens
-    for key, count in zip(pack.keys, pack.counts or repeat(1)):  # noqa: B905  `repeat` has no end
+    for key, count in zip(pack.keys, believable(pack.counts) or repeat(1)):  # noqa: B905  `repeat` has no end
         counts[key] = counts.get(key, 0) + count
     for key, token in zip(pack.keys, pack.tokens, strict=False):
         tokens[key] = max(token, tokens.get(key, 0))

@@ -10,7 +10,8 @@ from hints.collecting import BEGAN_MS, Queue
 
 from cacheupdater.adapters.queue_depot import DepotQueue
 from cacheupdater.collector import carrying
-from cacheupdater.collector.carrying import HAND_OVER_S, Carrying
+from cacheupdater.collector.carrying import HAND_OVER_S, REST_S, Carrying
+from cacheupdater.collector.sending import Sending
 from cacheupdater.core.draining import HELD_KEYS, QUIET_S, WAVE_KEYS
 from cacheupdater.core.hints import Kind
 from cacheupdater.errors import Misconfigured, first_error
@@ -69,10 +70,10 @@ class Drain:
 
     async def start(self):
         self.queue = await self._old.member(self._name, self.observer, self.notices)
-        self.carrying = Carrying(
-            self.queue, self.new, name="the new queue", observer=self.observer, notices=self.notices
-        )
-        self.running = asyncio.ensure_future(self.carrying.run(self._aside, self.stop))
+        told = {"observer": self.observer, "notices": self.notices}
+        self.sending = Sending(self.new, self._aside, name="the new queue", **told)
+        self.carrying = Carrying(self.queue, self.sending, **told)
+        self.running = asyncio.ensure_future(self.carrying.run(self.stop))
         return self
 
     async def _aside(self, work):
@@ -126,7 +127,7 @@ async def test_everything_arrives_in_the_partitions_of_the_new_queue_with_its_ki
         assert len({partition_of(key, 4) for key in pack.keys}) == 1
     assert old.left == 0
     assert drain.observer.total("drained") == len(KEYS)
-    assert drain.carrying.drained == {Kind.TOUCH: 20, Kind.MISS: 10, Kind.CHANGE: 10}
+    assert drain.sending.drained == {Kind.TOUCH: 20, Kind.MISS: 10, Kind.CHANGE: 10}
 
 
 @story
@@ -176,6 +177,17 @@ async def test_while_the_new_queue_is_away_nothing_is_lost_and_little_is_read(ol
     assert len(drain.taken[CHANGE]) == 200_000
     assert old.left == 0
     assert max(len(pack.keys) for pack in drain.new.kept) <= WAVE_KEYS
+
+
+@story
+async def test_a_new_queue_that_goes_away_is_noticed_though_nothing_waits_for_it(old):
+    drain = await Drain(old).start()
+    await asyncio.sleep(10)
+    drain.new.away = True
+    await asyncio.sleep(2 * REST_S)
+    assert [each.event for each in drain.notices.standing()] == ["queue_missing"]
+    drain.new.away = False
+    assert await drain.running
 
 
 @story
@@ -295,6 +307,7 @@ async def test_a_pack_that_the_new_queue_refuses_for_good_ends_the_drain_and_sta
     error = first_error(raised.value)
     assert isinstance(error, Misconfigured)
     assert "stay on the old queue" in str(error)
+    assert drain.observer.total("drained") == 0
     assert old.left == 1
     assert old.tables.sessions == {}
 
@@ -313,6 +326,7 @@ async def test_hints_that_an_updater_behind_a_socket_does_not_declare_are_droppe
     assert await drain.running
     assert drain.taken[CHANGE] == {key for key in KEYS if key.startswith(b"k1")}
     assert drain.observer.total("dropped") == len(KEYS) - 11
+    assert drain.observer.total("drained") == 11
     assert old.left == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cacheupdater.core import draining
 from cacheupdater.core.draining import WAVE_KEYS, WAVE_MS, Done, Draining
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import READS_MAX, Kind
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Pack
 
 BEGAN_MS = 1_700_000_000_000
@@ -43,6 +43,14 @@ def test_hints_of_about_one_age_leave_together_merged_by_key_and_kind(drain):
     assert wave.batches[Kind.CHANGE].counts == {b"a": 1}
     assert wave.batches[Kind.MISS].tokens == {b"m": 9}
     assert drain.waiting == 6
+
+
+def test_a_sender_that_lies_about_its_counts_weighs_no_more_than_its_process_can_have_read(drain):
+    read(drain, 0, 1, b"liar", b"other", counts=[10**12, 10**6])
+    read(drain, 1, 1, b"honest", counts=[5])
+    counts = drain.next_wave().batches[Kind.TOUCH].counts
+    assert counts[b"honest"] == 5
+    assert counts[b"liar"] + counts[b"other"] <= READS_MAX + 1
 
 
 def test_younger_hints_wait_for_a_wave_of_their_own_and_keep_their_age(drain):
