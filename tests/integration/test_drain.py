@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from brokers.records import records_of
 from depots.carried import Sender, left_in, make, packs_in
 from live.collector_process import DrainProcess
 from live.updater_process import ROOT, config, eventually
@@ -20,7 +21,7 @@ from cacheupdater.core import depot_url
 from cacheupdater.errors import Misconfigured
 from cacheupdater.local.children import dying_with_us
 from cacheupdater.local.redis_server import RedisServer
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, partition_of
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -193,6 +194,20 @@ def test_a_drain_ends_by_itself_once_nothing_has_come_for_a_while(sqlite_url, st
     assert caplog.messages[-1] == last
     assert last.partition("500")[0] in PAGE.read_text()
     assert said == [f"the streams hints of {streams_url.partition('?')[0]}  session 5s -> {sqlite_url}"]
+
+
+def test_hints_move_from_postgresql_to_kafka(postgres_url, kafka, new_topic, clients):
+    make(postgres_url)
+    sent_ms = time.time_ns() // 1_000_000
+    clients(postgres_url, sent_ms).send(CHANGE, named(b"c", 500))
+    topic = new_topic(partitions=4)
+    assert run_until_drained(postgres_url, kafka.url(topic))[0] == 0
+    packs = [(at, decode_pack(value)) for at, _, value in asyncio.run(records_of(kafka.bootstrap, topic))]
+    assert {key for _, pack in packs for key in pack.keys} == {*named(b"c", 500)}
+    for at, pack in packs:
+        assert {partition_of(key, 4) for key in pack.keys} == {at}
+        assert sent_ms <= pack.emitted_ms <= sent_ms + 2000
+    assert left_in(postgres_url) == 0
 
 
 def test_the_command_of_the_page_carries_hints(sqlite_url, postgres_url, clients):

@@ -97,11 +97,14 @@ class Drain:
 def story(told):
     """Runs a story with an old queue in virtual time."""
 
-    def test():
+    def test(caplog):
         async def run():
+            old = Old()
+            old.log = caplog
             async with asyncio.timeout(3600):
-                await told(Old())
+                await told(old)
 
+        caplog.set_level("INFO")
         virtual_loop.run(run())
 
     test.__name__, test.__doc__ = told.__name__, told.__doc__
@@ -224,6 +227,8 @@ async def test_while_another_member_owns_partitions_the_drain_does_not_end(old):
     await asyncio.sleep(3 * QUIET_S)
     assert 0 < drain.carrying._draining.owned < PARTITIONS
     assert not drain.running.done()
+    [said] = [each for each in old.log.messages if "nothing has come for 60 s" in each]
+    assert "the drain goes on until they have left" in said
     old.put(CHANGE, *KEYS)  # the updater reads its share and finishes nothing
     await asyncio.sleep(1)
     await updater.close()
