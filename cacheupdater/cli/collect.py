@@ -1,8 +1,8 @@
-"""`cacheupdater collect`: reads its arguments and the configuration, then runs a collector until the end.
+"""`cacheupdater collect`: reads its arguments and the configuration, then runs a collector until the end; with `--drain`, a drain.
 
 What the arguments say counts more than what the file says. With `--queue` no file is needed, and none is read unless it is named.
-A process that has read a file begins again with its settings as arguments (`_again`), and the queue's URL in the environment, for
-the URL may hold a password.
+A process that has read a file begins again with its settings as arguments (`_again`), and the URLs of queues in the environment,
+for a URL may hold a password.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from cacheupdater.cli.run import LEVELS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cacheupdater.cli.serve import Runnable
     from cacheupdater.collector import Settings
+    from cacheupdater.collector.drain import DrainSettings
     from cacheupdater.config import Config
 
-_FILE, _QUEUE = "CACHEUPDATER_CONFIG", "CACHEUPDATER_QUEUE"  # in the environment
+# in the environment
+_FILE, _QUEUE, _DRAIN = "CACHEUPDATER_CONFIG", "CACHEUPDATER_QUEUE", "CACHEUPDATER_DRAIN"
 _TEXT = (
     "Take the hints of all applications on this machine, merge them, and forward them. Prints one line beginning with `ready` "
-    "when it accepts hints; SIGTERM forwards what is left and ends it. Without --queue, the file says all."
+    "when it accepts hints; SIGTERM forwards what is left and ends it. Without --queue, the file says all. "
+    "With --drain, carry what lies on an old queue to the new one instead, until nothing is left there."
 )
 
 
@@ -47,6 +51,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], enviro
         metavar="URL",
         default=environ.get(_QUEUE) or None,
         help="where hints go: kafka://host:9092/topic, redis://host:6379/0?stream=name, sqlite:////path, postgresql://…, or an updater at unix:///path or tcp://host:port (default: $CACHEUPDATER_QUEUE, else the file's queue)",
+    )
+    parser.add_argument(
+        "--drain",
+        type=_old,
+        metavar="URL",
+        default=environ.get(_DRAIN) or None,
+        help="carry the hints of this old queue to the new one instead of taking hints, and end when nothing has come from there for 60 s; written as in the updaters' file (default: $CACHEUPDATER_DRAIN)",
     )
     parser.add_argument(
         "--only",
@@ -78,16 +89,28 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli import logs
     from cacheupdater.cli.serve import serve
-    from cacheupdater.collector import Collector
 
     reads_file = _reads_file(args, environ)
-    settings = _settings(args, environ, reads_file=reads_file)
+    config = _config(args, environ) if reads_file else None
+    settings = _drain_settings(args, config) if args.drain else _settings(args, config)
     if reads_file:
         again = {name: said for name, said in environ.items() if name != _FILE} | {_QUEUE: settings.queue}
+        again |= {_DRAIN: args.drain} if args.drain else {}
         os.execve(sys.executable, _again(settings, args.log_level), again)  # noqa: S606  our own interpreter
     masking.keep(settings.queue)
     logs.configure(args.log_level, sys.stderr)
-    return serve(Collector(settings))
+    return serve(_made(settings))
+
+
+def _made(settings: Settings | DrainSettings) -> Runnable:
+    from cacheupdater.collector import Collector, Settings
+
+    if isinstance(settings, Settings):
+        return Collector(settings)
+    from cacheupdater.collector.drain import Drain
+
+    masking.keep(settings.drain)
+    return Drain(settings)
 
 
 def _reads_file(args: argparse.Namespace, environ: Mapping[str, str]) -> bool:
@@ -99,16 +122,17 @@ def _reads_file(args: argparse.Namespace, environ: Mapping[str, str]) -> bool:
     return not isinstance(args.config, configured.Unsaid)
 
 
-def _settings(args: argparse.Namespace, environ: Mapping[str, str], *, reads_file: bool) -> Settings:
+def _config(args: argparse.Namespace, environ: Mapping[str, str]) -> Config:
+    from cacheupdater.config import load_config
+
+    return load_config(args.config, environ, collects=True)
+
+
+def _settings(args: argparse.Namespace, config: Config | None) -> Settings:
     from cacheupdater.collector import Settings
     from cacheupdater.config.addresses import CONVENTIONAL
     from cacheupdater.errors import Misconfigured
 
-    config = None
-    if reads_file:
-        from cacheupdater.config import load_config
-
-        config = load_config(args.config, environ, collects=True)
     listen = args.listen or [str(each) for each in (config.listen if config else (CONVENTIONAL,))]
     queue = args.queue or (_queue_of(config, args.config) if config else "")
     if queue in listen:
@@ -123,14 +147,32 @@ def _settings(args: argparse.Namespace, environ: Mapping[str, str], *, reads_fil
     )
 
 
-def _again(settings: Settings, log_level: str) -> list[str]:
+def _drain_settings(args: argparse.Namespace, config: Config | None) -> DrainSettings:
+    """Of a file a drain takes the new queue alone: an updater with the same file may run beside it, at the file's addresses."""
+    from cacheupdater.collector.drain import DrainSettings
+    from cacheupdater.errors import Misconfigured
+
+    if args.listen or args.only or args.spill:
+        raise Misconfigured(
+            "--drain takes no hints from applications and carries all keys; start a collector with --listen, --only or --spill beside it"
+        )
+    spill.limits(args)
+    queue = args.queue or (_queue_of(config, args.config) if config else "")
+    return DrainSettings(drain=args.drain, queue=queue, admin=args.admin)
+
+
+def _again(settings: Settings | DrainSettings, log_level: str) -> list[str]:
     """The same command without the file, for the same process: what reading the file has loaded would stay for good, 15 MiB
     beside each application."""
+    from cacheupdater.collector import Settings
+
     # -P: Python must not search the working directory first
     command = [sys.executable, "-P", "-m", "cacheupdater", "collect", "--log-level", log_level]
-    command += ["--listen", *settings.listen]
     if settings.admin:
         command += ["--admin", settings.admin]
+    if not isinstance(settings, Settings):
+        return command
+    command += ["--listen", *settings.listen]
     command += spill.again(settings.spill, settings.limits)
     return [*command, "--only", *map(os.fsdecode, settings.only)] if settings.only else command
 
@@ -184,6 +226,16 @@ def _queue(text: str) -> str:
         said = "is no queue; use kafka://host:9092/topic, redis://host:6379/0?stream=name, sqlite:////path, postgresql://…, unix:///path or tcp://host:port"
         raise argparse.ArgumentTypeError(said)
     return str(address)
+
+
+def _old(text: str) -> str:
+    from cacheupdater.collector.old_queue import old_queue
+
+    try:
+        old_queue(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+    return text
 
 
 def _is_shared(url: str) -> bool:

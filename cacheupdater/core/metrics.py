@@ -68,6 +68,7 @@ Metric = Literal[
     "forwarded",  # counter by kind: hints that the queue behind a collector has taken, each for all that were merged into it
     "merged",  # counter by kind: hints that a collector has merged into another of the same key
     "waiting",  # gauge: hints in a collector that are neither forwarded nor dropped
+    "drained",  # counter by kind: hints of an old queue that the new one has taken
     "spilled",  # counter by kind: hints that a collector has written to disk
     "replayed",  # counter by kind: hints from disk that the queue behind a collector has taken
     "spill_dropped",  # counter by reason: hints on a collector's disk that were given up

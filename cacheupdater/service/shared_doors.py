@@ -1,24 +1,20 @@
 """The door of an updater whose queue is shared: a topic, streams of a Redis, or tables of a database, which others fill.
 
-`doors.door_for` calls `shared_door` once per process. Each kind of queue has its adapter, which is imported only here and only if the
-configuration names it.
+`doors.door_for` calls `shared_door` once per process. `collector.shared_queue` makes the queue behind the door.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from typing import TYPE_CHECKING, Protocol
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
-from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
-from cacheupdater.ports import Queue
+from cacheupdater.config.queues import KafkaQueueConfig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cacheupdater.depot_ports import Depot
+    from cacheupdater.collector.shared_queue import SharedQueue
+    from cacheupdater.config.queues import SqlQueueConfig, StreamsQueueConfig
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
     from cacheupdater.service.door import Door
@@ -32,25 +28,7 @@ def shared_door(
     """The door for a queue that updaters share."""
     if isinstance(config, KafkaQueueConfig):
         return _kafka_door(config, observer, notices)
-    if isinstance(config, StreamsQueueConfig):
-        return _streams_door(config, observer, notices)
-    return _sql_door(config, observer, notices)
-
-
-class SharedQueue(Queue, Protocol):
-    """A queue that outlives this process, and that several updaters share."""
-
-    @property
-    def partitions(self) -> int: ...
-
-    @property
-    def joined(self) -> bool:
-        """Whether this process is one of them now, even if it owns no partition yet."""
-        ...
-
-    async def start(self) -> None:
-        """Waits for the queue."""
-        ...
+    return _depot_door(config, observer, notices)
 
 
 class SharedDoor:
@@ -107,17 +85,10 @@ class SharedDoor:
 
 
 def _kafka_door(config: KafkaQueueConfig, observer: Observer, notices: Notices) -> Door:
-    from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
-    from cacheupdater.adapters.topic_kafka.owners import owner_of  # noqa: PLC0415  as above
+    from cacheupdater.adapters.topic_kafka.owners import owner_of  # noqa: PLC0415  aiokafka is an extra
+    from cacheupdater.collector.shared_queue import kafka_queue  # noqa: PLC0415  not for a queue in memory
 
-    queue = KafkaQueue(
-        config.address,
-        group=config.group,
-        session=config.session,
-        instance=config.instance,
-        observer=observer,
-        notices=notices,
-    )
+    queue = kafka_queue(config, observer=observer, notices=notices)
     return SharedDoor(
         queue,
         f"{config.address} group {config.group}",
@@ -125,32 +96,12 @@ def _kafka_door(config: KafkaQueueConfig, observer: Observer, notices: Notices) 
     )
 
 
-def _streams_door(config: StreamsQueueConfig, observer: Observer, notices: Notices) -> Door:
-    from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
+def _depot_door(config: StreamsQueueConfig | SqlQueueConfig, observer: Observer, notices: Notices) -> Door:
+    from cacheupdater.collector.shared_queue import depot_queue  # noqa: PLC0415  not for a queue in memory
 
-    depot = RedisDepot(config.address, observer=observer, notices=notices)
-    return _depot_door(depot, config, observer, notices)
-
-
-def _sql_door(config: SqlQueueConfig, observer: Observer, notices: Notices) -> Door:
-    from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
-
-    return _depot_door(depot_at(config.address), config, observer, notices)
-
-
-def _depot_door(
-    depot: Depot, config: StreamsQueueConfig | SqlQueueConfig, observer: Observer, notices: Notices
-) -> Door:
-    from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  not for other queues
-
-    queue = DepotQueue(depot, session=config.session, member=_member(), observer=observer, notices=notices)
+    queue = depot_queue(config, observer=observer, notices=notices)
 
     async def owner(partition: int) -> str | None:
         return queue.owner(partition)
 
     return SharedDoor(queue, str(config.address), owner=owner)
-
-
-def _member() -> str:
-    """The name of this process among those that share a depot. It tells people which process it is, and none comes twice."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

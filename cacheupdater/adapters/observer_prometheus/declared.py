@@ -1,4 +1,4 @@
-"""Every metric of the updater and of the collector, its labels, and their values with their meanings.
+"""Every metric of the updater, of the collector and of the drain, its labels, and their values with their meanings.
 
 The observer makes its registry from this table, and `page` makes the reference page (`docs/reference/metrics.md`) from it. The
 sets of label values are closed. A Prometheus series costs over 600 bytes for ever, so values that a sender could invent would
@@ -324,6 +324,23 @@ COLLECTOR: dict[Metric, Declared] = {  # of the collector
     "spill_bytes": Declared("gauge", "Bytes of all segments on disk."),
     "spill_age_seconds": Declared("gauge", "Age of the oldest segment on disk; 0 if there is none."),
     **{metric: DECLARED[metric] for metric in ("intake_rejected", "peers", "troubles")},
+}
+
+_OF_ITS_QUEUE: tuple[Metric, ...] = (
+    "partitions",
+    "lag",
+    "rebalances",
+    "lost_packs",
+    "skipped_batches",
+    "commit_failures",
+)
+DRAIN: dict[Metric, Declared] = {  # of a drain, which is a member of its old queue as an updater is
+    "drained": Declared(
+        "counter", "Hints of the old queue that the new one has taken, including repeated ones.", "kind"
+    ),
+    **{metric: COLLECTOR[metric] for metric in ("forwarded", "merged", "waiting", "intake_rejected")},
+    "dropped": COLLECTOR["dropped"]._replace(reasons={"undeclared": _COLLECTOR_DROPS["undeclared"]}),
+    **{metric: DECLARED[metric] for metric in (*_OF_ITS_QUEUE, "troubles")},
 }
 
 BOTH: dict[

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED, KINDS, Declared
+from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED, DRAIN, KINDS, Declared
 from cacheupdater.core.events import EVENTS
 
 if TYPE_CHECKING:
@@ -36,6 +36,14 @@ the reasons of both; what its collector drops has no `namespace`.
 | metric | kind | labels | what |
 | --- | --- | --- | --- |
 """
+_DRAIN = """
+## Metrics of a drain
+
+`cacheupdater collect --drain` has these metrics, and no others. Those of partitions are about the old queue.
+
+| metric | kind | labels | what |
+| --- | --- | --- | --- |
+"""
 _TAIL = "\nBesides these, there are the usual `process_*` metrics of this process.\n"
 
 
@@ -52,7 +60,10 @@ def reference_page() -> str:
         _values(f"{each}_total", COLLECTOR[each].reason, COLLECTOR[each].reasons) for each in drops
     )
     collector = f"{_COLLECTOR}{collected}{_BUILD}{reasons}"
-    return f"{_HEAD}{rows}{_BUILD}{_WORKERS}\n## Label values\n\n{_AUTOMATON}{values}{collector}{_TAIL}"
+    drain = _DRAIN + "".join(_row(metric, declared) for metric, declared in DRAIN.items()) + _BUILD
+    return (
+        f"{_HEAD}{rows}{_BUILD}{_WORKERS}\n## Label values\n\n{_AUTOMATON}{values}{collector}{drain}{_TAIL}"
+    )
 
 
 def _row(metric: Metric, row: Declared) -> str:

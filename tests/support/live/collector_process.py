@@ -28,3 +28,15 @@ class CollectorProcess(Updater):
             return "collect", "-c", str(self.file)
         places = "--listen", self.emit, "--admin", f"127.0.0.1:{self.port}"
         return "collect", "--queue", self._queue, *places
+
+
+class DrainProcess(CollectorProcess):
+    """One drain, however often it is started."""
+
+    def __init__(self, folder, old, new, *, program=("-m", "cacheupdater")):
+        """`old` is the URL as updaters write it, `new` as collectors write it."""
+        super().__init__(folder, new, program=program)
+        self._old = old
+
+    def _asked(self):
+        return "collect", "--drain", self._old, "--queue", self._queue, "--admin", f"127.0.0.1:{self.port}"

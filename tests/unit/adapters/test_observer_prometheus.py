@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
-from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED
+from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED, DRAIN
 from cacheupdater.adapters.observer_prometheus.page import reference_page
 from cacheupdater.core.metrics import Metric
 
@@ -35,7 +35,7 @@ def series(observer):
 
 
 def test_every_metric_of_the_port_is_declared():
-    assert set(DECLARED) | set(COLLECTOR) == set(get_args(Metric))
+    assert set(DECLARED) | set(COLLECTOR) | set(DRAIN) == set(get_args(Metric))
 
 
 def test_count_adds_up_by_namespace_and_reason(observer):
@@ -159,7 +159,7 @@ def test_a_scrape_gets_the_format_that_it_asks_for(observer, accept, content_typ
 
 
 def test_names_follow_the_conventions_of_prometheus():
-    for metric, row in [*DECLARED.items(), *COLLECTOR.items()]:
+    for metric, row in [*DECLARED.items(), *COLLECTOR.items(), *DRAIN.items()]:
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", metric)
         assert (row.kind == "histogram") == bool(row.buckets)
         assert list(row.buckets) == sorted(set(row.buckets))

@@ -12,11 +12,13 @@ from ruamel.yaml import YAML
 from cacheupdater import cli
 from cacheupdater.cli import serve as serving
 from cacheupdater.collector import Collector
+from cacheupdater.collector.drain import Drain, DrainSettings
 from cacheupdater.core import depot_url
 from cacheupdater.core.spilling import Limits
 
 KAFKA = "kafka://127.0.0.1:1/hints"
 STREAMS = "redis://:sesame@127.0.0.1:1/3?stream=hints"
+OLD = "postgresql://hints:sesame@db/hints?session_timeout=2s"
 UPDATER = "unix:///run/updater.sock"
 CONFIG = """\
 version: 1
@@ -47,14 +49,14 @@ def collect(tmp_path, capsys, monkeypatch):
         raise Begun
 
     def served(collector):
-        assert isinstance(collector, Collector)
+        assert isinstance(collector, Collector | Drain)
         found.append(collector._settings)
         return 0
 
     monkeypatch.setattr(os, "execve", begin_again)
     monkeypatch.setattr(serving, "serve", served)
     monkeypatch.chdir(tmp_path)
-    for name in ("CACHEUPDATER_CONFIG", "CACHEUPDATER_QUEUE"):
+    for name in ("CACHEUPDATER_CONFIG", "CACHEUPDATER_QUEUE", "CACHEUPDATER_DRAIN"):
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments, file=None):
@@ -249,3 +251,82 @@ def test_limits_of_a_spill_without_its_directory_are_refused(collect):
     code, err, _ = collect("--queue", KAFKA, "--spill-keep", "changes=2h")
     assert code == 78
     assert "--spill" in err
+
+
+def test_an_old_queue_is_drained_into_the_new_one(collect, monkeypatch):
+    code, err, settings = collect("--drain", OLD, "--queue", KAFKA, "--admin", "127.0.0.1:9464")
+    assert (code, err) == (0, "")
+    assert settings == DrainSettings(drain=OLD, queue=KAFKA, admin="127.0.0.1:9464")
+    monkeypatch.setenv("CACHEUPDATER_DRAIN", OLD)
+    assert collect("--queue", KAFKA)[2] == DrainSettings(drain=OLD, queue=KAFKA)
+    assert collect("--drain", "sqlite:////old.db", "--queue", KAFKA)[2].drain == "sqlite:////old.db"
+
+
+def test_a_drain_takes_the_new_queue_from_a_file_and_nothing_else_and_no_password_is_an_argument(collect):
+    """An updater with the same file may run on the same machine."""
+    file = f'queue: {{url: "{STREAMS}&session_timeout=3s"}}\nlisten: ["unix:///a.sock"]\nadmin: {{listen: "127.0.0.1:9464"}}'
+    code, err, settings = collect("--drain", OLD, file=file)
+    assert (code, err) == (0, "")
+    assert settings == DrainSettings(drain=OLD, queue=STREAMS)
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "memory://",
+        "unix:///run/hints.sock",
+        "redis://:sesame@127.0.0.1/0",
+        "kafka://h:9092/t?acks=1",
+        "sqlite:///x.db",
+    ],
+)
+def test_what_cannot_be_drained_is_bad_usage(collect, old):
+    code, err, _ = collect("--drain", old, "--queue", KAFKA)
+    assert code == 2
+    assert "argument --drain" in err
+    assert "sesame" not in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (f"{KAFKA}?group=shop", f"{KAFKA}?acks=all"),
+        ("kafka://a:9092,b:9092/hints", "kafka://B:9092/hints"),
+        (
+            "redis://localhost?stream=hints&session_timeout=2s",
+            "redis://:sesame@127.0.0.1:6379/0?stream=hints",
+        ),
+        ("redis+cluster://a:1,b:2?stream=hints", "redis+cluster://b:2,c:3?stream=hints&partitions=3"),
+        ("sqlite:////tmp/../hints.db?partitions=3", "sqlite+aiosqlite:////hints.db"),
+        ("postgresql+asyncpg://one:sesame@DB/hints", "postgresql://other@db:5432/hints?partitions=3"),
+    ],
+)
+def test_a_queue_is_not_drained_into_itself(collect, old, new):
+    code, err, _ = collect("--drain", old, "--queue", new)
+    assert code == 78
+    assert "are the same" in err
+    assert "sesame" not in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (KAFKA, f"{KAFKA}2"),
+        (STREAMS, STREAMS.replace("/3?", "/4?")),
+        (STREAMS, f"{STREAMS}2"),
+        ("sqlite:////old.db", "sqlite:////new.db"),
+        ("postgresql://db/hints", "postgresql://db/hints?table=other"),
+        ("postgresql://db/hints", "postgresql://db/other"),
+        ("postgresql://db/hints", "postgresql://db:5433/hints"),
+        (KAFKA, UPDATER),
+    ],
+)
+def test_two_queues_of_one_server_are_two(collect, old, new):
+    assert collect("--drain", old, "--queue", new)[0] == 0
+
+
+@pytest.mark.parametrize("further", [("--listen", "unix:///a.sock"), ("--only", "p:"), ("--spill", "/spill")])
+def test_a_drain_is_no_collector_of_applications(collect, further):
+    code, err, _ = collect("--drain", OLD, "--queue", KAFKA, *further)
+    assert code == 78
+    assert "beside it" in err
