@@ -17,6 +17,7 @@ import pytest
 import redis
 from group.rows import Rows, values
 from group.story import PARTITIONS, Group
+from group.topic import Topic
 from live.updater_process import NAIVE, eventually
 
 from cacheupdater_client import Redis
@@ -34,7 +35,7 @@ ROUNDS = 3  # of a freeze under load
 def group(tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters):
     topic = new_topic(partitions=PARTITIONS)
     return Group(
-        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+        tmp_path, updaters, queue=Topic(kafka.bootstrap, topic), rows=Rows(pg_url), redis_url=redis_url
     )
 
 
