@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 import redis
-from group.fixtures import depot_group, depot_kind, postgresql_queue, sqlite_queue, streams_queue
+from group.fixtures import (
+    depot_group,
+    depot_kind,
+    group_on,
+    kafka_queue,
+    postgresql_queue,
+    sqlite_queue,
+    streams_queue,
+)
 from watched.fixtures import audit, cache, product, shelf, watched_database, watching, written_shelf
 
 # pytest finds fixtures among a conftest's names
@@ -16,6 +24,8 @@ __all__ = [
     "cache",
     "depot_group",
     "depot_kind",
+    "group_on",
+    "kafka_queue",
     "postgresql_queue",
     "product",
     "shelf",

@@ -69,12 +69,8 @@ class DepotQueue:
         self.address = depot_url.parse(self.address_url)
         asyncio.run(_made(self.address))
         self.watch()
-        self.collector = collectors(self.address_url)
+        self.collector = collectors(self.address_url).start()
         self.emit = self.collector.emit
-
-    def start(self):
-        self.collector.start()
-        return self
 
     def url(self, session, instance=None):
         """The queue's URL in the configuration of a member. Members of a depot have no names."""
@@ -115,6 +111,9 @@ class PostgresQueue(DepotQueue):
         with Database(self.address.url) as database:
             return [tuple(each) for each in database.rows(statement.replace("{}", f"{self.address.table}_"))]
 
+    def is_free(self):
+        return True  # PostgreSQL ends the transaction of a frozen process
+
 
 class SqliteQueue(DepotQueue):
     def watch(self):
@@ -124,6 +123,15 @@ class SqliteQueue(DepotQueue):
     def rows(self, statement):
         with closing(sqlite3.connect(self.address.path, timeout=30)) as connection:
             return connection.execute(statement.replace("{}", "")).fetchall()
+
+    def is_free(self):
+        """Whether no process is in the middle of a write."""
+        with closing(sqlite3.connect(self.address.path, timeout=1.0, isolation_level=None)) as probe:
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
 
 
 async def _made(address):

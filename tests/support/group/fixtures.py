@@ -1,10 +1,22 @@
-"""Fixtures of the stories that run on each queue without Kafka: `depot_group` on streams, SQLite and PostgreSQL in turn."""
+"""Fixtures of the group's stories: a queue of each kind for this test alone, and groups on them.
+
+`depot_group` is on streams, SQLite and PostgreSQL in turn.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 PARTITIONS = 12
+
+
+@pytest.fixture
+def kafka_queue(request):
+    from group.topic import Topic
+
+    request.getfixturevalue("needs_apache")
+    topic = request.getfixturevalue("new_topic")(partitions=PARTITIONS)
+    return Topic(request.getfixturevalue("kafka").bootstrap, topic)
 
 
 @pytest.fixture
@@ -38,10 +50,18 @@ def depot_kind(request):
 
 
 @pytest.fixture
-def depot_group(depot_kind, request, tmp_path, pg_url, redis_url, updaters):
-    """A group on a depot of this test's own. The cache is another Redis, and the rows are in another database."""
+def group_on(request, tmp_path, pg_url, redis_url, updaters):
+    """A group on a queue of this kind. The cache is another Redis than the queue's, and the rows are in another database."""
     from group.rows import Rows
     from group.story import Group
 
-    queue = request.getfixturevalue(f"{depot_kind}_queue").start()
-    return Group(tmp_path, updaters, queue=queue, rows=Rows(pg_url), redis_url=redis_url)
+    def group_on(kind):
+        queue = request.getfixturevalue(f"{kind}_queue")
+        return Group(tmp_path, updaters, queue=queue, rows=Rows(pg_url), redis_url=redis_url)
+
+    return group_on
+
+
+@pytest.fixture
+def depot_group(depot_kind, group_on):
+    return group_on(depot_kind)

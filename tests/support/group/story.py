@@ -33,6 +33,7 @@ SESSION_S = 3
 REST_S = 60.0  # for a backlog after a storm, on a machine that has other things to do
 SUPPORT = Path(__file__).parent
 PLANTED = str(SUPPORT / "planted.py")
+LATE = str(SUPPORT / "late.py")
 
 # Stories start dozens of processes. If a run forbids bytecode, each would compile all its imports: 4 s instead of 1.
 QUICK_START = {
@@ -177,6 +178,13 @@ class Group:
         for each in new:
             each.wait_ready()
         return new
+
+    def freeze(self, member):
+        """Not in the middle of a write to a file of SQLite: that would hold up all others."""
+        member.pause()
+        while not self.queue.is_free():
+            member.resume()
+            member.pause()
 
     def generator(self, **said):
         """A generator that emits for at most `seconds`, at a `rate` per second."""

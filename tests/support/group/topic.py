@@ -44,6 +44,9 @@ class Topic:
         static = f"&instance={instance}" if instance else ""
         return f"{self.emit}?group={self.name}&session_timeout={session}s{static}"
 
+    def is_free(self):
+        return True  # no process holds up a broker
+
     @property
     def behind(self):
         """The number of records that the group has not committed."""
