@@ -10,6 +10,7 @@ import redis
 from group.fixtures import (
     depot_group,
     depot_kind,
+    group_of,
     group_on,
     kafka_queue,
     postgresql_queue,
@@ -24,6 +25,7 @@ __all__ = [
     "cache",
     "depot_group",
     "depot_kind",
+    "group_of",
     "group_on",
     "kafka_queue",
     "postgresql_queue",

@@ -50,16 +50,18 @@ def depot_kind(request):
 
 
 @pytest.fixture
-def group_on(request, tmp_path, pg_url, redis_url, updaters):
-    """A group on a queue of this kind. The cache is another Redis than the queue's, and the rows are in another database."""
+def group_of(tmp_path, pg_url, redis_url, updaters):
+    """A group on this queue. The cache is another Redis than the queue's, and the rows are in another database."""
     from group.rows import Rows
     from group.story import Group
 
-    def group_on(kind):
-        queue = request.getfixturevalue(f"{kind}_queue")
-        return Group(tmp_path, updaters, queue=queue, rows=Rows(pg_url), redis_url=redis_url)
+    return lambda queue: Group(tmp_path, updaters, queue=queue, rows=Rows(pg_url), redis_url=redis_url)
 
-    return group_on
+
+@pytest.fixture
+def group_on(request, group_of):
+    """A group on a queue of this kind."""
+    return lambda kind: group_of(request.getfixturevalue(f"{kind}_queue"))
 
 
 @pytest.fixture

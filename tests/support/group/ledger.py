@@ -148,7 +148,7 @@ def early(hints: Hints, records: Records, commits: Commits, *, loads: Loads, sla
     """
     needs = slack.needs(records.kinds, _last_times(hints, records))
     served = loads.next_since(records.keys, needs)
-    return served > _passed(records, commits)
+    return served > passed(records, commits)
 
 
 def _last_times(hints: Hints, records: Records) -> np.ndarray:
@@ -172,7 +172,7 @@ def _last_times(hints: Hints, records: Records) -> np.ndarray:
     return last
 
 
-def _passed(records: Records, commits: Commits) -> np.ndarray:
+def passed(records: Records, commits: Commits) -> np.ndarray:
     """For each line of a record, when a commit passed it, or it was removed; NEVER if neither."""
     passed = (
         np.full(len(records.offsets), NEVER)

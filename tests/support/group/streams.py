@@ -11,6 +11,7 @@ import re
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -77,10 +78,10 @@ class Overheard(threading.Thread):
         out.write(b"\r\n")  # a line that was cut off must not join the next
 
     def caught_up(self):
-        """Waits until everything up to now was heard."""
+        """Waits until everything up to now was heard. Of a dead server, no more will come."""
         mark = uuid4().hex.encode()
         deadline = time.monotonic() + _CAUGHT_UP_S
-        with redis.Redis(port=self._port) as plain:
+        with redis.Redis(port=self._port) as plain, suppress(redis.ConnectionError):
             while mark not in self._path.read_bytes()[-(1 << 20) :]:
                 assert time.monotonic() < deadline, "MONITOR does not follow"
                 plain.echo(mark)
