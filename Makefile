@@ -87,7 +87,7 @@ freshness: $(DEV) ## simulate all policies, and compare their stale reads for th
 freshness-live: $(DEV) ## compare price, fixed intervals and TTLs on real servers, side by side; an hour and a half
 	cd benchmarks && ../$(BIN)/python -m freshness_live.run --seconds $(SECONDS)
 
-group: $(DEV) ## kill real updaters on a real Kafka every ten seconds; SECONDS=300 is the long form
+group: $(DEV) ## kill real updaters on a real Kafka, and on each depot, every ten seconds; SECONDS=300 is the long form
 	$(BIN)/pytest -n 0 -s tests/integration -k "group or cluster_live or sentinel_live" --prove --group-seconds $(SECONDS)
 
 image: $(DEV) $(IMAGE_TOOLS) ## build the container image without Docker, and try it as its user with a read-only root; needs root on Debian; three minutes

@@ -7,10 +7,36 @@ from pathlib import Path
 
 import pytest
 import redis
+from group.fixtures import (
+    depot_group,
+    depot_kind,
+    group_of,
+    group_on,
+    kafka_queue,
+    postgresql_queue,
+    sqlite_queue,
+    streams_queue,
+)
 from watched.fixtures import audit, cache, product, shelf, watched_database, watching, written_shelf
 
 # pytest finds fixtures among a conftest's names
-__all__ = ["audit", "cache", "product", "shelf", "watched_database", "watching", "written_shelf"]
+__all__ = [
+    "audit",
+    "cache",
+    "depot_group",
+    "depot_kind",
+    "group_of",
+    "group_on",
+    "kafka_queue",
+    "postgresql_queue",
+    "product",
+    "shelf",
+    "sqlite_queue",
+    "streams_queue",
+    "watched_database",
+    "watching",
+    "written_shelf",
+]
 
 
 @pytest.fixture

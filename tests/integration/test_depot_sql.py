@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from depots.sql_world import SqlWorld
@@ -334,6 +335,48 @@ async def test_a_server_that_was_restarted_is_used_again_and_has_lost_nothing(po
                 await asyncio.sleep(0.05)
     assert not await depot.commit("ann", {0: Progress(epochs[0], 2, 2)})
     await world.close()
+
+
+@asynccontextmanager
+async def deaf_to_ends(port):
+    """A port that passes everything on to another, but not the end of a connection. Gives it, and what the other has ended."""
+    ended, writers = asyncio.Event(), []
+
+    async def copy(source, sink):
+        with suppress(OSError):
+            while said := await source.read(65_536):
+                sink.write(said)
+
+    async def pass_on(reader, writer):
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
+        writers.extend((writer, server_writer))
+        asking = asyncio.ensure_future(copy(reader, server_writer))
+        await copy(server_reader, writer)
+        ended.set()
+        await asking
+
+    async with await asyncio.start_server(pass_on, "127.0.0.1", 0) as relay:
+        yield relay.sockets[0].getsockname()[1], ended
+        for each in writers:
+            each.close()
+
+
+async def test_a_connection_that_the_server_has_ended_while_nobody_used_it_costs_one_call(pg_url):
+    """Its last words have come, and its end has not: for asyncpg, the connection is in the middle of something then."""
+    there = urlsplit(pg_url)
+    async with deaf_to_ends(there.port) as (port, ended):
+        world = SqlWorld(pg_url.replace(f":{there.port}", f":{port}"))
+        depot = await world.depot()
+        run_sql(
+            pg_url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'cacheupdater' AND datname = current_database()",
+        )
+        await asyncio.wait_for(ended.wait(), SOON)
+        with pytest.raises(Unavailable):
+            await depot.renew("a", SESSION)
+        assert (await depot.renew("a", SESSION)).members == {"a"}
+        await world.close()
 
 
 def test_a_file_of_certificates_that_cannot_be_read_is_refused(tmp_path):

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from group.rows import KEYS, Rows
 from group.story import PARTITIONS, QUICK_START, Group
+from group.topic import Topic
 from live.updater_process import eventually
 
 from cacheupdater_client import Redis
@@ -92,7 +93,7 @@ def test_four_updaters_spend_one_budget_and_one_quota_in_every_window(
 ):
     topic = new_topic(partitions=PARTITIONS)
     group = Group(
-        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+        tmp_path, updaters, queue=Topic(kafka.bootstrap, topic), rows=Rows(pg_url), redis_url=redis_url
     )
     members = [updaters.make(settings(group), environment=QUICK_START) for _ in range(MEMBERS)]
     for each in members:

@@ -14,6 +14,7 @@ import pytest
 from group.options import FITS_S
 from group.rows import Rows
 from group.story import PARTITIONS, Group
+from group.topic import Topic
 
 from cacheupdater.local import kafka_topics
 from cacheupdater_client.protocol.wire import CHANGE, MISS
@@ -32,7 +33,7 @@ TOPIC = "hints"
 def group(tmp_path, needs_apache, own_kafka, pg_url, redis_url, updaters):
     kafka_topics.done(kafka_topics.create(own_kafka.bootstrap, TOPIC, partitions=PARTITIONS))
     return Group(
-        tmp_path, updaters, servers=own_kafka.bootstrap, topic=TOPIC, rows=Rows(pg_url), redis_url=redis_url
+        tmp_path, updaters, queue=Topic(own_kafka.bootstrap, TOPIC), rows=Rows(pg_url), redis_url=redis_url
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from group.rows import Rows
 from group.story import Group
+from group.topic import Topic
 from live.updater_process import eventually
 
 from cacheupdater.local import kafka_jars, kafka_topics
@@ -44,7 +45,7 @@ BAD = [
 def group(needs_apache, tmp_path, kafka, new_topic, pg_url, redis_url, updaters):
     topic = new_topic(partitions=PARTITIONS)
     return Group(
-        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+        tmp_path, updaters, queue=Topic(kafka.bootstrap, topic), rows=Rows(pg_url), redis_url=redis_url
     )
 
 
@@ -72,7 +73,7 @@ def test_one_bad_record_in_ten_is_counted_and_skipped_and_the_others_are_served(
             kind = (MISS, CHANGE, TOUCH)[number % 3]
             records.append((None, encode_pack(kind, 1, [b"item:%d" % number])))
             good.append(number)
-    kafka_topics.done(send(group.servers, group.topic, records))
+    kafka_topics.done(send(group.queue.servers, group.queue.name, records))
     eventually(served(plain, good), WITHIN_S)
     group.rest()
 
@@ -89,9 +90,9 @@ def test_one_bad_record_in_ten_is_counted_and_skipped_and_the_others_are_served(
 def test_plain_records_of_other_client_libraries_are_served_wherever_they_lie(group, plain):
     """By their own partitioner, which knows nothing of ours."""
     group.start(2)
-    producer = confluent_kafka.Producer({"bootstrap.servers": group.servers})
+    producer = confluent_kafka.Producer({"bootstrap.servers": group.queue.servers})
     for number in range(100):
-        producer.produce(group.topic, key=f"item:{number}", value=b"" if number % 2 else None)
+        producer.produce(group.queue.name, key=f"item:{number}", value=b"" if number % 2 else None)
     assert producer.flush(WITHIN_S) == 0
     eventually(served(plain, range(100)), WITHIN_S)
     group.rest()
@@ -102,12 +103,12 @@ def test_what_kafkas_own_console_producer_types_is_served(needs_apache, group, p
     (updater,) = group.start(1)
     lines = [f"item:{number}|" for number in range(10)] + ["item:10|NULL", "no key and no pack"]
     kafka_jars.console_produce(
-        group.servers,
-        group.topic,
+        group.queue.servers,
+        group.queue.name,
         lines[:-1],
         {"parse.key": "true", "key.separator": "|", "null.marker": "NULL"},
     )
-    kafka_jars.console_produce(group.servers, group.topic, lines[-1:])
+    kafka_jars.console_produce(group.queue.servers, group.queue.name, lines[-1:])
     eventually(served(plain, range(11)), WITHIN_S)
     eventually(lambda: updater.metric("intake_rejected_total", reason="garbage") == 1)
     group.rest()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from group import topic as group_topic
+from group import packs
 from group.rows import KEYS, Rows
 from group.story import PARTITIONS, Group
+from group.topic import Topic
 
 MEMBERS = 3
 RATE = 5_000
@@ -21,7 +22,7 @@ RATE = 5_000
 def group(tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters):
     topic = new_topic(partitions=PARTITIONS)
     return Group(
-        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+        tmp_path, updaters, queue=Topic(kafka.bootstrap, topic), rows=Rows(pg_url), redis_url=redis_url
     )
 
 
@@ -44,7 +45,7 @@ def test_a_rolling_restart_drains_everybody_in_time_and_loses_nothing(group, sta
     # a member with a name is waited for, for a session
     settings = {"instance": "pod", "session": 60} if static else {"session": 10}
     group.start(MEMBERS, **settings)
-    before, logs = group.generations(), group.logs
+    before, logs = group.queue.generations(), group.logs
     with group.generator(seconds=200, rate=RATE) as generator:
         time.sleep(3)
         began = time.time()  # noqa: TID251  compared with the database's clock
@@ -54,8 +55,8 @@ def test_a_rolling_restart_drains_everybody_in_time_and_loses_nothing(group, sta
         emitted = generator.end()
     group.rest()
     verdict = group.verdict(emitted)
-    rounds = len(group.generations()) - len(before)
-    pauses = group.rows.loads().widest_gaps(group_topic.owners(KEYS, PARTITIONS), began, ended)
+    rounds = len(group.queue.generations()) - len(before)
+    pauses = group.rows.loads().widest_gaps(packs.owners(KEYS, PARTITIONS), began, ended)
     print(f"{rounds} rebalances; drained in {[round(each, 1) for each in drains]} s; {verdict}")
     print(f"longest pause by partition: {pauses.round(1).tolist()} s")
 

@@ -2,11 +2,12 @@
 
 One story freezes it at the worst moment, when it holds old rows (`group.loaders`): its writes come late, and must not land
 where something newer has been written. A control whose write is a plain SET must show old values. Another story freezes it
-under load, at any moment, with the verdict of all stories.
+under load, at any moment, with the verdict of all stories. A third has it commit too late what it has not done (`group.late`).
 """
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -15,8 +16,8 @@ from collections import Counter
 import psutil
 import pytest
 import redis
-from group.rows import Rows, values
-from group.story import PARTITIONS, Group
+from group.rows import values
+from group.story import LATE as LATE_PROGRAM
 from live.updater_process import NAIVE, eventually
 
 from cacheupdater_client import Redis
@@ -27,15 +28,20 @@ ROWS = 200
 KEYS = [f"item:{n}".encode() for n in range(ROWS)]
 WATCH_S = 1.5  # after it was woken: its writes take milliseconds
 LATE = ("refused", "too_old", "late", "evicted")
+OURS = ("-m", "cacheupdater")
+DEPOTS = ["streams", "sqlite", "postgresql"]
+TRIES = 5
 ROUNDS = 3  # of a freeze under load
 
 
+@pytest.fixture(params=["kafka"])
+def kind(request):
+    return request.param
+
+
 @pytest.fixture
-def group(tmp_path, needs_apache, kafka, new_topic, pg_url, redis_url, updaters):
-    topic = new_topic(partitions=PARTITIONS)
-    return Group(
-        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
-    )
+def group(kind, group_on):
+    return group_on(kind)
 
 
 class Reader(threading.Thread):
@@ -77,6 +83,18 @@ def change_all(database, application):
     return database.value("SELECT min(version) FROM items WHERE id < $1", ROWS)
 
 
+def frozen_with_old_rows(zombie, freeze, group, change):
+    """Not in the middle of a write to a file of SQLite: that would hold up all others."""
+    for _ in range(TRIES):
+        freeze.touch()
+        change()
+        eventually(lambda: stopped(zombie), 30)
+        if group.queue.is_free():
+            return
+        zombie.resume()
+    pytest.fail("each time, the zombie was frozen in the middle of a write to the queue")
+
+
 def late_writes(member):
     """The ends of its refreshes that wrote nothing, each by its name."""
     return [result for result in LATE for _ in range(int(member.metric("refreshes_total", result=result)))]
@@ -87,7 +105,15 @@ def fresh(plain, version):
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("program", [("-m", "cacheupdater"), (NAIVE,)], ids=["fenced", "plain_set"])
+@pytest.mark.parametrize(
+    ("program", "kind"),
+    [
+        pytest.param(OURS, "kafka", id="fenced"),
+        pytest.param((NAIVE,), "kafka", id="plain_set"),
+        *(pytest.param(OURS, each, id=each, marks=pytest.mark.prove) for each in DEPOTS),
+    ],
+    indirect=["kind"],
+)
 def test_what_a_zombie_writes_late_never_replaces_anything_newer(
     program, group, pg_url, database, redis_url, tmp_path
 ):
@@ -108,9 +134,7 @@ def test_what_a_zombie_writes_late_never_replaces_anything_newer(
     ):
         version = change_all(database, application)
         eventually(lambda: fresh(plain, version), 30)
-        freeze.touch()
-        change_all(database, application)
-        eventually(lambda: stopped(zombie), 30)
+        frozen_with_old_rows(zombie, freeze, group, lambda: change_all(database, application))
         reader.least = version = change_all(database, application)
         time.sleep(FROZEN_S)
         eventually(lambda: fresh(plain, version), 60)  # the owner has all partitions by now
@@ -132,14 +156,17 @@ def test_what_a_zombie_writes_late_never_replaces_anything_newer(
 
 @pytest.mark.prove
 @pytest.mark.timeout(300)
-def test_updaters_that_freeze_under_load_lose_nothing_and_write_nothing_old(group, amount, record_property):
+@pytest.mark.parametrize("kind", ["kafka", *DEPOTS], indirect=True)
+def test_updaters_that_freeze_under_load_lose_nothing_and_write_nothing_old(
+    kind, group, amount, record_property
+):
     draw = random.Random(7)
     group.start(3)
-    with group.generator(seconds=200, rate=5_000) as generator:
+    with group.generator(seconds=200, rate=5_000 if kind == "kafka" else 2_000) as generator:
         for _ in range(amount(ROUNDS, ROUNDS)):
             time.sleep(draw.uniform(1.0, 3.0))
             zombie = draw.choice(group.members)
-            zombie.pause()
+            group.freeze(zombie)
             time.sleep(FROZEN_S)
             zombie.resume()
         time.sleep(2)
@@ -147,9 +174,38 @@ def test_updaters_that_freeze_under_load_lose_nothing_and_write_nothing_old(grou
     group.rest()
     verdict = group.verdict(emitted)
     late = {result: group.metric("refreshes_total", result=result) for result in LATE}
-    print(f"{verdict}; late: {late}; commits of others' partitions: {group.metric('commit_failures_total')}")
+    print(
+        f"{kind}: {verdict}; late: {late}; commits of others' partitions: {group.metric('commit_failures_total')}"
+    )
     assert verdict.faults == {}
     assert group.metric("dropped_total") == 0
     assert len(values(group.redis_url).keys) == verdict.values
-    record_property("figure: zombies under load, hints judged", verdict.hints)
-    record_property("figure: zombies under load, writes too late", sum(late.values()))
+    record_property(f"figure: zombies under load on {kind}, hints judged", verdict.hints)
+    record_property(f"figure: zombies under load on {kind}, writes too late", sum(late.values()))
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", DEPOTS, indirect=True)
+def test_what_a_zombie_commits_late_is_refused(kind, group, tmp_path, record_property):
+    """It commits what its heirs have not done yet, so the ledger would show each commit that counts."""
+    told = tmp_path / "late"
+    slow = {"budget": "700/s"}  # much waits when it wakes
+    group.start(1, **slow)
+    (zombie,) = group.start(1, program=(LATE_PROGRAM,), environment={"LATE_FILE": str(told)}, **slow)
+    with group.generator(seconds=200, rate=2_000) as generator:
+        eventually(lambda: zombie.metric("pending") > 200)
+        group.freeze(zombie)
+        time.sleep(FROZEN_S)
+        told.touch()
+        zombie.resume()
+        answer = tmp_path / "late.answer"
+        eventually(answer.exists)
+        emitted = generator.end()
+    group.rest()
+    verdict = group.verdict(emitted)
+    late, refused = json.loads(answer.read_text())
+    print(f"{kind}: {refused} of {late} late commits refused; {verdict}")
+    assert refused == late > 0
+    assert verdict.faults == {}
+    record_property(f"figure: zombies on {kind}, late commits refused", refused)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout
 import pytest
 from group.rows import PATTERN, SQL, VALUE, Rows
 from group.story import PARTITIONS, QUICK_START, Group
+from group.topic import Topic
 from live.updater_process import config, eventually
 
 from cacheupdater.cli import main
@@ -198,8 +199,7 @@ def test_the_parent_of_workers_answers_for_all_of_them(
     group = Group(
         tmp_path,
         updaters,
-        servers=kafka.bootstrap,
-        topic=new_topic(partitions=PARTITIONS),
+        queue=Topic(kafka.bootstrap, new_topic(partitions=PARTITIONS)),
         rows=Rows(pg_url),
         redis_url=redis_url,
     )

@@ -14,6 +14,7 @@ import pytest
 import redis
 from group.rows import Rows
 from group.story import PARTITIONS, QUICK_START, Group
+from group.topic import Topic
 from live.updater_process import DRAINED_S, eventually
 
 from cacheupdater.service.workers import Worker
@@ -31,7 +32,7 @@ KEYS = [f"item:{n}" for n in range(300)]
 def group(tmp_path, kafka, new_topic, pg_url, redis_url, updaters):
     topic = new_topic(partitions=PARTITIONS)
     return Group(
-        tmp_path, updaters, servers=kafka.bootstrap, topic=topic, rows=Rows(pg_url), redis_url=redis_url
+        tmp_path, updaters, queue=Topic(kafka.bootstrap, topic), rows=Rows(pg_url), redis_url=redis_url
     )
 
 

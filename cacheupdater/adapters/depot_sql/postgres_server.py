@@ -31,6 +31,14 @@ CALL_S = 10.0  # seconds for one call; the queue waits for less
 IDLE_S = 2.0
 AWAY_S = 0.2  # seconds of rest if the bell has no connection
 FAREWELL_S = 1.0  # seconds for an orderly end of all connections
+# InternalClientError is no InterfaceError. It comes if the server has said its last word, and the end of the connection is late
+_FOREIGN = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 
 
 class Server:
@@ -54,7 +62,7 @@ class Server:
                     connection.terminate()
                     raise
                 self._idle.append(connection)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as e:
+        except _FOREIGN as e:
             self._drop_idle()  # they may have ended as this one has
             raise of_postgres(e, self._address) from None
 
@@ -117,7 +125,7 @@ class Bell:
                 await self._rung.wait()
         except TimeoutError:
             pass
-        except (CacheUpdaterError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (CacheUpdaterError, *_FOREIGN):
             await asyncio.sleep(min(seconds, AWAY_S))  # the next call tells
         self._rung.clear()
 
@@ -143,6 +151,6 @@ class Bell:
 
 
 async def _ended(connection: Connection) -> None:
-    with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    with suppress(*_FOREIGN):
         await connection.close(timeout=FAREWELL_S)
     connection.terminate()

@@ -79,7 +79,8 @@ class Generator:
 
     def _emit(self, due):
         """Emits touches, and misses among them."""
-        misses = round(due * MISSES / (1 - CHANGES))
+        share = MISSES / (1 - CHANGES)
+        misses = int((self._reads + due) * share) - int(self._reads * share)
         now = time.time_ns() // 1000
         for name in self._part(MISS, misses, now):
             self._buffer.miss(name)

@@ -1,7 +1,7 @@
 """Were all hints served, and was anything committed too early? Pure numpy over the records of a run.
 
 The stories of the group (`group_story`) gather five lists: the hints that a generator emitted, the loads that PostgreSQL saw
-begin, the records of the topic, the commits of the group, and the values of Redis and the table at rest. This module compares
+begin, the records of the queue, the commits of the group, and the values of Redis and the table at rest. This module compares
 them, and relies on nothing that an updater says of itself. Times are whole microseconds of Unix time, all of one machine. Keys
 are the numbers in their names. Each check is one pass over sorted arrays, so ten million hints are fine.
 
@@ -33,17 +33,18 @@ class Hints(NamedTuple):
 
 
 class Records(NamedTuple):
-    """The content of the topic: a line for each key of each record."""
+    """The content of the queue: a line for each key of each record."""
 
     partitions: np.ndarray
     offsets: np.ndarray
     kinds: np.ndarray
     keys: np.ndarray
     counts: np.ndarray
+    removed: np.ndarray | None = None  # when each was removed; a topic removes none
 
 
 class Commits(NamedTuple):
-    """The commits of one group, in the order in which the broker took them."""
+    """The commits of one group, in the order in which the queue took them."""
 
     partitions: np.ndarray
     offsets: np.ndarray
@@ -121,17 +122,17 @@ def unserved(hints: Hints, values: Values, slack: Slack) -> np.ndarray:
 
 
 def astray(hints: Hints, records: Records) -> int:
-    """The number of hints that are missing in the topic. (A resent record may give it too many.)"""
+    """The number of hints that are missing in the queue. (A resent record may give it too many.)"""
     return int(np.maximum(_missing(hints, records), 0).sum())
 
 
 def repeated(hints: Hints, records: Records) -> int:
-    """The number of hints that the topic has twice: a producer repeats records that a slow broker confirms too late."""
+    """The number of hints that the queue has twice: a producer repeats records that a slow broker confirms too late."""
     return int(np.maximum(-_missing(hints, records), 0).sum())
 
 
 def _missing(hints: Hints, records: Records) -> np.ndarray:
-    """For each key and kind, the number of emitted hints that are not in the topic; negative for hints that are there twice."""
+    """For each key and kind, the number of emitted hints that are not in the queue; negative for hints that are there twice."""
     shape = max(hints.keys.max(initial=0), records.keys.max(initial=0)) + 1
     emitted = np.bincount(hints.kinds * shape + hints.keys, minlength=3 * shape)
     arrived = np.bincount(records.kinds * shape + records.keys, records.counts, minlength=3 * shape)
@@ -142,11 +143,12 @@ def early(hints: Hints, records: Records, commits: Commits, *, loads: Loads, sla
     """K1: the lines of records that were committed before a load had begun for their last hint.
 
     A record's counts say how many hints of a key it holds. Hints of a key and kind arrive in order, so the sum of the counts
-    shows which hint of the ledger was its last. Only for topics in which nothing was sent twice.
+    shows which hint of the ledger was its last. Only for queues into which nothing was sent twice. A record that an owner
+    has removed alone, before `done` came there, counts as committed then (`_removed`).
     """
     needs = slack.needs(records.kinds, _last_times(hints, records))
     served = loads.next_since(records.keys, needs)
-    return served > _passed(records, commits)
+    return served > passed(records, commits)
 
 
 def _last_times(hints: Hints, records: Records) -> np.ndarray:
@@ -170,17 +172,42 @@ def _last_times(hints: Hints, records: Records) -> np.ndarray:
     return last
 
 
-def _passed(records: Records, commits: Commits) -> np.ndarray:
-    """For each line of a record, when a commit passed it; NEVER if none did."""
-    passed = np.full(len(records.offsets), NEVER)
+def passed(records: Records, commits: Commits) -> np.ndarray:
+    """For each line of a record, when a commit passed it, or it was removed; NEVER if neither."""
+    passed = (
+        np.full(len(records.offsets), NEVER)
+        if records.removed is None
+        else _removed(records, records.removed)
+    )
     for partition in np.unique(records.partitions):
         mine = commits.partitions == partition
         reached, times = np.maximum.accumulate(commits.offsets[mine]), commits.times[mine]
         if len(reached):
             here = records.partitions == partition
             at = np.searchsorted(reached, records.offsets[here], side="right")
-            passed[here] = np.where(at < len(reached), times[np.minimum(at, len(times) - 1)], NEVER)
+            done = np.where(at < len(reached), times[np.minimum(at, len(times) - 1)], NEVER)
+            passed[here] = np.minimum(passed[here], done)
     return passed
+
+
+def _removed(records: Records, removed: np.ndarray) -> np.ndarray:
+    """For each line of a record, when nothing stood for it any more, but for `done`.
+
+    A hint may merge into one that waits: an older one of its key, which is as strong. Then the older record stands for both.
+    """
+    gone = removed.copy()
+    origin = int(removed.min(initial=NEVER)) - 1
+    since = np.minimum(removed - origin, (1 << _TIME_BITS) - 1)
+    for kind in (TOUCH, MISS, CHANGE):  # the weakest first
+        strong = np.flatnonzero(records.kinds >= kind)
+        line = strong[np.lexsort((records.offsets[strong], records.keys[strong]))]
+        latest = np.maximum.accumulate((records.keys[line] << _TIME_BITS) | since[line]) & (
+            (1 << _TIME_BITS) - 1
+        )
+        latest = np.where(latest == (1 << _TIME_BITS) - 1, NEVER, latest + origin)
+        own = records.kinds[line] == kind
+        gone[line[own]] = latest[own]
+    return gone
 
 
 def moved_back(commits: Commits) -> int:

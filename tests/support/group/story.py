@@ -1,13 +1,15 @@
-"""A group of real updaters over a real topic, under load, and the verdict on a run.
+"""A group of real updaters over a real queue, under load, and the verdict on a run.
 
 A story starts some updaters, lets a generator emit, does its harm, and asks for the verdict, which `group.ledger` computes. A
-verdict waits until the group has committed the whole topic. It counts faults; all its numbers must be 0.
+verdict waits until the group has committed the whole queue. It counts faults; all its numbers must be 0. The queue is a
+`topic.Topic`, or one of `depots`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,7 +24,6 @@ from cacheupdater.core.limits import Limits
 from cacheupdater.local.children import dying_with_us
 from group import ledger
 from group import rows as group_rows
-from group import topic as group_topic
 from group.ledger import SECOND, Hints, Slack
 from group.rows import KEYS
 
@@ -32,6 +33,7 @@ SESSION_S = 3
 REST_S = 60.0  # for a backlog after a storm, on a machine that has other things to do
 SUPPORT = Path(__file__).parent
 PLANTED = str(SUPPORT / "planted.py")
+LATE = str(SUPPORT / "late.py")
 
 # Stories start dozens of processes. If a run forbids bytecode, each would compile all its imports: 4 s instead of 1.
 QUICK_START = {
@@ -39,6 +41,7 @@ QUICK_START = {
     "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "cacheupdater-bytecode")),
 }
 
+_GAINED = re.compile(r"partition (\d+) is ours")
 _LIMITS = Limits()
 # a touch: the clocks of a process and of the machine may drift apart by a thousandth; a miss: see group.ledger
 SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _LIMITS.head_timeout) * SECOND))
@@ -49,11 +52,11 @@ class Verdict(NamedTuple):
 
     lost: int  # hints that no load has served
     unserved: int  # hints without a value in Redis that was loaded for them
-    astray: int  # hints that never reached the topic
+    astray: int  # hints that never reached the queue
     early: int  # keys of records that were committed before their load
     moved_back: int  # commits
     stale: int  # values at rest
-    repeated: int  # hints that the topic has twice; if there are any, `early` is not known
+    repeated: int  # hints that the queue has twice; if there are any, `early` is not known
     hints: int
     loads: int
     commits: int
@@ -126,20 +129,25 @@ class Generator(Child):
         return Emitted(hints, saved["said"]["stats"], saved["said"]["took"], saved["memory"])
 
 
-class Group:
-    """Some updaters of one group, on a topic and a table of this test's own."""
+def _gained(log):
+    """Each partition that a member has gained, and when, by its log."""
+    for line in log.splitlines():
+        if found := _GAINED.search(line):
+            yield int(found[1]), json.loads(line)["time"]
 
-    def __init__(self, folder, updaters, *, servers, topic, rows, redis_url):
+
+class Group:
+    """Some updaters of one group, on a queue and a table of this test's own."""
+
+    def __init__(self, folder, updaters, *, queue, rows, redis_url):
         self.folder = folder
-        self.servers, self.topic, self.rows, self.redis_url = servers, topic, rows, redis_url
-        self.name = topic  # other tests have groups on the same broker
-        self.emit = f"kafka://{servers}/{topic}"
+        self.queue, self.rows, self.redis_url = queue, rows, redis_url
+        self.emit = queue.emit
         self.members = []
         self._updaters = updaters
 
     def settings(self, *, session=SESSION_S, budget="6000/s", instance=None, **namespace):
         """The configuration of a member."""
-        static = f"&instance={instance}" if instance else ""
         source = {"url": self.rows.url, "budget": budget, "statement_timeout": "1.8s", "pool_size": 5}
         items = {
             "key": group_rows.PATTERN,
@@ -151,10 +159,7 @@ class Group:
         base = config(
             self.redis_url, {"main": source}, {"item": items | namespace}, every=f"{HOLD_S}s", partitions=1
         )
-        return base | {
-            "listen": None,
-            "queue": {"url": f"{self.emit}?group={self.name}&session_timeout={session}s{static}"},
-        }
+        return base | {"listen": None, "queue": {"url": self.queue.url(session, instance)}}
 
     def start(self, count, *, program=("-m", "cacheupdater"), environment=None, **settings):
         """Starts some more members, at once. An `instance` gets a number."""
@@ -173,6 +178,13 @@ class Group:
         for each in new:
             each.wait_ready()
         return new
+
+    def freeze(self, member):
+        """Not in the middle of a write to a file of SQLite: that would hold up all others."""
+        member.pause()
+        while not self.queue.is_free():
+            member.resume()
+            member.pause()
 
     def generator(self, **said):
         """A generator that emits for at most `seconds`, at a `rate` per second."""
@@ -193,7 +205,30 @@ class Group:
 
     @property
     def behind(self):
-        return group_topic.behind(self.servers, self.topic, self.name)
+        return self.queue.behind
+
+    def owned_by(self, member):
+        """The partitions that this member owns, by the logs of all."""
+        newest = {}
+        for each in self.members:
+            for partition, since in _gained(each.log):
+                newest[partition] = max(
+                    newest.get(partition, ("", None)), (since, each), key=lambda said: said[0]
+                )
+        return [partition for partition, (_, owner) in newest.items() if owner is member]
+
+    def takeovers(self, kills):
+        """Seconds until each partition of a killed member was another's. `kills`: when each was, and of which partitions."""
+        claims, took = self.queue.claims(), []
+        for killed, partitions in kills:
+            for partition in partitions:
+                later = [
+                    at / SECOND - killed
+                    for owned, at in claims
+                    if owned == partition and at > killed * SECOND
+                ]
+                took.append(min(later))
+        return took
 
     def rest(self, within=REST_S):
         """Waits until everything is committed, and nothing is under way."""
@@ -202,26 +237,20 @@ class Group:
             assert time.monotonic() < deadline, f"after {within:g} s records behind and keys pending: {left}"
             time.sleep(0.3)
 
-    def commits(self):
-        return group_topic.commits(self.servers, self.topic, self.name)
-
-    def generations(self):
-        return group_topic.generations(self.servers, self.name)
-
     def verdict(self, emitted, *, sent_once=True):
         """The verdict, at rest. If a broker went away or was slow, a record may have been sent twice: K1 is unknown then."""
         hints, loads, held = emitted.hints, self.rows.loads(), group_rows.values(self.redis_url)
-        topic, commits = group_topic.read(self.servers, self.topic), self.commits()
-        repeated = ledger.repeated(hints, topic.records)
+        records, commits = self.queue.records(), self.queue.commits()
+        repeated = ledger.repeated(hints, records)
         early = (
-            ledger.early(hints, topic.records, commits, loads=loads, slack=SLACK)
+            ledger.early(hints, records, commits, loads=loads, slack=SLACK)
             if sent_once and not repeated
             else np.zeros(1)
         )
         return Verdict(
             lost=int(ledger.lost(hints, loads, SLACK).sum()),
             unserved=int(ledger.unserved(hints, held, SLACK).sum()),
-            astray=ledger.astray(hints, topic.records),
+            astray=ledger.astray(hints, records),
             early=int(early.sum()),
             moved_back=ledger.moved_back(commits),
             stale=int(ledger.stale(held, self.rows.versions()).sum()),

@@ -1,4 +1,6 @@
-"""The records of a topic and the history of its group, read by a consumer of the test's own after a run.
+"""The queue of the group's stories in Kafka: the records of a topic and the history of its group.
+
+A consumer of the test's own reads them after a run.
 
 Commits are read from `__consumer_offsets`, the topic in which the broker keeps them. It has every commit with the broker's
 time, so no watcher must poll while the updaters work, and no commit is missed between two polls. It also has each generation
@@ -16,9 +18,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from cacheupdater.local.kafka_topics import done
-from cacheupdater_client.protocol.wire import Malformed, decode_pack, partition_of
-from group.ledger import MILLISECOND, Commits, Records
-from group.rows import PREFIX
+from group import packs
+from group.ledger import MILLISECOND, Commits
 
 HISTORY = "__consumer_offsets"
 
@@ -31,52 +32,38 @@ class Generation(NamedTuple):
     members: int
 
 
-class Read(NamedTuple):
-    """A topic from its beginning to its end."""
+class Topic:
+    """A topic, and one group of its readers. The group has the topic's name, for other tests have groups on the same broker."""
 
-    records: Records
-    packs: int
-    skipped: int  # records that are not packs
+    def __init__(self, servers, name):
+        self.servers, self.name = servers, name
+        self.emit = f"kafka://{servers}/{name}"
 
+    def url(self, session, instance=None):
+        """The queue's URL in the configuration of a member."""
+        static = f"&instance={instance}" if instance else ""
+        return f"{self.emit}?group={self.name}&session_timeout={session}s{static}"
 
-def read(servers, topic):
-    return done(_read(servers, topic))
+    def is_free(self):
+        return True  # no process holds up a broker
 
+    @property
+    def behind(self):
+        """The number of records that the group has not committed."""
+        return done(_behind(self.servers, self.name, self.name))
 
-def commits(servers, topic, group):
-    return done(_commits(servers, topic, group))
+    def records(self):
+        return packs.records(done(_read(self.servers, self.name)))
 
+    def commits(self):
+        return done(_commits(self.servers, self.name, self.name))
 
-def generations(servers, group):
-    return done(_generations(servers, group))
-
-
-def behind(servers, topic, group):
-    """The number of records that the group has not committed."""
-    return done(_behind(servers, topic, group))
-
-
-def owners(keys, partitions):
-    """The partition of each key, by its number."""
-    return np.array([partition_of(PREFIX + b"%d" % n, partitions) for n in range(keys)])
+    def generations(self):
+        return done(_generations(self.servers, self.name))
 
 
 async def _read(servers, topic):
-    lines, packs, skipped = [], 0, 0
-    async for record in _records(servers, topic):
-        try:
-            pack = decode_pack(record.value or b"")
-        except Malformed:
-            skipped += 1
-            continue
-        packs += 1
-        keys = np.array(b" ".join(pack.keys).replace(PREFIX, b"").split(), dtype=np.int64)
-        shape = len(keys)
-        counts = np.array(pack.counts or [1] * shape, dtype=np.int64)
-        where = (np.full(shape, each) for each in (record.partition, record.offset, pack.kind))
-        lines.append((*where, keys, counts))
-    columns = zip(*lines, strict=True) if lines else [[np.zeros(0, dtype=np.int64)]] * 5
-    return Read(Records(*(np.concatenate(column) for column in columns)), packs, skipped)
+    return [(each.partition, each.offset, each.value or b"") async for each in _records(servers, topic)]
 
 
 async def _commits(servers, topic, group):

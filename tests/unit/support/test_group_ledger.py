@@ -147,3 +147,29 @@ def test_ten_million_hints_and_their_loads_fit_in_the_composite():
     assert loads.next_since(keys, times).tolist() == times.tolist()
     late = at(1, 40 * 86_400) + MILLISECOND
     assert (loads.next_since(keys, late) == ledger.NEVER).all()
+
+
+# key 7 is touched at offset 0; the change at 2 merges into the one at 1, which waits
+WAITING = Records(
+    numbers(0, 0, 0), numbers(0, 1, 2), numbers(TOUCH, CHANGE, CHANGE), numbers(7, 7, 7), numbers(1, 1, 1)
+)
+ASKED = Hints(numbers(7, 7, 7), numbers(TOUCH, CHANGE, CHANGE), at(0.5, 1.0, 2.0))
+
+
+def early_removals(*seconds, loads):
+    removed = WAITING._replace(removed=np.where(numbers(*seconds) == 0, ledger.NEVER, at(*seconds)))
+    nothing = Commits(numbers(), numbers(), numbers())
+    loads = Loads(numbers(*(7 for _ in loads)), at(*loads))
+    return ledger.early(ASKED, removed, nothing, loads=loads, slack=SLACK).tolist()
+
+
+def test_a_record_that_was_removed_alone_before_its_load_was_committed_early():
+    assert early_removals(0, 1.5, 0, loads=[2.5]) == [False, True, False]
+    assert early_removals(0, 2.7, 2.7, loads=[2.5]) == [False, False, False]
+
+
+def test_an_older_hint_of_its_key_stands_for_a_removed_one_if_it_is_as_strong():
+    assert early_removals(0, 0, 2.1, loads=[2.5]) == [False, False, False]
+    assert early_removals(0, 2.2, 2.1, loads=[2.5]) == [False, True, True]
+    assert early_removals(0, 2.6, 2.1, loads=[2.5]) == [False, False, False]
+    assert early_removals(2.6, 2.2, 2.1, loads=[2.5]) == [False, True, True]

@@ -1,0 +1,143 @@
+"""The queues of the group's stories in a database: what came into the depot, and what its owners did with it.
+
+A depot deletes finished packs, so triggers of the test's own write a history beside it, in the same transactions: each pack, each
+removal, each step of `done`, each claim. So the history has what counted, and nothing that was refused or rolled back. Hints
+reach these queues through a collector. `streams` has the queue in Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+from live.database import Database
+
+from cacheupdater.adapters.depot_sql import depot_at
+from cacheupdater.core import depot_url
+from group import packs
+from group.ledger import MILLISECOND, NEVER, Commits
+
+_POSTGRES_HISTORY = """
+CREATE TABLE seen_packs (partition integer, position bigint, payload bytea);
+CREATE TABLE seen_removals (partition integer, position bigint, at bigint);
+CREATE TABLE seen_commits (number bigserial, partition integer, done bigint, at bigint);
+CREATE TABLE seen_claims (partition integer, at bigint);
+CREATE FUNCTION us() RETURNS bigint LANGUAGE sql VOLATILE AS
+    $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+CREATE FUNCTION see_pack() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO seen_packs VALUES (NEW.partition, NEW.position, NEW.payload); RETURN NULL; END $$;
+CREATE FUNCTION see_removal() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO seen_removals VALUES (OLD.partition, OLD.position, us()); RETURN NULL; END $$;
+CREATE FUNCTION see_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO seen_commits (partition, done, at) VALUES (NEW.partition, NEW.done, us()); RETURN NULL; END $$;
+CREATE FUNCTION see_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO seen_claims VALUES (NEW.partition, us()); RETURN NULL; END $$;
+CREATE TRIGGER see AFTER INSERT ON {0}packs FOR EACH ROW EXECUTE FUNCTION see_pack();
+CREATE TRIGGER see_end AFTER DELETE ON {0}packs FOR EACH ROW EXECUTE FUNCTION see_removal();
+CREATE TRIGGER see AFTER UPDATE ON {0}partitions FOR EACH ROW
+    WHEN (OLD.done <> NEW.done) EXECUTE FUNCTION see_commit();
+CREATE TRIGGER see_claim AFTER UPDATE ON {0}partitions FOR EACH ROW
+    WHEN (OLD.epoch <> NEW.epoch) EXECUTE FUNCTION see_claim();
+"""
+
+_NOW = (
+    "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"  # microseconds; it counts milliseconds
+)
+_SQLITE_HISTORY = f"""
+CREATE TABLE seen_packs (partition INTEGER, position INTEGER, payload BLOB);
+CREATE TABLE seen_removals (partition INTEGER, position INTEGER, at INTEGER);
+CREATE TABLE seen_commits (number INTEGER PRIMARY KEY, partition INTEGER, done INTEGER, at INTEGER);
+CREATE TABLE seen_claims (partition INTEGER, at INTEGER);
+CREATE TRIGGER see_pack AFTER INSERT ON packs BEGIN
+    INSERT INTO seen_packs VALUES (NEW.partition, NEW.position, NEW.payload); END;
+CREATE TRIGGER see_removal AFTER DELETE ON packs BEGIN
+    INSERT INTO seen_removals VALUES (OLD.partition, OLD.position, {_NOW}); END;
+CREATE TRIGGER see_commit AFTER UPDATE ON partitions WHEN OLD.done <> NEW.done BEGIN
+    INSERT INTO seen_commits (partition, done, at) VALUES (NEW.partition, NEW.done, {_NOW}); END;
+CREATE TRIGGER see_claim AFTER UPDATE ON partitions WHEN OLD.epoch <> NEW.epoch BEGIN
+    INSERT INTO seen_claims VALUES (NEW.partition, {_NOW}); END;
+"""
+
+
+class DepotQueue:
+    """What both databases share. `rows` runs a statement; `collectors` is the fixture of that name."""
+
+    def __init__(self, url, *, partitions, collectors):
+        self.address_url = f"{url}{'&' if '?' in url else '?'}partitions={partitions}"
+        self.address = depot_url.parse(self.address_url)
+        asyncio.run(_made(self.address))
+        self.watch()
+        self.collector = collectors(self.address_url).start()
+        self.emit = self.collector.emit
+
+    def url(self, session, instance=None):
+        """The queue's URL in the configuration of a member. Members of a depot have no names."""
+        return f"{self.address_url}&session_timeout={session}s"
+
+    @property
+    def behind(self):
+        """The number of packs that are not finished, and of hints that are on their way to the depot."""
+        [(left,)] = self.rows(
+            "SELECT count(*) FROM {}packs k JOIN {}partitions p ON p.partition = k.partition AND k.position >= p.done"
+        )
+        return left + self.collector.metric("waiting")
+
+    def records(self):
+        removed = {(partition, at): when for partition, at, when in self.rows("SELECT * FROM seen_removals")}
+        found = packs.records(self.rows("SELECT partition, position, payload FROM seen_packs"))
+        places = zip(found.partitions.tolist(), found.offsets.tolist(), strict=True)
+        # a time is cut to milliseconds, or exact
+        times = [removed.get(each, int(NEVER) - MILLISECOND) + MILLISECOND for each in places]
+        return found._replace(removed=np.array(times, dtype=np.int64))
+
+    def commits(self):
+        found = self.rows("SELECT partition, done, at FROM seen_commits ORDER BY number")
+        partitions, done, at = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        return Commits(partitions, done, at + MILLISECOND)
+
+    def claims(self):
+        """Each claim that counted: its partition, and when it was, in microseconds of Unix time."""
+        return self.rows("SELECT partition, at FROM seen_claims")
+
+
+class PostgresQueue(DepotQueue):
+    def watch(self):
+        with Database(self.address.url) as database:
+            database.execute(_POSTGRES_HISTORY.replace("{0}", f"{self.address.table}_"))
+
+    def rows(self, statement):
+        with Database(self.address.url) as database:
+            return [tuple(each) for each in database.rows(statement.replace("{}", f"{self.address.table}_"))]
+
+    def is_free(self):
+        return True  # PostgreSQL ends the transaction of a frozen process
+
+
+class SqliteQueue(DepotQueue):
+    def watch(self):
+        with closing(sqlite3.connect(self.address.path)) as connection:
+            connection.executescript(_SQLITE_HISTORY)
+
+    def rows(self, statement):
+        with closing(sqlite3.connect(self.address.path, timeout=30)) as connection:
+            return connection.execute(statement.replace("{}", "")).fetchall()
+
+    def is_free(self):
+        """Whether no process is in the middle of a write."""
+        with closing(sqlite3.connect(self.address.path, timeout=1.0, isolation_level=None)) as probe:
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
+
+async def _made(address):
+    """The tables are made, as the first updater would make them."""
+    depot = depot_at(address)
+    try:
+        await depot.open()
+    finally:
+        await depot.close()
