@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.adapters.glance_redis import Glance
 from cacheupdater.core import kinds
+from cacheupdater.core.answers import FINISHING
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.mending import reads_as
 from cacheupdater.errors import CacheUpdaterError, Faulty
@@ -165,7 +166,10 @@ async def removed(config: Config, keys: Sequence[bytes]) -> Mapping[bytes, str]:
         writer = Components(config, stack).writer()
         for key in keys:
             try:
-                await writer.invalidate([key])
+                [answer] = await writer.invalidate([key])
             except Faulty as e:
                 kept[key] = str(e)
+            else:
+                if answer.result not in FINISHING:
+                    kept[key] = answer.why or answer.result.value
     return kept

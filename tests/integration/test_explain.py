@@ -146,6 +146,20 @@ def test_a_value_can_be_removed_by_hand(updater, application, session_redis_url)
         assert plain.get("banner:gone") is None
 
 
+def test_a_value_that_redis_does_not_remove_is_named(updaters, redis_server):
+    with redis.Redis.from_url(redis_server.url) as admin:
+        admin.mset({"banner:home": "old", "banner:away": "old"})
+        admin.execute_command(
+            "ACL", "SETUSER", "operator", "on", ">pass", "+@all", "~banner:home", "~*banner:home*"
+        )
+        url = redis_server.url.replace("redis://", "redis://operator:pass@")
+        nobody = updaters.make(config(url, SOURCES, NAMESPACES))
+        code, said, why = command(nobody, "invalidate", "banner:home", "banner:away")
+        assert (code, said) == (70, "removed 1 of 2\n")
+        assert "banner:away was not removed: NOPERM" in why
+        assert admin.mget("banner:home", "banner:away") == [None, b"old"]
+
+
 def test_without_an_updater_the_rest_is_told(updaters, session_redis_url):
     nobody = updaters.make(config(session_redis_url, SOURCES, NAMESPACES))
     said = explained(nobody, "banner:home")
