@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOGETHER = 50  # partitions whose oldest pack is read at once: at most 13 MiB
 IN_MEMORY = (
     "hints of a memory:// queue wait in the updater's own memory, where no other process sees them:"
-    " ask the updater at its admin address (`/metrics` has cacheupdater_lag, `cacheupdater freshness` the rest);"
+    " ask the updater at its admin address (`/metrics` has cacheupdater_pending, `cacheupdater freshness` the rest);"
     " a restart of the updater forgets them"
 )
 

@@ -68,7 +68,7 @@ def test_a_queue_in_memory_says_where_to_look_instead(queue, verb):
     code, out, err = queue("memory://", verb, *(["--yes"] if verb == "purge" else []))
     assert (code, out) == (78, "")
     assert "in the updater's own memory" in err
-    assert "cacheupdater_lag" in err
+    assert "cacheupdater_pending" in err
 
 
 def test_a_queue_that_nobody_has_made_is_not_made(queue, url, tmp_path):
