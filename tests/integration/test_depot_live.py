@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import signal
 import sqlite3
 import threading
 import time
 from collections import Counter
 from contextlib import closing
-from functools import partial
 from itertools import count
 
 import pytest
@@ -24,8 +22,6 @@ from cacheupdater_client.protocol.wire import CHANGE, encode_pack, partition_of
 from cacheupdater_client.sender import Sender
 
 SESSION_S = 5.0  # the default
-KILLS = 6  # a minute; `--times 3` makes three
-EVERY_S = 10.0
 ENCODER = redis.Redis().get_encoder()
 
 
@@ -188,45 +184,6 @@ def stop(member, url):
                 member.process.send_signal(signal.SIGSTOP)
             else:
                 return
-
-
-def newest(partition, members):
-    """When one of these has gained the partition for the last time; 0 if none ever has."""
-    return max(each.gained.get(partition, 0.0) for each in members)
-
-
-def all_gained(partitions, members, *, since):
-    return all(newest(each, members) > since for each in partitions)
-
-
-@pytest.mark.prove
-@pytest.mark.timeout(600)
-def test_one_of_three_members_is_killed_every_ten_seconds_and_no_acknowledged_change_is_lost(
-    kind, url, start, amount, record_property
-):
-    """Each killed member is replaced at once. A put that was acknowledged is done by somebody, sooner or later."""
-    kills = amount(KILLS, KILLS)
-    chance = random.Random(17)
-    living = [start(SESSION_S) for _ in range(3)]
-    all_of_them, took = [*living], []
-    with load(url) as sent:
-        assert eventually(lambda: all_owned(*living))
-        for _ in range(kills):
-            until = time.monotonic() + EVERY_S
-            victim = living.pop(chance.randrange(3))
-            theirs = [each for each, when in victim.gained.items() if when >= newest(each, living)]
-            killed = time.monotonic()
-            victim.end(signal.SIGKILL)
-            living.append(start(SESSION_S))
-            all_of_them.append(living[-1])
-            assert eventually(partial(all_gained, theirs, living, since=killed))
-            took += [newest(each, living) - killed for each in theirs]
-            time.sleep(max(0.0, until - time.monotonic()))
-    assert eventually(all_done(sent, all_of_them))
-    done = [key for each in all_of_them for key in each.done]
-    record_property(f"figure: {kind}, changes put while members were killed", len(sent))
-    record_property(f"figure: {kind}, of them done more than once", len(done) - len(set(done)))
-    record_property(f"figure: {kind}, longest takeover of {kills} kills, s", max(took))
 
 
 @pytest.mark.parametrize("kind", ["streams"], indirect=True)

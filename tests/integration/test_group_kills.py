@@ -18,6 +18,7 @@ from live.updater_process import eventually
 from suite.pace import Metronome
 
 KILL_EVERY_S = 10.0
+DEPOT_SHARE = 0.5  # half a minute for each depot, where the group on Kafka has a minute
 DEPOT_RATE = 2_000  # hints a second; what a depot takes at most, `make bench` measures
 LEASE_S = 5  # the default session of a member of a depot
 AIMED = 20_600  # hints a second, for 20,000: a key changes once in a statement, however often it was drawn
@@ -80,11 +81,11 @@ def test_updaters_that_are_killed_under_load_lose_nothing(group, group_seconds, 
 def test_one_of_three_updaters_on_a_depot_is_killed_every_ten_seconds_and_nothing_is_lost(
     depot_kind, depot_group, group_seconds, record_property
 ):
-    group, draw = depot_group, random.Random(17)
+    group, draw, seconds = depot_group, random.Random(17), DEPOT_SHARE * group_seconds
     group.start(3, session=LEASE_S)
-    with group.generator(seconds=3 * group_seconds, rate=DEPOT_RATE) as generator:
+    with group.generator(seconds=3 * seconds, rate=DEPOT_RATE) as generator:
         with Metronome() as metronome:
-            kills = kill_and_replace(group, draw, group_seconds)
+            kills = kill_and_replace(group, draw, seconds)
         emitted = generator.end()
     group.rest()
     verdict, took = group.verdict(emitted), group.takeovers(kills)

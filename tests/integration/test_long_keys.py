@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.prove, pytest.mark.timeout(400)]
 EVERY_S, PACK = 0.05, 50  # a thousand keys a second
 LONG_EVERY = 20  # packs: one key in a thousand
 LONG_AT_FIRST = 25  # with a quota of one a second, the next ones wait for 25 s
-BEFORE_S, MEASURED_S = 10.0, 15.0
+BEFORE_S, MEASURED_S = 7.0, 8.0
 YOUNG_S = 6.0  # packs are put back after five seconds, at a look in each
 NEARLY = 0.95
 

@@ -30,7 +30,7 @@ PARTITIONS = 12
 CALM_S = 1.5  # under load, before and after the harm
 IN_FLIGHT_S = 1.0  # before a death: nobody may have heard what Redis did then
 MINUTE_S = 60.0
-RESTARTS = (1, 3)  # in the short form, in the full one
+RESTARTS = 3
 OWN = range(50)  # the keys that an application of this test changes, and invalidates
 HINTED = range(50, 100)  # of these it only sends the hint
 
@@ -261,14 +261,15 @@ def judged(group, emitted, pids):
     return verdict
 
 
+@pytest.mark.prove
 def test_a_postgresql_that_is_restarted_loses_nothing_and_all_go_on(
-    postgresql_queue, group_on, postgres_server, amount, record_property
+    postgresql_queue, group_on, postgres_server, record_property
 ):
     group = group_on("postgresql")
     group.start(2)
     pids = [each.pid for each in group.members]
     with group.generator(seconds=200, rate=RATE // 2) as generator:
-        for _ in range(amount(*RESTARTS)):
+        for _ in range(RESTARTS):
             time.sleep(CALM_S)
             postgres_server.stop()  # SIGINT: a fast shutdown
             postgres_server.start()
