@@ -267,7 +267,7 @@ def test_string_that_nobody_reads_back_is_refused(value):
 @pytest.mark.parametrize("framework", BOTH, ids=str)
 def test_what_the_framework_writes_is_no_foreign_value(framework):
     section = FrameworkSection(kind=framework["kind"], serializer=framework.get("serializer"))
-    form = components._form(SimpleNamespace(framework=section))
+    form = components.form_in(SimpleNamespace(framework=section))
     theirs = FRAMEWORKS[framework["kind"]](
         PLAIN, **{name: said for name, said in framework.items() if name != "kind"}
     )
