@@ -6,7 +6,7 @@ One contract suite runs against every depot and its fake: `tests/contract/test_d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -81,13 +81,6 @@ class Depot(Protocol):
         """Each pack goes to the end of its partition, in this order; all of them or none."""
         ...
 
-    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
-        """The same for packs of one partition that its owner had read. Returns their offsets, which have no gaps.
-
-        None, and nothing is put: here a pack that is not finished holds up nothing.
-        """
-        ...
-
     async def wait(self, seconds: float) -> None:
         """Returns when packs may have come since the last `read` began, at the latest after `seconds`.
 
@@ -97,6 +90,15 @@ class Depot(Protocol):
 
     async def close(self) -> None:
         """Give connections back. Nothing in the depot changes."""
+        ...
+
+
+@runtime_checkable
+class TakesBack(Protocol):
+    """A depot that takes packs back. Where a depot does not, a pack that is not finished costs its own place and no more."""
+
+    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
+        """As `Depot.put`, for packs of one partition. Returns their offsets, which have no gaps."""
         ...
 
 

@@ -85,10 +85,15 @@ class Queue(Protocol):
 
 @runtime_checkable
 class PutsBack(Protocol):
-    """A queue that takes back what its owner cannot finish soon."""
+    """A queue that may take back what its owner cannot finish soon."""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it does."""
+        ...
 
     async def put_back(self, partition: int, *, epoch: int, packs: Sequence[bytes]) -> range | None:
-        """These packs lie at the end of their partition, at these offsets. None: they do not, and may never. Raises Unavailable.
+        """These packs lie at the end of their partition, at these offsets. None: the partition is not ours. Raises Unavailable.
 
         Before an owner learns of the offsets, its own `fetch` may return the packs.
         """

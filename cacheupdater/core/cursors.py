@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class OpenPack:
     """One pack on the queue, and how many heads, tails and removals still stand for its hints."""
 
-    __slots__ = ("knows", "leans", "offset", "open", "peer", "placed", "since")
+    __slots__ = ("knows", "last", "leans", "offset", "open", "peer", "placed", "since")
 
     def __init__(self, offset: int, since: float, peer: Peer, *, leans: bool = False) -> None:
-        self.offset = offset
+        self.offset = self.last = offset  # `last`: of the packs behind it that lean and for which it stands
         self.peer = peer
         self.open = 0
         self.since = since  # when it was read
@@ -113,7 +113,16 @@ class Cursor:
         """Drop the finished packs behind an open one, so that memory follows what is open."""
         bound = self._bound()
         self._finished += [each.offset for each in self._open_packs if not (each.open or each.leans)]
-        self._open_packs = deque(each for each in self._open_packs if each.open or _waits(each, bound))
+        kept: deque[OpenPack] = deque()
+        for each in self._open_packs:
+            if each.open:
+                kept.append(each)
+            elif _waits(each, bound):  # packs that lean and follow each other are passed together
+                if kept and not kept[-1].open:
+                    kept[-1].last = each.last
+                else:
+                    kept.append(each)
+        self._open_packs = kept
         self._roomy = 2 * len(self._open_packs) + _ROOM
 
     # --- putting back -----------------------------------------------------------------------------------
@@ -131,7 +140,8 @@ class Cursor:
         if offsets.start < self.scan:
             return False
         for each in open_packs:
-            each.offset, each.placed, each.knows, each.leans = offsets.start, now, scan, True
+            each.offset = each.last = offsets.start
+            each.placed, each.knows, each.leans = now, scan, True
         gone = set(open_packs)
         self._open_packs = deque(each for each in self._open_packs if each not in gone)
         self._put_back = [each for each in dict.fromkeys([*self._put_back, *open_packs]) if each.open]
@@ -155,4 +165,4 @@ class Cursor:
 
 
 def _waits(open_pack: OpenPack, bound: float) -> bool:
-    return open_pack.leans and open_pack.offset >= bound
+    return open_pack.leans and open_pack.last >= bound

@@ -116,7 +116,7 @@ class Engine:
             removals=self._removals,
             tally=self.tally,
         )
-        self.putting_back = PuttingBack(self.cursor, self._dedup.seats, self._removals, limits)
+        self.putting_back = PuttingBack(self.cursor, self._dedup, self._removals, limits)
         self.slow_keys = self._dedup.slow_keys
         self.on_absent = self._outcomes.on_absent  # called for each unit once its rows are loaded
         self.suspects = self._outcomes.suspects  # keys of which `braked` must know whether they have a value

@@ -7,33 +7,34 @@ written anew, at the end, and the old place is done. Their keys notice nothing: 
 Only a few hints are put back. If many wait, their source is down, and writing all of them anew every few seconds would help nobody.
 A pack is put back as a whole, once all of its open hints rest. A hint that runs just now may end in a moment.
 
-Each engine has one `PuttingBack`. The partition calls `find`, puts the packs on its queue, and calls `placed`. Nothing here waits.
+Each engine has one `PuttingBack`. The partition calls `find`, puts the packs on its queue, and calls `placed`, or `failed`. Nothing
+here waits.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.unit import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cacheupdater.core.cursors import Cursor, OpenPack
+    from cacheupdater.core.dedup import Dedup
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.removals import Removals
-    from cacheupdater.core.seats import Seats
+    from cacheupdater.core.unit import Unit
 
 PACK_KEYS = 200  # keys of 1 KiB, the longest there are, fit into a pack of 256 KiB
 
 
 class Old(NamedTuple):
-    """One pack to be written. Its hints are as old as the youngest of them, so none is dropped before its time."""
+    """One pack to be written."""
 
     kind: Kind
-    since: float
     keys: list[bytes]
 
 
@@ -48,15 +49,16 @@ class PutBack(NamedTuple):
 class PuttingBack:
     """The decisions for one partition."""
 
-    def __init__(self, cursor: Cursor, seats: Seats, removals: Removals, limits: Limits) -> None:
+    def __init__(self, cursor: Cursor, dedup: Dedup, removals: Removals, limits: Limits) -> None:
         self._cursor = cursor
-        self._seats = seats
+        self._seats = dedup.seats
+        self._schedule = dedup.schedule
         self._removals = removals
         self._limits = limits
         self._look_at = -inf
 
     def find(self, now: float) -> PutBack | None:
-        """What is to be put back now; None if nothing is. Looks now and then, for a look reads every seat."""
+        """What is to be put back now; None if nothing is. Looks now and then, for a look reads all due units."""
         cursor, limits = self._cursor, self._limits
         if now < self._look_at or cursor.scan - cursor.done < limits.put_back_behind:
             return None
@@ -73,23 +75,33 @@ class PuttingBack:
         """The packs lie at these offsets. False if that came too late: then they are read as anybody's, which harms nothing."""
         return self._cursor.put_back(put_back.open_packs, offsets, scan=put_back.scan, now=now)
 
-    def _resting(self, old: Sequence[OpenPack]) -> dict[OpenPack, list[tuple[Kind, float, bytes]]]:
+    def failed(self, now: float) -> None:
+        """The queue has not taken the packs, as far as we know. Each try may leave copies of them, so the next one comes later."""
+        self._look_at = now + self._limits.put_back_after
+
+    def _resting(self, old: Sequence[OpenPack]) -> dict[OpenPack, list[tuple[Kind, bytes]]]:
         """The hints for which each of these packs is open, as far as they wait: for a load, or for a removal."""
-        found: dict[OpenPack, list[tuple[Kind, float, bytes]]] = {each: [] for each in old}
-        for key, unit in self._seats.items():
-            demand = unit.demand
-            if unit.phase is Phase.DUE and demand.open_pack in found:
-                found[demand.open_pack].append((demand.kind, demand.since, key))
+        found: dict[OpenPack, list[tuple[Kind, bytes]]] = {each: [] for each in old}
+        for unit in self._due():
+            open_pack = unit.demand.open_pack
+            if open_pack in found:
+                # a miss that came while the head ran was declined, and stands for itself no more: its pack leans on this one
+                kind = max(unit.demand.kind, Kind.MISS)
+                found[open_pack] += [(kind, key) for key in self._seats.live(unit)]
         for removal in self._removals.resting():
             if removal.open_pack in found:
-                found[removal.open_pack].append((Kind.CHANGE, removal.open_pack.since, removal.key))
+                found[removal.open_pack].append((Kind.CHANGE, removal.key))
         return found
 
+    def _due(self) -> Iterable[Unit]:
+        """Each due unit, ready or delayed."""
+        schedule = self._schedule
+        ready = (unit for backlog in schedule.active for queue in backlog.all_queues() for unit in queue)
+        return dict.fromkeys(chain((unit for _, _, unit in schedule.delayed), ready))
 
-def _packs(hints: Sequence[tuple[Kind, float, bytes]]) -> Iterator[Old]:
+
+def _packs(hints: Sequence[tuple[Kind, bytes]]) -> Iterator[Old]:
     for kind in Kind:
-        since = {key: since for each, since, key in hints if each is kind}  # no pack names a key twice
-        keys = list(since)
+        keys = list(dict.fromkeys(key for each, key in hints if each is kind))  # no pack names a key twice
         for at in range(0, len(keys), PACK_KEYS):
-            part = keys[at : at + PACK_KEYS]
-            yield Old(kind, max(since[key] for key in part), part)
+            yield Old(kind, keys[at : at + PACK_KEYS])

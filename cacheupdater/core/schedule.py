@@ -53,7 +53,7 @@ class Schedule:
         self._limits = limits
         self._room = room(limits, namespaces)
         self._backlogs: dict[Namespace, Backlog] = {}
-        self._active: dict[Backlog, None] = {}  # backlogs with something ready
+        self.active: dict[Backlog, None] = {}  # backlogs with something ready
         self._news: dict[Backlog, None] = {}  # those of them to which something has come: to be looked at
         self.aged = Aged(limits)  # what has waited too long, and is dropped next
         self.shedding = Shedding(seats, limits, self._count)
@@ -64,7 +64,7 @@ class Schedule:
         self._busy: dict[Source, Lines[Backlog]] = {}  # those of them in which a backlog stands
         # backlogs whose namespaces hold all slots that they may, and the places that they keep in line
         self._parked: dict[Source, dict[Backlog, float]] = {}
-        self._delayed: list[tuple[float, int, Unit]] = []
+        self.delayed: list[tuple[float, int, Unit]] = []
         self._order = count()
         self._over = False
 
@@ -78,7 +78,7 @@ class Schedule:
             self.shedding.drop(backlog, unit, unit.keys, self.aged.why(unit))
         elif unit.demand.not_before > now:
             due = min(unit.demand.not_before, self.aged.at(unit))
-            heappush(self._delayed, (due, next(self._order), unit))
+            heappush(self.delayed, (due, next(self._order), unit))
         else:
             self._enqueue(backlog, unit)
         if backlog.waiting > unit.namespace.max_backlog:
@@ -90,7 +90,7 @@ class Schedule:
             narrow(unit, keys[excess:])
             self.shedding.drop(backlog, unit, keys[:excess], "backlog")
         if self.waiting > self._room:
-            self.shedding.make_room(self._active, int(self.waiting - self._room))
+            self.shedding.make_room(self.active, int(self.waiting - self._room))
 
     def is_behind(self, namespace: Namespace) -> bool:
         """Whether more keys wait than a second pays for. Else it does not matter which of them is first."""
@@ -128,8 +128,8 @@ class Schedule:
         started: list[Unit] = []
         for source, line in list(self._busy.items()):
             started += self._serve(source, line, now)
-        if self._delayed:
-            self.wake = min(self.wake, self._delayed[0][0])
+        if self.delayed:
+            self.wake = min(self.wake, self.delayed[0][0])
         if self._resting:
             self.wake = min(self.wake, max(now + _MOMENT, self._resting[0][0]))
         self.wake = min(self.wake, self._apart.wake(now))
@@ -148,7 +148,7 @@ class Schedule:
 
     def _release(self, now: float) -> None:
         """Delayed units whose time has come are ready now, or have waited for too long; some thousand units in one call."""
-        delayed = self._delayed
+        delayed = self.delayed
         for _ in range(self._limits.turn_keys):
             if not delayed or delayed[0][0] > now:
                 return
@@ -160,7 +160,7 @@ class Schedule:
 
     def _enqueue(self, backlog: Backlog, unit: Unit) -> None:
         backlog.put(unit)
-        self._active[backlog] = self._news[backlog] = None
+        self.active[backlog] = self._news[backlog] = None
         self.aged.watch(backlog, unit)
 
     def _count(self, backlog: Backlog, demand: Demand, keys: int) -> None:
@@ -225,7 +225,7 @@ class Schedule:
             return
         self._look_who_waits(backlog, now)
         if not backlog.queued:
-            self._active.pop(backlog, None)
+            self.active.pop(backlog, None)
             backlog.clear()
             return
         source = backlog.namespace.source

@@ -68,7 +68,7 @@ class Partition:
         self._gained = gained
         self._returner = (
             Returner(around.queue, gained, engine, observer=around.observer, wall=around.wall)
-            if isinstance(around.queue, PutsBack)
+            if isinstance(around.queue, PutsBack) and around.queue.takes_back
             else None
         )
         self._woken = asyncio.Event()

@@ -50,12 +50,15 @@ class Returner:
         found = self._putting_back.find(now)
         if found is None:
             return
-        packs = [encode_pack(each.kind, self._emitted_ms(each.since, now), each.keys) for each in found.packs]
+        # dated now: a pack that is old when it is read would count as a sign of a wrong clock
+        dated = round(self._wall() * 1000) if self._wall else 0
+        packs = [encode_pack(each.kind, dated, each.keys) for each in found.packs]
         self.at_rest.clear()
         try:
             await self._put(found, packs)
-        except Unavailable:
-            pass  # whatever has arrived is read as anybody's
+        except Unavailable:  # whatever has arrived is read as anybody's
+            self._putting_back.failed(asyncio.get_running_loop().time())
+            self._observer.count("commit_failures", 1, reason="put_back")
         finally:
             self.at_rest.set()
 
@@ -66,6 +69,3 @@ class Returner:
             found, offsets, asyncio.get_running_loop().time()
         ):
             self._observer.count("put_back", sum(len(each.keys) for each in found.packs))
-
-    def _emitted_ms(self, since: float, now: float) -> int:
-        return round((self._wall() - (now - since)) * 1000) if self._wall else 0

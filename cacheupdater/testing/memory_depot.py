@@ -199,7 +199,7 @@ class MemoryDepot:
         self._tables.put(packs)
         self._answer()
 
-    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
+    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
         """As `put` does."""
         self._request()
         self._tables.put([(partition, each) for each in packs])

@@ -219,10 +219,6 @@ class RedisDepot:
             [Call(scripts.PUT, streams.put_args(self._address, share)) for share in shares.values()]
         )
 
-    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:  # noqa: ARG002  see below
-        """Nothing: finished entries are deleted one by one, so one that stays costs its own room and no more."""
-        return None
-
     # --- waiting packs --------------------------------------------------------------------------------
 
     async def lag(self) -> Sequence[Lag]:

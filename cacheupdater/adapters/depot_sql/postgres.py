@@ -135,7 +135,7 @@ class PostgresDepot:
         if packs:
             await self._placed(packs)
 
-    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range | None:
+    async def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
         """As the port says."""
         return checks.offsets(await self._placed([(partition, each) for each in packs]))
 

@@ -120,6 +120,7 @@ _COMMIT_FAILURES = {
     "rebalance": "the partitions belong to other updaters by now, which read the rest again",
     "unavailable": "the broker did not take the commit; it is tried again",
     "denied": "a right is missing",
+    "put_back": "the queue did not take hints that were to be put back (`put_back_total`); they stay where they are, and are tried again",
 }
 
 

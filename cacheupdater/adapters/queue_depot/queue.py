@@ -25,7 +25,7 @@ from cacheupdater.adapters.queue_depot.ownership import Ownership
 from cacheupdater.adapters.queue_depot.reading import Reading
 from cacheupdater.adapters.queue_depot.waiting import answered
 from cacheupdater.core.membership import Session
-from cacheupdater.depot_ports import Progress
+from cacheupdater.depot_ports import Progress, TakesBack
 from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
 
 if TYPE_CHECKING:
@@ -142,11 +142,18 @@ class DepotQueue:
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
         await self._commits.add(partition, Progress(epoch, inbox.taken, done, finished))
 
+    @property
+    def takes_back(self) -> bool:
+        """As the port says. Streams of a Redis do not."""
+        return isinstance(self._depot, TakesBack)
+
     async def put_back(self, partition: int, *, epoch: int, packs: Sequence[bytes]) -> range | None:
         """As the port says. After the end of our session another member may put the same back: a hint twice harms nothing."""
         inbox = self._inboxes.get(partition)
         if inbox is None or not inbox.accepts(epoch) or not self._believes():
             return None
+        if not isinstance(self._depot, TakesBack):
+            raise TypeError("this depot takes nothing back; ask `takes_back` first")
         return await answered(self._depot.put_back(partition, packs), COMMIT_WITHIN)
 
     def reassign(self, partitions: Collection[int]) -> None:

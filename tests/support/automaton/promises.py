@@ -59,7 +59,7 @@ def _check_idle(play: Play) -> None:
         dedup._timers,
         dedup._running,
         dedup._recent_ends,
-        schedule._delayed,
+        schedule.delayed,
         schedule.shedding.dropped,
     )
     require(not any(left), "left behind:", left)

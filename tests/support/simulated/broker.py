@@ -125,6 +125,7 @@ class Consumer(Reader):
     """`ports.Queue` of one updater process."""
 
     instance = None
+    takes_back = True
 
     def begin(self):
         self._broker.join(self)

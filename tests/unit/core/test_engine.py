@@ -338,7 +338,7 @@ def test_nothing_is_left_when_every_key_has_come_to_rest():
     engine, dedup = story.engine, story.engine._dedup
     assert engine.tracked == engine.pending == len(engine._troubles) == 0
     assert not any((dedup.seats, dedup.tails, dedup._timers, dedup._running, dedup._late))
-    assert not dedup.schedule._delayed
+    assert not dedup.schedule.delayed
     assert story.done == 3
 
 

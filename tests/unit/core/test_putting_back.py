@@ -57,7 +57,7 @@ def test_a_key_that_stays_long_holds_up_nothing():
     assert story.done == 0
     packs, first = put_back(story, 5.6)
 
-    assert packs == [Old(Kind.TOUCH, 0.0, [A])]
+    assert packs == [Old(Kind.MISS, [A])]
     assert story.done == 5 == first, "the old place is done, and nothing behind the new one was read"
     read_back(story, first)
     story.touch(B, at=5.7)
@@ -166,7 +166,7 @@ def test_a_removal_that_redis_does_not_answer_is_put_back_as_a_change():
     assert story.done == first + 1
 
 
-def test_no_pack_has_more_keys_than_may_be_of_the_longest_and_none_is_older_than_its_youngest_hint():
+def test_no_pack_has_more_keys_than_may_be_of_the_longest():
     story = Story(put_back_behind=1, max_attempts=1_000, backlog_age=1_000.0)
     keys = [b"p:%d" % number for number in range(PACK_KEYS + 1)]
     story.miss(*keys[:2], at=0.0)
@@ -175,7 +175,44 @@ def test_no_pack_has_more_keys_than_may_be_of_the_longest_and_none_is_older_than
 
     packs, _ = put_back(story, 6.1)
     assert [len(each.keys) for each in packs] == [PACK_KEYS, 1]
-    assert [each.since for each in packs] == [0.5, 0.5]
+
+
+def test_a_miss_that_a_running_head_declined_is_put_back_with_it():
+    story = Story(put_back_behind=4, max_attempts=1_000, backlog_age=1_000.0)
+    story.touch(A, at=0.0)
+    unit = story.start(0.0)
+    story.miss(A, at=0.1)
+    story.fail(unit, 0.2, own=False)
+    for number in range(4):
+        story.touch(b"p:%d" % (10 + number), at=0.3)
+    serve_but(story, {A}, since=0.3, until=5.5)
+
+    packs, _ = put_back(story, 5.6)
+    assert packs == [Old(Kind.MISS, [A])]
+
+
+def test_packs_that_lean_take_no_room_while_what_they_lean_on_stays():
+    story = story_of_a_long_key()
+    _, first = put_back(story, 5.6)
+    read_back(story, first)
+    cursor = story.engine.cursor
+    [long] = cursor.long_open(6.0)
+    for offset in range(first + 1, first + 50_001):
+        cursor.here(6.0, long.peer)
+        cursor.read(offset, 6.0, long.peer)
+
+    assert cursor.finished()[-1] == first + 50_000
+    assert len(cursor._open_packs) < 10
+    assert cursor.advance() == first
+
+
+def test_a_queue_that_fails_is_asked_again_later():
+    story = story_of_a_long_key()
+    assert story.engine.putting_back.find(5.6)
+    story.engine.putting_back.failed(5.7)
+
+    assert story.engine.putting_back.find(10.6) is None
+    assert story.engine.putting_back.find(10.8)
 
 
 def test_the_oldest_open_hint_stays_as_old_as_it_is():
