@@ -80,9 +80,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], enviro
 
 
 def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from cacheupdater.cli import early
+    from cacheupdater.cli import early, exits
 
-    with early.signals():
+    with early.signals(stopped=exits.UNFINISHED if args.drain else exits.OK):
         return _run(args, environ)
 
 

@@ -86,7 +86,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="cacheupdater",
         description="Keeps the values in your Redis cache fresh, so that the application does not have to.",
-        epilog="Exit codes: 0 done, 2 bad usage, 70 failed inside (start it again), 78 bad configuration.",
+        epilog="Exit codes: 0 done, 2 bad usage, 70 failed inside (start it again), 75 a queue is not drained yet, 78 bad configuration.",
     )
     parser.add_argument("--version", action="version", version=f"cacheupdater {__version__}")
     parser.set_defaults(command=None)

@@ -1,8 +1,9 @@
-"""Signals to an updater that is still importing: there is nothing to drain yet, so a stop ends it at once, with exit code 0.
+"""Signals to a process that is still importing: it has taken no hints yet, so a stop ends it at once.
 
-`run` enters `signals` before it imports anything heavy; `serve` takes over once there is a loop. Without `signals`, SIGHUP would
-kill a process that has just begun. SIGTERM would be lost in a process with PID 1, for the kernel does not deliver signals
-without a handler to PID 1.
+An updater and a collector end with exit code 0. A drain of a queue has not begun, and its exit code says so.
+`run` and `collect` enter `signals` before they import anything heavy; `serve` takes over once there is a loop. Without
+`signals`, SIGHUP would kill a process that has just begun. SIGTERM would be lost in a process with PID 1, for the kernel does
+not deliver signals without a handler to PID 1.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _hung_up: list[int] = []  # one per process: a signal handler gets no other plac
 
 
 @contextmanager
-def signals() -> Iterator[None]:
-    """Handles the signals within the block. At its end the former handlers are back."""
+def signals(*, stopped: int = exits.OK) -> Iterator[None]:
+    """Handles the signals within the block. At its end the former handlers are back. `stopped` is the exit code of a stop."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(stopped))
     signal.signal(signal.SIGHUP, _note)
     try:
         yield
@@ -38,10 +39,6 @@ def signals() -> Iterator[None]:
 def hung_up() -> bool:
     """Whether a SIGHUP has come within `signals`. The configuration may have been read before it."""
     return bool(_hung_up)
-
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    os._exit(exits.OK)
 
 
 def _note(number: int, _frame: FrameType | None) -> None:

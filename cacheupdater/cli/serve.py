@@ -1,6 +1,6 @@
 """The updater as a process: event loop, signals, exit code. `serve` runs a service from its start to its drained end.
 
-SIGHUP makes the service read its configuration again. The first SIGTERM or SIGINT makes it drain (exit 0). A second one aborts the
+SIGHUP makes the service read its configuration again. The first SIGTERM or SIGINT makes it drain, and the service names the exit code. A second one aborts the
 process at once: its sender has waited long enough, and the next owner loads again whatever was not finished. A drain that
 does not end in time is aborted too.
 """

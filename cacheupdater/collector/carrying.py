@@ -34,6 +34,7 @@ FETCH_PACKS = 96  # of all partitions at a time; each partition fetches at least
 AGAIN_S = 0.5  # seconds until a failed fetch or commit is tried again
 REST_S = 0.5  # seconds between two turns of a link that has nothing to send: so it notices that its queue went away
 LOOK_S = 1.0  # seconds between two looks at whether the old queue is drained
+HELD_UP_S = 3 * LOOK_S  # longer between two looks: the process was held up, and has read nothing meanwhile
 TELL_S = 10.0  # seconds between two lines of progress
 HAND_OVER_S = 5.0  # seconds for the wave under way when partitions are lost or the drain is stopped
 COMMIT_S = 2.0  # seconds for the commit after it; both leave time to close all connections
@@ -124,6 +125,7 @@ class Carrying:
                 await self._commit_all()
         for partition in lost:
             self._draining.lose(partition, now=_now())
+        self._heed_room()
 
     async def _fetch(self, gained: Gained) -> None:
         """Reads one partition while it is ours."""
@@ -156,7 +158,13 @@ class Carrying:
     def _heard(self) -> None:
         self._came.set()
         self._dirty.set()  # packs that nobody can read are finished already
-        if not self._draining.has_room:
+        self._heed_room()
+
+    def _heed_room(self) -> None:
+        """Called whenever packs have come or gone."""
+        if self._draining.has_room:
+            self._room.set()
+        else:
             self._room.clear()
 
     async def _commit(self) -> None:
@@ -200,19 +208,20 @@ class Carrying:
             await self._sending.carry(wave)
             self._draining.finish(wave)
             self._dirty.set()
-            if self._draining.has_room:
-                self._room.set()
+            self._heed_room()
             self._rests.set()
 
     # --- the end ----------------------------------------------------------------------------------------
 
     async def _watch(self, stop: asyncio.Event) -> bool:
         """Whether nothing comes any more. False: `stop` was set."""
-        draining, told_at, shares = self._draining, _now(), False
+        draining, shares = self._draining, False
+        told_at = looked_at = _now()
         while not stop.is_set():
             self._observer.level("waiting", draining.waiting)
-            if self._notices.standing():  # while a queue is away, nobody knows what waits there
+            if self._knows_nothing(looked_at):
                 draining.stir(_now())
+            looked_at = _now()
             quiet = draining.quiet(_now())
             if quiet and draining.owned >= self._queue.partitions > 0:
                 return True
@@ -229,6 +238,13 @@ class Carrying:
                 async with asyncio.timeout(LOOK_S):
                     await stop.wait()
         return False
+
+    def _knows_nothing(self, looked_at: float) -> bool:
+        """Whether packs may lie on the old queue that nobody here has had the chance to read.
+
+        Time alone proves nothing: a frozen process finds at its next look that a minute has passed, and has read nothing in it.
+        """
+        return bool(self._notices.standing()) or not self._room.is_set() or _now() - looked_at > HELD_UP_S
 
     def _tell(self, told_at: float) -> float:
         """A line of progress, if there is any. Returns when the last one was logged."""

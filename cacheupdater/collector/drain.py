@@ -1,7 +1,8 @@
 """A drain: `cacheupdater collect --drain`, which carries what lies on an old queue to a new one when a team moves.
 
 `cli.collect` builds one `Drain` per process. It is an ordinary member of the old queue, beside updaters and other drains, and ends
-by itself with exit code 0 once nothing has come for `QUIET_S` and all partitions are its own. It takes no hints from applications:
+by itself with exit code 0 once nothing has come for `QUIET_S` and all partitions are its own. If it is stopped before, its exit
+code is another, so that a supervisor starts it again. It takes no hints from applications:
 that is a collector's work. Here are its start, its pages and its end. `carrying` does the work, and
 `sending` is the way to the new queue.
 """
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+STOPPED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: what lies on the old queue needs another run
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Drain:
         log.info("a drain reads its settings once; start it again to change them")
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
-        """Runs until the old queue is drained or `stop` is set. Calls `ready` once both queues are found."""
+        """Runs until the old queue is drained (0) or `stop` is set. Calls `ready` once both queues are found."""
         old = shared_queue(self._config, observer=self._observer, notices=self._notices)
         async with AsyncExitStack() as stack:
             threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="link"))
@@ -108,7 +111,7 @@ class Drain:
             watching = asyncio.ensure_future(self._watch())
             stack.callback(watching.cancel)
             if not await _unless(stop, self._find(old, sending)):
-                return 0
+                return STOPPED_EXIT
             ready(f"{self._config} -> {shown(self._settings.queue)}")
             carrying = Carrying(
                 old,
@@ -125,7 +128,7 @@ class Drain:
                 "nothing is left on the old queue" if drained else "stopped before the old queue was drained"
             )
             log.info("%s; %s", said, sending.sentence)
-        return 0
+        return 0 if drained else STOPPED_EXIT
 
     async def _find(self, old: SharedQueue, sending: Sending) -> bool:
         """Waits for both queues. Raises Misconfigured if there is no old one."""

@@ -31,8 +31,8 @@ WAVE_BYTES = 4 * 1024 * 1024  # of keys; the last pack may exceed it
 HELD_KEYS = 60_000  # three waves, so that reading goes on while one is sent; what was under way may exceed it
 HELD_BYTES = 12 * 1024 * 1024
 HELD_PACKS = 4_000  # each wave looks at all of them
-# Seconds without a pack, until the old queue counts as drained. Any client that is still in use sends hints far more often, and
-# one that is being restarted is back by then
+# Seconds without a pack, until the old queue counts as drained. A busy client sends hints far more often, and one that is being
+# restarted is back by then. One that sends once an hour is not seen: the page on moving says to look again
 QUIET_S = 60.0
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 from cacheupdater import cli
+from cacheupdater.cli import exits
 from cacheupdater.cli import serve as serving
 from cacheupdater.collector import Collector
-from cacheupdater.collector.drain import Drain, DrainSettings
+from cacheupdater.collector.drain import STOPPED_EXIT, Drain, DrainSettings
 from cacheupdater.core import depot_url
 from cacheupdater.core.spilling import Limits
 
@@ -330,3 +333,22 @@ def test_a_drain_is_no_collector_of_applications(collect, further):
     code, err, _ = collect("--drain", OLD, "--queue", KAFKA, *further)
     assert code == 78
     assert "beside it" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--drain", OLD, "--queue", KAFKA], exits.UNFINISHED), (["--queue", KAFKA], exits.OK)],
+    ids=["drain", "collector"],
+)
+def test_a_drain_that_is_stopped_before_it_has_begun_does_not_say_that_it_is_done(arguments, code):
+    """A job of Kubernetes that ends with 0 counts as complete and is never started again."""
+    program = (
+        "import os, signal, sys\nfrom cacheupdater import cli\nfrom cacheupdater.cli import serve\n"
+        "serve.serve = lambda _: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "cli.main(['collect', *sys.argv[1:]])"
+    )
+    assert subprocess.run([sys.executable, "-c", program, *arguments], check=False).returncode == code
+
+
+def test_the_exit_code_of_a_stopped_drain_is_that_of_the_command_line():
+    assert STOPPED_EXIT == exits.UNFINISHED

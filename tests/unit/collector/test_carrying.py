@@ -39,6 +39,7 @@ class Old:
         clock = asyncio.get_running_loop().time
         self.tables = MemoryTables(PARTITIONS, clock)
         self.depots = []
+        self.session = 5.0
 
     def put(self, kind, *keys, ms=0, tokens=()):
         packs = [
@@ -53,7 +54,9 @@ class Old:
 
     async def member(self, name, observer, notices):
         self.depots.append(MemoryDepot(self.tables))
-        queue = DepotQueue(self.depots[-1], member=name, observer=observer, notices=notices)
+        queue = DepotQueue(
+            self.depots[-1], session=self.session, member=name, observer=observer, notices=notices
+        )
         await queue.start()
         return queue
 
@@ -67,6 +70,7 @@ class Drain:
         self.notices = Notices(lambda: asyncio.get_running_loop().time())
         self.new = Queue(hello or Hello(4, []))
         self.stop = asyncio.Event()
+        self.turn_s = 0.001  # as long as a turn beside the loop may take
 
     async def start(self):
         self.queue = await self._old.member(self._name, self.observer, self.notices)
@@ -77,7 +81,7 @@ class Drain:
         return self
 
     async def _aside(self, work):
-        await asyncio.sleep(0.001)  # as long as a turn beside the loop may take
+        await asyncio.sleep(self.turn_s)
         return work()
 
     @property
@@ -216,6 +220,41 @@ async def test_a_trouble_that_costs_no_partition_puts_the_end_off_too(old):
     assert not drain.running.done()
     drain.notices.over("fetch_failed", "3")
     assert await drain.running
+
+
+@story
+async def test_a_drain_that_was_frozen_reads_before_it_ends(old):
+    """The operating system stops it, or the machine of a container pauses: the clock goes on, and no packs are read."""
+    old.session = 10 * QUIET_S  # so the partitions are still its own
+    drain = await Drain(old).start()
+    await asyncio.sleep(10)
+    loop = asyncio.get_running_loop()
+    old.put(CHANGE, *KEYS)
+    loop._now += 2 * QUIET_S  # all timers are due at once
+    assert await drain.running
+    assert old.left == 0
+    assert drain.taken[CHANGE] == {*KEYS}
+
+
+@story
+async def test_a_drain_that_was_full_when_it_lost_its_partitions_reads_on_afterwards(old):
+    """Here no wave is under way, as a turn without hints takes long: a broker that does not answer is being connected."""
+    drain = await Drain(old).start()
+    await asyncio.sleep(10)
+    drain.turn_s = 20.0
+    await asyncio.sleep(1)
+    for number in range(200):
+        keys = [b"%d:%d" % (number, each) for each in range(1000)]
+        old.tables.put([(number % PARTITIONS, encode_pack(CHANGE, BEGAN_MS, keys))])
+    await asyncio.sleep(2)
+    assert not drain.carrying._draining.has_room
+    old.depots[0].down = "before"
+    await asyncio.sleep(9)  # longer than a session
+    assert drain.carrying._draining.owned == 0
+    old.depots[0].down, drain.turn_s = "", 0.001
+    assert await drain.running
+    assert old.left == 0
+    assert len(drain.taken[CHANGE]) == 200_000
 
 
 @story
