@@ -10,6 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from cacheupdater.adapters import topic_kafka
 from cacheupdater.adapters.queue_kafka.stored import packs
+from cacheupdater.adapters.topic_kafka.cluster import Cluster
 from cacheupdater.adapters.topic_kafka.waiting import TopicWaiting
 from cacheupdater.cli import main
 from cacheupdater.errors import Misconfigured
@@ -76,6 +77,34 @@ async def test_where_nothing_is_committed_all_packs_wait_and_else_those_behind_i
     assert await lag_of(waiting, 1) == (0, 3, 3)
     await committed(topic, 1, 2)
     assert await lag_of(waiting, 1) == (2, 3, 1)
+
+
+async def test_packs_that_come_and_are_finished_while_the_brokers_answer_do_not_make_the_whole_topic_wait(
+    waiting, topic, monkeypatch
+):
+    """One more pack is finished behind each answer, as on a busy topic."""
+    await send(topic, 0, *[b"old"] * 20)
+    await committed(topic, 0, 20)
+    ask, finished = Cluster.ask, [20]
+
+    async def busy(cluster, request, **how):
+        answer = await ask(cluster, request, **how)
+        await send(topic, 0, b"new")
+        finished.append(finished[-1] + 1)
+        await committed(topic, 0, finished[-1])
+        return answer
+
+    monkeypatch.setattr(Cluster, "ask", busy)
+    done, end, count = await lag_of(waiting)
+    assert len(finished) > 4
+    assert 20 <= done <= end <= finished[-1]
+    assert count == end - done
+
+
+async def test_what_was_committed_for_a_topic_that_was_made_again_counts_for_nothing(waiting, topic):
+    await send(topic, 0, b"a", b"b")
+    await committed(topic, 0, 1_000_000)
+    assert await lag_of(waiting) == (0, 2, 2)
 
 
 async def test_looking_makes_no_group(waiting, topic, kafka):

@@ -67,8 +67,10 @@ class TopicWaiting:
         self._leaders = {number: leader for number, leader, _, _ in found}
         if away := [number for number, leader in self._leaders.items() if leader == _NO_LEADER]:
             raise Unavailable(f"partition {away[0]} has no leader: its brokers are down; try again")
-        firsts, ends = await self._offsets(cluster, _FIRST), await self._offsets(cluster, _END)
+        # in this order: what comes and is finished between the answers can then move no commit behind its end
         done = await groups.committed(cluster, self._group, self._topic, list(self._leaders))
+        firsts = await self._offsets(cluster, _FIRST)
+        ends = await self._offsets(cluster, _END)
         owners = await groups.owners(cluster, self._group, self._topic)
         lags = []
         for number in sorted(self._leaders):
