@@ -123,7 +123,11 @@ class Waiting(Protocol):
         ...
 
     async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
-        """As `Depot.read`. After `lag` only."""
+        """As `Depot.read`. After `lag` only.
+
+        A partition that is left out has no pack that waits there before the end that `lag` has named. Where that is not sure,
+        raises Unavailable.
+        """
         ...
 
     async def drop(self, partition: int, end: int) -> None:

@@ -1,6 +1,6 @@
 """The settings of a test's brokers: quick, small, and with two doors each. Only `kafka_server` calls this.
 
-Tests may add `ACLS`, `QUICK_RETENTION` and `mutual_tls`: `KafkaServer(properties=ACLS | QUICK_RETENTION)`.
+Tests may add `ACLS`, `QUICK_RETENTION`, `QUICK_QUOTAS` and `mutual_tls`: `KafkaServer(properties=ACLS | QUICK_RETENTION)`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ QUICK_RETENTION = {
     "log.initial.task.delay.ms": "200",
     "log.segment.delete.delay.ms": "100",
 }
+# a quota's rate is taken over this time, instead of eleven seconds
+QUICK_QUOTAS = {"quota.window.num": "2", "quota.window.size.seconds": "1"}
 
 _DEFAULTS = {
     "process.roles": "broker,controller",

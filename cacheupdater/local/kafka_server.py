@@ -157,6 +157,13 @@ class KafkaServer:
         arguments = ["--bootstrap-server", self.admin, "--add", "--allow-principal", f"User:{user}", *rights]
         kafka_jars.tool("org.apache.kafka.tools.AclCommand", *arguments, folder=self._jars)
 
+    def limit_fetches(self, bytes_per_second: int) -> None:
+        """A quota for each client."""
+        everybody = ["--entity-type", "clients", "--entity-default"]
+        quota = ["--alter", "--add-config", f"consumer_byte_rate={bytes_per_second}"]
+        arguments = ["--bootstrap-server", self.admin, *everybody, *quota]
+        kafka_jars.tool("kafka.admin.ConfigCommand", *arguments, folder=self._jars)
+
     def stop(self) -> None:
         with ThreadPoolExecutor(max(1, len(self.brokers))) as threads:  # at once: they wait for each other
             list(threads.map(Broker.stop, self.brokers))

@@ -87,7 +87,7 @@ class Purge:
         while at < lag.end and not kept:
             found = (await self._waiting.read({lag.partition: at}, PACKS)).get(lag.partition, ())
             here = [each for each in found if each.offset < lag.end]
-            if not here:
+            if not here:  # updaters have finished the rest meanwhile: `read` leaves out nothing that waits
                 break
             kept = await self._remove(_changed(here, packs))
             at = here[-1].offset + 1

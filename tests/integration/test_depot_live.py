@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sqlite3
 import threading
 import time
 from collections import Counter
-from contextlib import closing
 from itertools import count
 
 import pytest
 import redis
+from depots.files import freeze
 from depots.processes import PARTITIONS, Member, all_done, all_owned, eventually, keeps_its_owners
 
 from cacheupdater.adapters.depot_sql import depot_at
@@ -157,10 +156,10 @@ def test_an_owner_that_was_stopped_for_longer_than_its_session_loses_all_and_com
         assert eventually(lambda: all_owned(stopped))
         heir = start(2.0)
         assert eventually(lambda: heir.gained and heir.done)
-        stop(stopped, url)
+        freeze(url, stopped.pause, stopped.resume)
         assert eventually(lambda: all_owned(heir))
         woken = time.monotonic()
-        stopped.process.send_signal(signal.SIGCONT)
+        stopped.resume()
         assert eventually(lambda: any(when > woken for when in stopped.gained.values()))
         both = [stopped, heir]
         assert eventually(lambda: keeps_its_owners(sent, both))
@@ -169,21 +168,6 @@ def test_an_owner_that_was_stopped_for_longer_than_its_session_loses_all_and_com
     assert eventually(all_done(sent, both))
     late = Counter(key for each in both for key in each.done if key in set(sent[before:]))
     assert set(late.values()) == {1}, "each partition has one owner again"
-
-
-def stop(member, url):
-    """SIGSTOP, but not in the middle of a write to a file of SQLite: that would hold up all others."""
-    member.process.send_signal(signal.SIGSTOP)
-    path = depot_url.parse(url).path if url.startswith("sqlite") else ""
-    while path:
-        with closing(sqlite3.connect(path, timeout=1.0, isolation_level=None)) as probe:
-            try:
-                probe.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                member.process.send_signal(signal.SIGCONT)
-                member.process.send_signal(signal.SIGSTOP)
-            else:
-                return
 
 
 @pytest.mark.parametrize("kind", ["streams"], indirect=True)

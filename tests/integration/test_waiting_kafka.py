@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -10,11 +11,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from cacheupdater.adapters import topic_kafka
 from cacheupdater.adapters.queue_kafka.stored import packs
+from cacheupdater.adapters.topic_kafka.cluster import Cluster
 from cacheupdater.adapters.topic_kafka.waiting import TopicWaiting
 from cacheupdater.cli import main
-from cacheupdater.errors import Misconfigured
+from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.local import kafka_topics
-from cacheupdater.local.kafka_properties import ACLS
+from cacheupdater.local.kafka_properties import ACLS, QUICK_QUOTAS
 from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater_client.protocol.broker import connection, parse
 from cacheupdater_client.protocol.wire import TOUCH, decode_pack, encode_pack
@@ -70,6 +72,11 @@ async def read(waiting, partition, after, limit=100):
     return [(each.offset, each.payload) for each in found.get(partition, ())]
 
 
+async def read_again(waiting, times):
+    """The offsets of the first three packs, each read by itself, in turn."""
+    return [offset for number in range(times) for offset, _ in await read(waiting, 0, number % 3)]
+
+
 async def test_where_nothing_is_committed_all_packs_wait_and_else_those_behind_it(waiting, topic):
     assert [(each.packs, each.owner) for each in await waiting.lag()] == [(0, None)] * 3
     await send(topic, 1, b"a", b"b", b"c")
@@ -78,17 +85,47 @@ async def test_where_nothing_is_committed_all_packs_wait_and_else_those_behind_i
     assert await lag_of(waiting, 1) == (2, 3, 1)
 
 
-async def test_looking_makes_no_group(waiting, topic, kafka):
+async def test_packs_that_come_and_are_finished_while_the_brokers_answer_do_not_make_the_whole_topic_wait(
+    waiting, topic, monkeypatch
+):
+    """One more pack is finished behind each answer, as on a busy topic."""
+    await send(topic, 0, *[b"old"] * 20)
+    await committed(topic, 0, 20)
+    ask, finished = Cluster.ask, [20]
+
+    async def busy(cluster, request, **how):
+        answer = await ask(cluster, request, **how)
+        await send(topic, 0, b"new")
+        finished.append(finished[-1] + 1)
+        await committed(topic, 0, finished[-1])
+        return answer
+
+    monkeypatch.setattr(Cluster, "ask", busy)
+    done, end, count = await lag_of(waiting)
+    assert len(finished) > 4
+    assert 20 <= done <= end <= finished[-1]
+    assert count == end - done
+
+
+async def test_what_was_committed_for_a_topic_that_was_made_again_counts_for_nothing(waiting, topic):
+    await send(topic, 0, b"a", b"b")
+    await committed(topic, 0, 1_000_000)
+    assert await lag_of(waiting) == (0, 2, 2)
+
+
+async def test_looking_makes_no_group(topic, kafka):
+    waiting = TopicWaiting(topic, "nobody", unpack=packs)  # other tests make the group shop
     await send(topic, 0, b"a")
     await waiting.lag()
     await waiting.read({0: 0}, 1)
+    await waiting.close()
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
     await admin.start()
     try:
-        [described] = await admin.describe_consumer_groups(["shop"])
+        [described] = await admin.describe_consumer_groups(["nobody"])
     finally:
         await admin.close()
-    assert not described.groups[0][5]  # members
+    assert described.groups[0][2] == "Dead"  # Kafka's word for a group that does not exist
 
 
 async def test_packs_are_read_in_pieces_from_batches_of_any_codec_and_any_producer(waiting, topic):
@@ -116,6 +153,57 @@ async def test_the_marks_of_transactions_are_passed_over(waiting, topic, monkeyp
     found = await read(waiting, 0, 1)
     assert found == [(2, b"b")]
     assert await read(waiting, 0, 3) == []
+
+
+async def test_a_leader_that_shows_nothing_before_the_end_is_not_taken_for_the_end(
+    waiting, topic, monkeypatch
+):
+    """As one that was elected a moment ago and does not know yet what its followers have."""
+    await send(topic, 0, b"a", b"b")
+    await waiting.lag()
+    ask = Cluster.ask
+
+    async def elected(cluster, request, **how):
+        answer = await ask(cluster, request, **how)
+        [(name, [(*said, _)])] = answer.topics
+        return SimpleNamespace(topics=[(name, [(*said, b"")])])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Cluster, "ask", elected)
+        with pytest.raises(Unavailable, match="nothing from offset 1 on, but had packs up to 2"):
+            await read(waiting, 0, 1)
+        assert await read(waiting, 0, 2) == []
+    assert await read(waiting, 0, 1) == [(1, b"b")]
+
+
+async def test_a_topic_that_was_made_again_since_it_was_looked_at_is_not_taken_for_an_empty_one(
+    waiting, topic, kafka
+):
+    await send(topic, 0, *[b"old"] * 5)
+    await waiting.lag()
+    kafka_topics.done(kafka_topics.delete(kafka.bootstrap, topic.topic))
+    kafka_topics.done(kafka_topics.create(kafka.bootstrap, topic.topic, partitions=3))
+    for partition in range(3):  # so each has a leader again
+        await send(topic, partition, b"new")
+    with pytest.raises(Unavailable, match="nothing from offset 3 on"):
+        await read(waiting, 0, 3)
+
+
+async def test_a_broker_with_a_fetch_quota_is_waited_for_as_long_as_it_says(monkeypatch):
+    monkeypatch.setattr(topic_kafka.waiting, "FETCH_BYTES", 1)  # so each batch comes alone
+    with KafkaServer(properties=QUICK_QUOTAS) as server:
+        kafka_topics.done(kafka_topics.create(server.admin, "hints", partitions=1))
+        server.limit_fetches(60_000)
+        topic = parse(f"kafka://{server.bootstrap}/hints")
+        for _ in range(3):
+            await send(topic, 0, b"x" * 50_000)
+        waiting = TopicWaiting(topic, "shop", unpack=packs)
+        await waiting.lag()
+        assert await read_again(waiting, 3) == [0, 1, 2]
+        monkeypatch.setattr(topic_kafka.waiting, "HELD_OFF_S", 0.0)
+        with pytest.raises(Unavailable, match="quota"):
+            await read_again(waiting, 30)
+        await waiting.close()
 
 
 async def test_a_drop_deletes_what_was_seen_and_commits_for_a_group_without_members(waiting, topic):

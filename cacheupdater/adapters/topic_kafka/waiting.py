@@ -9,6 +9,7 @@ Batches are unpacked by `queue_kafka`'s function, which is an argument here.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     """The packs in these batches from an offset on, at most so many, and the offset from which to go on."""
 
 FETCH_BYTES = 1024 * 1024  # of one partition, as stored; the first batch comes whole, however large
+HELD_OFF_S = 30.0  # in which one fetch must get an answer under a quota; a broker holds us off for 11 s at a time, by default
+_BREATH_S = 0.1  # before we ask again, if the broker names no time
 _FIRST, _END = -2, -1  # what OffsetRequest calls them
 _NO_LEADER = -1
 _EVERYBODY = -1  # no replica asks
@@ -57,6 +60,7 @@ class TopicWaiting:
         self._stack = AsyncExitStack()
         self._reached: Cluster | None = None
         self._leaders: dict[int, int] = {}
+        self._ends: Mapping[int, int] = {}
 
     async def lag(self) -> Sequence[Lag]:
         """As the port says. Where nothing is committed, everything waits."""
@@ -67,8 +71,10 @@ class TopicWaiting:
         self._leaders = {number: leader for number, leader, _, _ in found}
         if away := [number for number, leader in self._leaders.items() if leader == _NO_LEADER]:
             raise Unavailable(f"partition {away[0]} has no leader: its brokers are down; try again")
-        firsts, ends = await self._offsets(cluster, _FIRST), await self._offsets(cluster, _END)
+        # in this order: what comes and is finished between the answers can then move no commit behind its end
         done = await groups.committed(cluster, self._group, self._topic, list(self._leaders))
+        firsts = await self._offsets(cluster, _FIRST)
+        self._ends = ends = await self._offsets(cluster, _END)
         owners = await groups.owners(cluster, self._group, self._topic)
         lags = []
         for number in sorted(self._leaders):
@@ -102,23 +108,40 @@ class TopicWaiting:
         """Passes batches that hold no packs, such as the marks of transactions; each round goes on behind them."""
         while True:
             error, raw = await self._fetched(cluster, partition, at)
+            messages: list[Message] = []
             if error is OffsetOutOfRangeError:
-                first = (await self._offsets(cluster, _FIRST))[partition]
-                if first <= at:  # behind the end
-                    return []
-                at = first  # retention, or another purge, has taken some
-                continue
-            self._check(partition, error)
-            messages, further = self._unpack(raw, at, limit)
-            if messages or further == at:
+                # retention, or another purge, has taken some; else we are behind the end
+                further = max(at, (await self._offsets(cluster, _FIRST))[partition])
+            else:
+                self._check(partition, error)
+                messages, further = self._unpack(raw, at, limit)
+            if messages:
                 return messages
+            if further == at:
+                self._check_end(partition, at)
+                return []
             at = further
 
+    def _check_end(self, partition: int, at: int) -> None:
+        """Behind every offset before the end lies a batch, if only an empty one. So nothing there is no answer."""
+        if at < self._ends[partition]:
+            raise Unavailable(
+                f"partition {partition} shows nothing from offset {at} on, but had packs up to {self._ends[partition]}:"
+                " its leader has just changed, or the topic was made again; try again"
+            )
+
     async def _fetched(self, cluster: Cluster, partition: int, at: int) -> tuple[Any, bytes]:
-        asked = [(self._topic, [(partition, at, FETCH_BYTES)])]
-        answer = await cluster.ask(
-            FetchRequest(0, 0, FETCH_BYTES, _SEEN, asked), broker=self._leaders[partition]
-        )
+        """The answer of the partition's leader. Under a quota the leader may name no topic, but a time for which we must wait."""
+        request = FetchRequest(0, 0, FETCH_BYTES, _SEEN, [(self._topic, [(partition, at, FETCH_BYTES)])])
+        left = HELD_OFF_S
+        while not (answer := await cluster.ask(request, broker=self._leaders[partition])).topics:
+            held_off = max(_BREATH_S, answer.throttle_time_ms / 1000)
+            left -= held_off
+            if left < 0:
+                raise Unavailable(
+                    f"a quota of the brokers (consumer_byte_rate) holds this user off for more than {HELD_OFF_S:g} s"
+                )
+            await asyncio.sleep(held_off)
         [(_, [(_, code, *_, raw)])] = answer.topics
         return for_code(code), bytes(raw or b"")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +48,12 @@ class Member:
 
     def said(self, fact, what):
         return [what] in self._said(fact)
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def end(self, how):
         self.process.send_signal(how)

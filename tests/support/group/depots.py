@@ -12,6 +12,7 @@ import sqlite3
 from contextlib import closing
 
 import numpy as np
+from depots import files
 from live.database import Database
 
 from cacheupdater.adapters.depot_sql import depot_at
@@ -125,13 +126,7 @@ class SqliteQueue(DepotQueue):
             return connection.execute(statement.replace("{}", "")).fetchall()
 
     def is_free(self):
-        """Whether no process is in the middle of a write."""
-        with closing(sqlite3.connect(self.address.path, timeout=1.0, isolation_level=None)) as probe:
-            try:
-                probe.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                return False
-            return True
+        return files.is_free(self.address.path)
 
 
 async def _made(address):

@@ -6,6 +6,7 @@ import pytest
 
 from cacheupdater.config import load_config
 from cacheupdater.core.answers import Answer, Result
+from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Entry
 from cacheupdater.service import purge
@@ -111,6 +112,43 @@ async def test_a_redis_that_is_away_keeps_everything_that_is_left(world):
     assert await world.packs() == [0, 1, 1]
     assert list(done.kept) == [1, 2]
     assert "did not answer" in done.kept[1]
+
+
+async def test_a_queue_that_cannot_say_what_is_left_keeps_it(world, monkeypatch):
+    monkeypatch.setattr(purge, "PACKS", 2)
+    for partition in (0, 0, 0, 1):
+        await world.put(partition, CHANGE, b"item:%d" % partition)
+    read = world.depot.read
+
+    async def elected(after, limit):
+        if after != {0: 1}:
+            raise Unavailable("partition 0 shows nothing")
+        return await read(after, limit)
+
+    world.depot.read = elected
+    done = await world.purge.run()
+    assert await world.packs() == [3, 1, 0]
+    assert done.kept == {0: "partition 0 shows nothing", 1: "not tried after that"}
+
+
+async def test_packs_that_an_updater_finishes_meanwhile_hold_up_nothing(world, monkeypatch):
+    """A part then has a gap, and at last nothing is left before the end."""
+    monkeypatch.setattr(purge, "PACKS", 2)
+    for number in range(9):
+        await world.put(0, CHANGE, b"item:%d" % number)
+    await world.depot.renew("ann", 60.0)
+    [gained] = await world.depot.claim("ann", [0])
+    remove, finished = world.writer.invalidate, iter(([4, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]))
+
+    async def invalidate(keys, forms):
+        progress = Progress(gained.epoch, 10, 1, next(finished))
+        assert not await world.depot.commit("ann", {0: progress})
+        return await remove(keys, forms)
+
+    world.writer.invalidate = invalidate
+    done = await world.purge.run()
+    assert (done.partitions, done.packs.total(), done.kept) == (1, 4, {})
+    assert await world.packs() == [0, 0, 0]
 
 
 async def test_packs_that_come_after_the_beginning_stay_and_their_values_too(world):
