@@ -31,6 +31,8 @@ PARTITIONS = 12
 HOLD_S = 10
 SESSION_S = 3
 REST_S = 60.0  # for a backlog after a storm, on a machine that has other things to do
+FREEZES = 40  # tries to freeze a member outside a write; a write takes milliseconds
+THAWED_S = 0.05  # between two tries, for the end of that write
 SUPPORT = Path(__file__).parent
 PLANTED = str(SUPPORT / "planted.py")
 LATE = str(SUPPORT / "late.py")
@@ -181,10 +183,13 @@ class Group:
 
     def freeze(self, member):
         """Not in the middle of a write to a file of SQLite: that would hold up all others."""
-        member.pause()
-        while not self.queue.is_free():
-            member.resume()
+        for _ in range(FREEZES):
             member.pause()
+            if self.queue.is_free():
+                return
+            member.resume()
+            time.sleep(THAWED_S)
+        raise AssertionError(f"{FREEZES} times, the member was frozen in the middle of a write to the queue")
 
     def generator(self, **said):
         """A generator that emits for at most `seconds`, at a `rate` per second."""
