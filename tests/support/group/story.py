@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -43,7 +42,6 @@ QUICK_START = {
     "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "cacheupdater-bytecode")),
 }
 
-_GAINED = re.compile(r"partition (\d+) is ours")
 _LIMITS = Limits()
 # a touch: the clocks of a process and of the machine may drift apart by a thousandth; a miss: see group.ledger
 SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _LIMITS.head_timeout) * SECOND))
@@ -131,13 +129,6 @@ class Generator(Child):
         return Emitted(hints, saved["said"]["stats"], saved["said"]["took"], saved["memory"])
 
 
-def _gained(log):
-    """Each partition that a member has gained, and when, by its log."""
-    for line in log.splitlines():
-        if found := _GAINED.search(line):
-            yield int(found[1]), json.loads(line)["time"]
-
-
 class Group:
     """Some updaters of one group, on a queue and a table of this test's own."""
 
@@ -211,16 +202,6 @@ class Group:
     @property
     def behind(self):
         return self.queue.behind
-
-    def owned_by(self, member):
-        """The partitions that this member owns, by the logs of all."""
-        newest = {}
-        for each in self.members:
-            for partition, since in _gained(each.log):
-                newest[partition] = max(
-                    newest.get(partition, ("", None)), (since, each), key=lambda said: said[0]
-                )
-        return [partition for partition, (_, owner) in newest.items() if owner is member]
 
     def takeovers(self, kills):
         """Seconds until each partition of a killed member was another's. `kills`: when each was, and of which partitions."""
