@@ -26,7 +26,7 @@ SESSION_S = 3
 FROZEN_S = SESSION_S + 2.0
 ROWS = 200
 KEYS = [f"item:{n}".encode() for n in range(ROWS)]
-WATCH_S = 1.5  # after it was woken: its writes take milliseconds
+WATCH_S = 1.5  # after its first late write: the others take milliseconds
 LATE = ("refused", "too_old", "late", "evicted")
 OURS = ("-m", "cacheupdater")
 DEPOTS = ["streams", "sqlite", "postgresql"]
@@ -140,16 +140,16 @@ def test_what_a_zombie_writes_late_never_replaces_anything_newer(
         eventually(lambda: fresh(plain, version), 60)  # the owner has all partitions by now
         assert stopped(zombie)
         zombie.resume()
+        if program == (NAIVE,):
+            eventually(lambda: reader.old)  # the control: if it shows nothing old, this test proves nothing
+            return
+        late = eventually(lambda: Counter(late_writes(zombie)))
         time.sleep(WATCH_S)
         old, reads = len(reader.old), reader.reads
-        if program == (NAIVE,):
-            assert old > 0, "the control has not failed: this test proves nothing"
-            return
         group.rest()
         assert fresh(plain, version)
     assert old == 0
     assert reads > 10
-    late = eventually(lambda: Counter(late_writes(zombie)))
     print(f"the zombie's late writes: {dict(late)}; {reads} reads of all keys")
     assert owner.running
 
@@ -157,13 +157,11 @@ def test_what_a_zombie_writes_late_never_replaces_anything_newer(
 @pytest.mark.prove
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["kafka", *DEPOTS], indirect=True)
-def test_updaters_that_freeze_under_load_lose_nothing_and_write_nothing_old(
-    kind, group, amount, record_property
-):
+def test_updaters_that_freeze_under_load_lose_nothing_and_write_nothing_old(kind, group, record_property):
     draw = random.Random(7)
     group.start(3)
     with group.generator(seconds=200, rate=5_000 if kind == "kafka" else 2_000) as generator:
-        for _ in range(amount(ROUNDS, ROUNDS)):
+        for _ in range(ROUNDS):
             time.sleep(draw.uniform(1.0, 3.0))
             zombie = draw.choice(group.members)
             group.freeze(zombie)

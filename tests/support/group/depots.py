@@ -98,6 +98,14 @@ class DepotQueue:
         partitions, done, at = np.array(found, dtype=np.int64).reshape(-1, 3).T
         return Commits(partitions, done, at + MILLISECOND)
 
+    def members(self):
+        """The names of all that have joined, and of some that are gone."""
+        return {name for (name,) in self.rows("SELECT member FROM {}members")}
+
+    def owners(self):
+        """The name of each partition's owner, as the depot says now."""
+        return dict(self.rows("SELECT partition, owner FROM {}partitions WHERE owner IS NOT NULL"))
+
     def claims(self):
         """Each claim that counted: its partition, and when it was, in microseconds of Unix time."""
         return self.rows("SELECT partition, at FROM seen_claims")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,8 @@ PARTITIONS = 12
 HOLD_S = 10
 SESSION_S = 3
 REST_S = 60.0  # for a backlog after a storm, on a machine that has other things to do
+FREEZES = 40  # tries to freeze a member outside a write; a write takes milliseconds
+THAWED_S = 0.05  # between two tries, for the end of that write
 SUPPORT = Path(__file__).parent
 PLANTED = str(SUPPORT / "planted.py")
 LATE = str(SUPPORT / "late.py")
@@ -41,7 +42,6 @@ QUICK_START = {
     "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "cacheupdater-bytecode")),
 }
 
-_GAINED = re.compile(r"partition (\d+) is ours")
 _LIMITS = Limits()
 # a touch: the clocks of a process and of the machine may drift apart by a thousandth; a miss: see group.ledger
 SLACK = Slack(touch=round(HOLD_S * 1.001 * SECOND), miss=round((_LIMITS.gap + _LIMITS.head_timeout) * SECOND))
@@ -129,13 +129,6 @@ class Generator(Child):
         return Emitted(hints, saved["said"]["stats"], saved["said"]["took"], saved["memory"])
 
 
-def _gained(log):
-    """Each partition that a member has gained, and when, by its log."""
-    for line in log.splitlines():
-        if found := _GAINED.search(line):
-            yield int(found[1]), json.loads(line)["time"]
-
-
 class Group:
     """Some updaters of one group, on a queue and a table of this test's own."""
 
@@ -181,10 +174,13 @@ class Group:
 
     def freeze(self, member):
         """Not in the middle of a write to a file of SQLite: that would hold up all others."""
-        member.pause()
-        while not self.queue.is_free():
-            member.resume()
+        for _ in range(FREEZES):
             member.pause()
+            if self.queue.is_free():
+                return
+            member.resume()
+            time.sleep(THAWED_S)
+        raise AssertionError(f"{FREEZES} times, the member was frozen in the middle of a write to the queue")
 
     def generator(self, **said):
         """A generator that emits for at most `seconds`, at a `rate` per second."""
@@ -206,16 +202,6 @@ class Group:
     @property
     def behind(self):
         return self.queue.behind
-
-    def owned_by(self, member):
-        """The partitions that this member owns, by the logs of all."""
-        newest = {}
-        for each in self.members:
-            for partition, since in _gained(each.log):
-                newest[partition] = max(
-                    newest.get(partition, ("", None)), (since, each), key=lambda said: said[0]
-                )
-        return [partition for partition, (_, owner) in newest.items() if owner is member]
 
     def takeovers(self, kills):
         """Seconds until each partition of a killed member was another's. `kills`: when each was, and of which partitions."""

@@ -156,6 +156,23 @@ class StreamsQueue:
         ]
         return Commits(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
+    def members(self):
+        """The names of all that have joined, and of some that are gone."""
+        return set(self._roster(b"member:"))
+
+    def owners(self):
+        """The name of each partition's owner, as the roster says now."""
+        return {int(partition): said.split()[1] for partition, said in self._roster(b"owner:").items()}
+
+    def _roster(self, prefix):
+        with redis.Redis(port=self.port) as plain:
+            said = plain.hgetall(streams.roster_key(NAME)).items()
+        return {
+            field.removeprefix(prefix).decode(): entry.decode()
+            for field, entry in said
+            if field.startswith(prefix)
+        }
+
     def claims(self):
         """Each claim that counted: its partition, and when it was, in microseconds of Unix time."""
         self.overheard.caught_up()
