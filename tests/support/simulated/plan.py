@@ -174,20 +174,17 @@ def draw(seed):
         foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
         replace=beyond.random() < 0.3,
     )
-    return _with_crowd(_with_operator(_with_fail_safe(_with_file(_with_more(plan, beyond), beyond))))
-
-
-def _with_more(plan, random):
-    return _with_putting_back(_with_fleet(plan, random))
+    plan = _with_operator(_with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond)))
+    return _with_putting_back(_with_crowd(plan))
 
 
 def _with_putting_back(plan):
     """In most schedules with a queue that moves single partitions, which takes hints back, few of them count as a long tail.
 
-    These queues are rare, so some groups without a fleet become one.
+    These queues are rare, so some groups become one, unless they are a fleet or a crowd.
     """
     random = Random(f"putting back {plan.seed}")
-    if plan.group and not plan.fleet and random.random() < 0.1:
+    if plan.group and not (plan.fleet or plan.crowded) and random.random() < 0.1:
         ours = {kind: rate for kind, rate in plan.rates.items() if kind not in {*AT_GROUPS, *TO_GROUPS}}
         plan = replace(plan, group=None, rates=ours)
     after, behind = random.choice(((5.0, 16), (0.1, 1), (0.1, 1), (0.4, 3)))
