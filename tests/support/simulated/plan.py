@@ -174,8 +174,7 @@ def draw(seed):
         foreign=beyond.choice((*[0.0] * 5, 0.1, 0.3)),
         replace=beyond.random() < 0.3,
     )
-    plan = _with_operator(_with_fail_safe(_with_file(_with_fleet(plan, beyond), beyond)))
-    return _with_putting_back(_with_crowd(plan))
+    return _with_putting_back(_with_crowd(_with_operator(_with_fail_safe(_with_its_group(plan, beyond)))))
 
 
 def _with_putting_back(plan):
@@ -261,6 +260,10 @@ def _with_long_outage(plan, random):
         max_backlog=100,
         limits=replace(plan.limits, pending=1000, backlog_age=30.0),
     )
+
+
+def _with_its_group(plan, random):
+    return _with_file(_with_fleet(plan, random), random)
 
 
 def _with_fleet(plan, random):
