@@ -2,7 +2,8 @@
 
 `make test` runs the short form: all tests except those marked `prove`. `make prove` is `--prove`: it runs only those, and the
 full form of tests with two forms. `--times 10` makes the full form ten times as large. `--within 1200` begins no further block
-of a campaign after 1,200 seconds: CI has an end on slow machines too. The summary names each block that was left out.
+of a campaign after 1,200 seconds, and `--stories-within` does so for all other tests: CI has an end on slow machines too. The
+summary names each test that was left out.
 
 A test has two forms if it takes `seeds`, with the numbers of its mark `campaign(short=500, full=200_000, block=5_000)`, or if
 it gets its seconds or rounds from the fixture `amount`: `amount(8, 60)`.
@@ -35,6 +36,13 @@ def pytest_addoption(parser):
         default=math.inf,
         metavar="SECONDS",
         help="with --prove: begin no block of a campaign later (default: no end)",
+    )
+    parser.addoption(
+        "--stories-within",
+        type=float,
+        default=math.inf,
+        metavar="SECONDS",
+        help="with --prove: begin no other test later (default: no end)",
     )
 
 
@@ -87,10 +95,12 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_runtest_setup(item):
-    within = item.config.option.within
-    campaign = times(item.config) and item.get_closest_marker("campaign")
-    if campaign and time.monotonic() - item.config.stash[BEGAN] > within:
-        pytest.skip(f"its turn came after the {within:,.0f} s that the campaigns had")
+    if not times(item.config):
+        return
+    option, campaign = item.config.option, item.get_closest_marker("campaign")
+    within, whose = (option.within, "campaigns") if campaign else (option.stories_within, "stories")
+    if time.monotonic() - item.config.stash[BEGAN] > within:
+        pytest.skip(f"its turn came after the {within:,.0f} s that the {whose} had")
 
 
 def _takes_part(item, *, full):

@@ -88,3 +88,13 @@ def test_no_block_of_a_campaign_begins_after_the_time_it_is_given_and_the_summar
     assert "test_schedules[10-19]" in left
     assert "seeds range(10, 20)" in run("--prove", "--within", "600")
     assert "seeds range(0, 3)" in run("--within", "0")
+
+
+def test_no_story_begins_after_the_time_it_is_given(run):
+    said = run("--prove", "--stories-within", "0")
+    assert "test_long SKIPPED" in said
+    assert "amount 5" not in said
+    assert "seeds range(10, 20)" in said
+    left = said.partition("left out, its turn came after the 0 s that the stories had:")[2]
+    assert "test_long" in left
+    assert "test_story" in left
