@@ -33,7 +33,7 @@ from zlib import crc32
 import rig
 from table import row
 
-from cacheupdater.collector.depot_link import made_link
+from cacheupdater.collector.links import made_link
 from cacheupdater.config.addresses import listen_address
 from cacheupdater.config.queues import queue_of
 from cacheupdater.demo.process import free_port

@@ -12,20 +12,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cacheupdater import __version__
 from cacheupdater.adapters.listener_stream import StreamListener
-from cacheupdater.collector.depot_link import made_link
 from cacheupdater.collector.forwarder import Forwarder
 from cacheupdater.collector.gathered import Gathered
 from cacheupdater.collector.http_listener import HttpListener
+from cacheupdater.collector.links import made_link
+from cacheupdater.collector.pages import Pages, watch
 from cacheupdater.collector.spill import Spill
-from cacheupdater.core.events import EVENTS
 from cacheupdater.core.spilling import LIMITS
 from cacheupdater.errors import first_error
 from cacheupdater.pipeline.notices import Notices
@@ -35,7 +33,6 @@ from cacheupdater_client.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cacheupdater.core.metrics import Metric
     from cacheupdater.core.spilling import Limits
     from cacheupdater.ports import Observer
     from cacheupdater_client.transports import Link
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DRAIN_S = 5.0  # from the stop until what is left is given up; Kubernetes waits 30 s by default
-WATCH_EVERY_S = 1.0  # between two looks at the troubles that stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +65,8 @@ class Collector:
         self._only = list(settings.only)
         self._alone = notices is None
         self._link: Link = made_link(settings.queue)
-        self._metrics: Callable[[str], tuple[bytes, str]] | None = None
-        self._observer = observer or self._made_observer()
+        self._pages = Pages(settings.admin, "collector")
+        self._observer = observer or self._pages.observer
         self._notices = notices or Notices(time.monotonic)
         self._forwarder: Forwarder | None = None
         self._streams: StreamListener | None = None
@@ -90,18 +86,6 @@ class Collector:
             self._forwarder.outbox.restrict(prefixes)
         if self._streams is not None:
             self._streams.greet(self._hello)
-
-    def _made_observer(self) -> Observer:
-        """Without an admin address nobody sees metrics, and their library costs 2 MiB."""
-        if self._settings.admin is None:
-            return Unseen()
-        from cacheupdater.adapters.observer_prometheus import PrometheusObserver, declared  # noqa: PLC0415  as said
-
-        observer = PrometheusObserver(
-            version=__version__, namespaces=(), partitions=0, declared=declared.COLLECTOR
-        )
-        self._metrics = observer.expose
-        return observer
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
@@ -129,7 +113,7 @@ class Collector:
                     log.warning("%d hints could not be forwarded in time and are given up%s", left, safe)
 
             stack.push_async_callback(leave)
-            await self._answer(stack, stop)
+            await self._pages.serve(stack, lambda: self._conditions(stop), self._notices)
 
             async def aside(work: Callable[[], bool]) -> bool:
                 return await loop.run_in_executor(threads, work)
@@ -138,16 +122,22 @@ class Collector:
             try:
                 async with asyncio.TaskGroup() as group:
                     forwarding = group.create_task(forwarder.run(self, aside, _wall_ms))
-                    watching = group.create_task(self._watch())
+                    beside = [forwarding]
+                    if self._alone:  # an updater watches for itself
+                        beside.append(group.create_task(watch(self._notices, self._observer)))
                     await self._take_hints(gathered, ready, stop)
                     gathered.close()
                     forwarder.empty()
                     await asyncio.wait([forwarding], timeout=DRAIN_S)
-                    forwarding.cancel()
-                    watching.cancel()
+                    for each in beside:
+                        each.cancel()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
         return 0
+
+    def _conditions(self, stop: asyncio.Event) -> dict[str, bool]:
+        """What must be true before the process is ready."""
+        return {"queue": self._link.connected, "accepting": self._streams is not None and not stop.is_set()}
 
     def _open_spill(self, stack: AsyncExitStack, gathered: Gathered, forwarder: Forwarder) -> None:
         """Takes the directory of the spill, if there is one. Raises Misconfigured."""
@@ -208,43 +198,6 @@ class Collector:
         if self._streams is not None and self._http is not None:
             self._streams.acknowledge()
             self._http.acknowledge()
-
-    async def _answer(self, stack: AsyncExitStack, stop: asyncio.Event) -> None:
-        """Serve the admin pages, from before the queue is found until everything is drained."""
-        if self._settings.admin is None or self._metrics is None:
-            return
-        from cacheupdater.adapters.admin_http import AdminServer  # noqa: PLC0415  only where it is used
-
-        def conditions() -> dict[str, bool]:
-            return {
-                "queue": self._link.connected,
-                "accepting": self._streams is not None and not stop.is_set(),
-            }
-
-        server = AdminServer(
-            self._settings.admin, metrics=self._metrics, ready=conditions, warnings=self._notices.plain
-        )
-        await server.start()
-        stack.push_async_callback(server.close)
-
-    async def _watch(self) -> None:
-        """Ends the troubles that have not come back, and shows the standing ones as a metric. An updater does so itself."""
-        while self._alone:
-            self._notices.tick()
-            standing = Counter[str](each.event for each in self._notices.standing())
-            for event in EVENTS:
-                self._observer.level("troubles", standing[event], label=event)
-            await asyncio.sleep(WATCH_EVERY_S)
-
-
-class Unseen:
-    """A `ports.Observer` for nobody."""
-
-    def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None: ...
-
-    def measure(self, metric: Metric, value: float, *, label: str = "") -> None: ...
-
-    def level(self, metric: Metric, value: float, *, label: str = "") -> None: ...
 
 
 def _wall_ms() -> int:

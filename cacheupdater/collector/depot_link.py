@@ -11,14 +11,13 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater.adapters.depot_sql import depot_at
-from cacheupdater.core import depot_url
 from cacheupdater.errors import CacheUpdaterError, Unavailable
 from cacheupdater_client.protocol.wire import Hello
-from cacheupdater_client.transports import Link, link_to
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from cacheupdater.core import depot_url
     from cacheupdater.depot_ports import Depot
     from cacheupdater_client.outbox import Frame, Outbox
 
@@ -26,13 +25,6 @@ T = TypeVar("T")
 
 CALL_S = 3.0  # seconds until a database that does not answer counts as away; a stop may wait for one call
 AGAIN_S = 0.5  # seconds after a fault until the next try
-
-
-def made_link(url: str) -> Link:
-    """The link to this queue. ValueError says what is wrong with the URL."""
-    if url.partition("://")[0] in depot_url.SCHEMES:
-        return DepotLink(depot_url.parse(url))
-    return link_to(url)()
 
 
 class DepotLink:

@@ -2,9 +2,8 @@
 
 `cli.collect` builds one `Drain` per process. It is an ordinary member of the old queue, beside updaters and other drains, and ends
 by itself with exit code 0 once nothing has come for `QUIET_S` and all partitions are its own. If it is stopped before, its exit
-code is another, so that a supervisor starts it again. It takes no hints from applications:
-that is a collector's work. Here are its start, its pages and its end. `carrying` does the work, and
-`sending` is the way to the new queue.
+code is another, so that a supervisor starts it again. It takes no hints from applications: that is a collector's work. Here are
+its start and its end. `carrying` does the work, and `sending` is the way to the new queue.
 """
 
 from __future__ import annotations
@@ -12,21 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from cacheupdater import __version__
 from cacheupdater.collector.carrying import AGAIN_S, Carrying
-from cacheupdater.collector.collector import WATCH_EVERY_S, Unseen
-from cacheupdater.collector.depot_link import made_link
+from cacheupdater.collector.links import made_link
 from cacheupdater.collector.old_queue import old_queue, refuse_missing, refuse_the_same
+from cacheupdater.collector.pages import Pages, watch
 from cacheupdater.collector.sending import Sending
 from cacheupdater.collector.shared_queue import shared_queue
 from cacheupdater.core.draining import QUIET_S
-from cacheupdater.core.events import EVENTS
 from cacheupdater.errors import Unavailable, first_error
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater_client.shown import shown
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from cacheupdater.collector.shared_queue import SharedQueue
-    from cacheupdater.ports import Observer
     from cacheupdater_client.transports import Link
 
 T = TypeVar("T")
@@ -62,23 +57,11 @@ class Drain:
         """Raises ValueError if a URL names no queue, and Misconfigured if both name the same one."""
         refuse_the_same(settings.drain, settings.queue)
         self._settings = settings
-        self._metrics: Callable[[str], tuple[bytes, str]] | None = None
-        self._observer = self._made_observer()
+        self._pages = Pages(settings.admin, "drain")
+        self._observer = self._pages.observer
         self._notices = Notices(time.monotonic)
         self._config = old_queue(settings.drain)
         self._link: Link = made_link(settings.queue)
-
-    def _made_observer(self) -> Observer:
-        """Without an admin address nobody sees metrics, and their library costs 2 MiB."""
-        if self._settings.admin is None:
-            return Unseen()
-        from cacheupdater.adapters.observer_prometheus import PrometheusObserver, declared  # noqa: PLC0415  as said
-
-        observer = PrometheusObserver(
-            version=__version__, namespaces=(), partitions=0, declared=declared.DRAIN
-        )
-        self._metrics = observer.expose
-        return observer
 
     def reload(self) -> None:
         """A drain has no settings that may change while it runs."""
@@ -107,8 +90,10 @@ class Drain:
 
             stack.push_async_callback(leave)
             stack.push_async_callback(old.close)
-            await self._answer(stack, lambda: {"old_queue": old.joined, "queue": sending.connected})
-            watching = asyncio.ensure_future(self._watch())
+            await self._pages.serve(
+                stack, lambda: {"old_queue": old.joined, "queue": sending.connected}, self._notices
+            )
+            watching = asyncio.ensure_future(watch(self._notices, self._observer))
             stack.callback(watching.cancel)
             if not await _unless(stop, self._find(old, sending)):
                 return STOPPED_EXIT
@@ -142,27 +127,6 @@ class Drain:
         await old.start()
         await sending.greet()
         return True
-
-    async def _answer(self, stack: AsyncExitStack, conditions: Callable[[], dict[str, bool]]) -> None:
-        """Serves the admin pages."""
-        if self._settings.admin is None or self._metrics is None:
-            return
-        from cacheupdater.adapters.admin_http import AdminServer  # noqa: PLC0415  only where it is used
-
-        server = AdminServer(
-            self._settings.admin, metrics=self._metrics, ready=conditions, warnings=self._notices.plain
-        )
-        await server.start()
-        stack.push_async_callback(server.close)
-
-    async def _watch(self) -> None:
-        """Ends the troubles that have not come back, and shows the standing ones as a metric."""
-        while True:
-            self._notices.tick()
-            standing = Counter[str](each.event for each in self._notices.standing())
-            for event in EVENTS:
-                self._observer.level("troubles", standing[event], label=event)
-            await asyncio.sleep(WATCH_EVERY_S)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:

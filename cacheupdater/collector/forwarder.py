@@ -16,6 +16,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from cacheupdater.collector import links
 from cacheupdater.collector.turn import Moment
 from cacheupdater.core.hints import Kind
 from cacheupdater_client.outbox import Outbox
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from cacheupdater_client.outbox import Frame
     from cacheupdater_client.protocol.wire import Hello
     from cacheupdater_client.transports import Link
-
-
-_SUBJECT = "collector"  # an updater in the same process may miss its queue too, for a reason of its own
 
 
 class Listening(Protocol):
@@ -167,11 +165,7 @@ class Forwarder:
             if hints > self._dropped.get(reason, 0):
                 self._observer.count("dropped", hints - self._dropped.get(reason, 0), reason=reason)
                 self._dropped[reason] = hints
-        if self._link.trouble:
-            text = f"{self._name} does not take hints: {self._link.trouble}"
-            self._notices.trouble("queue_missing", _SUBJECT, text)
-        elif self._link.connected:
-            self._notices.over("queue_missing", _SUBJECT)
+        links.tell(self._link, self._name, self._notices)
 
     def close(self) -> int:
         """Leaves the connection. Returns how many hints are given up."""

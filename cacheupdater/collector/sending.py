@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cacheupdater.collector import links
 from cacheupdater.core.hints import Kind
 from cacheupdater.errors import Misconfigured
 from cacheupdater_client.outbox import Outbox
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from cacheupdater_client.outbox import Frame
     from cacheupdater_client.transports import Link
 
-_SUBJECT = (
-    "collector"  # of troubles of the new queue, as a forwarder names it; those of the old one have none
-)
 _WORDS = {Kind.CHANGE: "changes", Kind.MISS: "misses", Kind.TOUCH: "touches"}
 
 
@@ -83,11 +81,7 @@ class Sending:
         now = asyncio.get_running_loop().time()
         await self._aside(lambda: self._link.turn(self._outbox, now, emitted_ms))
         self._settle()
-        if self._link.trouble:
-            text = f"{self._name} does not take hints: {self._link.trouble}"
-            self._notices.trouble("queue_missing", _SUBJECT, text)
-        elif self._link.connected:
-            self._notices.over("queue_missing", _SUBJECT)
+        links.tell(self._link, self._name, self._notices)
 
     def _settle(self) -> None:
         """Counts the frames that have left the outbox. In the loop: the link's thread must not touch the observer."""

@@ -23,10 +23,10 @@ from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, Streams
 from cacheupdater.core.answers import FINISHING
 from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
+from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater.ports import Entry
 from cacheupdater.service.components import Components
 from cacheupdater.service.side_by_side import side_by_side
-from cacheupdater.service.untold import UNTOLD
 from cacheupdater_client.protocol.lease import Grace
 
 if TYPE_CHECKING:

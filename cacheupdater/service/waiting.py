@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.errors import Misconfigured
-from cacheupdater.service.untold import UNTOLD
+from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:

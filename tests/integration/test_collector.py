@@ -17,7 +17,7 @@ from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
 from live.updater_process import ROOT, config, eventually, free_port
-from suite.pace import PATIENCE_S, soonest
+from suite.pace import PATIENCE_S, slowness, soonest
 
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.children import dying_with_us
@@ -326,4 +326,4 @@ def test_a_collector_is_ready_within_a_second(sockets, collectors):
         def start():
             collectors(updater.url).start()
 
-        soonest(start, 1.0)
+        soonest(start, 1.0 * slowness())

@@ -15,7 +15,7 @@ from cacheupdater.adapters.depot_redis import RedisDepot
 from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.cli import main
 from cacheupdater.core import depot_url
-from cacheupdater.service.untold import UNTOLD
+from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater_client.protocol import broker, streams
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack, partition_of
 

@@ -8,10 +8,10 @@ import contextlib
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
+from suite.commands import on_a_queue
 
 from cacheupdater.adapters import topic_kafka
 from cacheupdater.adapters.topic_kafka.owners import owner_of
-from cacheupdater.cli import main
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_properties import ACLS
@@ -20,13 +20,6 @@ from cacheupdater_client.protocol.broker import connection, parse
 
 pytestmark = pytest.mark.usefixtures("needs_apache")
 
-_CONFIG = """\
-version: 1
-queue: {url: "%s"}
-cache: {url: "redis://127.0.0.1:1/0"}
-sources: {main: {budget: 500/s}}
-namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "no_such_module:banners"}}}
-"""
 USERS = ("nobody", "seer", "reader", "updater", "application", "maker")
 
 
@@ -58,14 +51,8 @@ def guarded_url(guarded, tmp_path):
 
 @pytest.fixture
 def create(tmp_path, capsys):
-    def create(url, *options):
-        file = tmp_path / "shop.yaml"
-        file.write_text(_CONFIG % url)
-        code = main(["topic", "create", "-c", str(file), *options])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return create
+    run = on_a_queue(tmp_path, capsys)
+    return lambda url, *options: run(url, "topic", "create", *options)
 
 
 async def seen(url, group="shop"):

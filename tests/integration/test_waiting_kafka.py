@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from suite.commands import on_a_queue
 
 from cacheupdater.adapters import topic_kafka
 from cacheupdater.adapters.queue_kafka.stored import packs
 from cacheupdater.adapters.topic_kafka.cluster import Cluster
 from cacheupdater.adapters.topic_kafka.waiting import TopicWaiting
-from cacheupdater.cli import main
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_properties import ACLS, QUICK_QUOTAS
@@ -22,14 +22,6 @@ from cacheupdater_client.protocol.broker import connection, parse
 from cacheupdater_client.protocol.wire import TOUCH, decode_pack, encode_pack
 
 pytestmark = pytest.mark.usefixtures("needs_apache")
-
-_CONFIG = """\
-version: 1
-queue: {url: "%s"}
-cache: {url: "redis://127.0.0.1:1/0"}
-sources: {main: {budget: 500/s}}
-namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "no_such_module:banners"}}}
-"""
 
 
 @pytest.fixture
@@ -278,12 +270,10 @@ def test_an_updater_s_rights_suffice_for_lag_and_the_right_that_a_purge_lacks_is
             login = f"sasl=SCRAM-SHA-512&username={user}&password_file={secret}"
             return f"kafka://{server.bootstrap}/hints?{login}"
 
-        def queue(user, *arguments):
-            file = tmp_path / "shop.yaml"
-            file.write_text(_CONFIG % f"{url_of(user)}&group=shop")
-            code = main(["queue", arguments[0], "-c", str(file), *arguments[1:]])
-            printed = capsys.readouterr()
-            return code, printed.out, printed.err
+        run = on_a_queue(tmp_path, capsys)
+
+        def queue(user, *words):
+            return run(f"{url_of(user)}&group=shop", "queue", *words)
 
         assert queue("updater", "lag") == (0, "nothing waits in 1 partition\n", "")
         asyncio.run(send(parse(url_of("updater")), 0, encode_pack(TOUCH, 1, [b"banner:a"])))

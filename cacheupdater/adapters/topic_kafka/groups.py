@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SETTLE_S = 10.0  # until a new cluster has made the topic with the offsets of its groups, at the first group
 POLL_S = 0.1  # between two requests meanwhile
-_COMING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+COMING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 _LIVING = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
 _NO_GENERATION, _NO_MEMBER, _BROKERS_DECIDE = -1, "", -1
 
@@ -83,7 +83,7 @@ async def _asked(
             answer = await cluster.ask(request, broker=found.coordinator_id)
             said = {code for code in codes(answer) if code}
         errors = {for_code(code) for code in said}
-        if not errors.intersection(_COMING) or loop.time() > deadline:
+        if not errors.intersection(COMING) or loop.time() > deadline:
             break
         await asyncio.sleep(POLL_S)
     if errors and errors.issubset(_LIVING):

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
     NoError,
-    NotCoordinatorForGroupError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     for_code,
@@ -23,6 +20,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.group import HeartbeatRequest
 
+from cacheupdater.adapters.topic_kafka.groups import COMING, POLL_S, SETTLE_S
 from cacheupdater.errors import Misconfigured, Unavailable
 
 if TYPE_CHECKING:
@@ -30,11 +28,8 @@ if TYPE_CHECKING:
 
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
 
-SETTLE_S = 10.0  # until a new cluster has made the topic with the offsets of its groups, at the first group
 LEAD_S = 3.0  # until a broker knows that it leads a partition, which others may know earlier
-POLL_S = 0.1  # between two requests while a change is expected
 _NOBODY = "cacheupdater-check"  # a member that no group has
-_COMING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
 _Error: TypeAlias = Any
 """A class of aiokafka's errors, which has no types."""
@@ -64,6 +59,10 @@ async def _fetched(cluster: Cluster, name: str, partition: int, leader: int) -> 
     """The broker's error code for the smallest fetch, without a wait. The offset does not matter."""
     request = FetchRequest(0, 0, 1, 0, [(name, [(partition, 0, 1)])])
     answer = await cluster.ask(request, broker=leader)
+    if not answer.topics:
+        raise Unavailable(
+            f"a quota of the brokers (consumer_byte_rate) holds this user off for {answer.throttle_time_ms} ms; try again"
+        )
     [(_, [(_, code, *_)])] = answer.topics
     return for_code(code)
 
@@ -79,7 +78,7 @@ async def join(cluster: Cluster, group: str) -> Misconfigured | Unavailable | No
             return e
         if error is GroupAuthorizationFailedError:
             return Misconfigured(f"this user may not join the group {group}: allow Read on the group")
-        if error not in _COMING:  # "unknown member" is the expected answer
+        if error not in COMING:  # "unknown member" is the expected answer
             return None
         if loop.time() > deadline:
             return Unavailable(f"no broker coordinates the group {group} now: {error.description}")

@@ -10,7 +10,7 @@ from suite.pace import PATIENCE_S
 
 from cacheupdater.adapters.depot_redis import RedisDepot
 from cacheupdater.adapters.depot_sql import depot_at
-from cacheupdater.collector.depot_link import made_link
+from cacheupdater.collector.links import made_link
 from cacheupdater.config.queues import StreamsQueueConfig, producer_url, queue_of
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing.recording_observer import RecordingObserver

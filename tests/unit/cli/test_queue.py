@@ -6,33 +6,19 @@ import asyncio
 import json
 
 import pytest
+from suite.commands import on_a_queue
 
 from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.adapters.writer_redis import RedisWriter
-from cacheupdater.cli import main
 from cacheupdater.core import depot_url
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater_client.protocol.wire import CHANGE, TOUCH, encode_pack
 
-_CONFIG = """\
-version: 1
-queue: {url: "%s"}
-cache: {url: "redis://127.0.0.1:1/0"}
-sources: {main: {budget: 500/s}}
-namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "no_such_module:banners"}}}
-"""
-
 
 @pytest.fixture
 def queue(tmp_path, capsys):
-    def queue(url, *arguments):
-        file = tmp_path / "shop.yaml"
-        file.write_text(_CONFIG % url)
-        code = main(["queue", arguments[0], "-c", str(file), *arguments[1:]])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return queue
+    run = on_a_queue(tmp_path, capsys)
+    return lambda url, *words: run(url, "queue", *words)
 
 
 @pytest.fixture

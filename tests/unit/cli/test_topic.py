@@ -6,28 +6,15 @@ import subprocess
 import sys
 
 import pytest
+from suite.commands import on_a_queue
 
 from cacheupdater.cli import main
-
-_CONFIG = """\
-version: 1
-queue: {url: "%s"}
-cache: {url: "redis://127.0.0.1:1/0"}
-sources: {main: {budget: 500/s}}
-namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "no_such_module:banners"}}}
-"""
 
 
 @pytest.fixture
 def create(tmp_path, capsys):
-    def create(url, *options):
-        file = tmp_path / "shop.yaml"
-        file.write_text(_CONFIG % url)
-        code = main(["topic", "create", "-c", str(file), *options])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return create
+    run = on_a_queue(tmp_path, capsys)
+    return lambda url, *options: run(url, "topic", "create", *options)
 
 
 @pytest.mark.parametrize(

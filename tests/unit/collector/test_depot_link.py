@@ -9,7 +9,8 @@ from contextlib import closing
 import pytest
 
 from cacheupdater.adapters.depot_sql import depot_at
-from cacheupdater.collector.depot_link import AGAIN_S, made_link
+from cacheupdater.collector.depot_link import AGAIN_S
+from cacheupdater.collector.links import made_link
 from cacheupdater.core import depot_url
 from cacheupdater_client.outbox import WINDOW_FRAMES, Outbox
 from cacheupdater_client.protocol.wire import CHANGE, PACK_HINTS_MAX, decode_pack, partition_of
