@@ -115,6 +115,16 @@ def story(told):
     return test
 
 
+async def sent_and_not_acknowledged(old):
+    """A drain whose new queue has been sent a change of each key, and says nothing."""
+    drain = Drain(old)
+    drain.new.mute = True
+    await drain.start()
+    old.put(CHANGE, *KEYS)
+    await asyncio.sleep(1)
+    return drain
+
+
 @story
 async def test_everything_arrives_in_the_partitions_of_the_new_queue_with_its_kind_and_its_age(old):
     old.put(TOUCH, *KEYS[:20])
@@ -153,10 +163,7 @@ async def test_the_drain_goes_on_while_old_clients_write_and_ends_a_minute_after
 
 @story
 async def test_nothing_is_committed_that_the_new_queue_has_not_acknowledged(old):
-    drain = Drain(old)
-    drain.new.mute = True
-    await drain.start()
-    old.put(CHANGE, *KEYS)
+    drain = await sent_and_not_acknowledged(old)
     await asyncio.sleep(QUIET_S + 10)
     assert drain.new.got, "it was sent"
     assert old.left == len(KEYS)
@@ -304,11 +311,7 @@ async def test_two_drains_share_the_partitions_and_one_that_is_stopped_hands_ove
 
 @story
 async def test_a_stop_waits_for_the_wave_under_way_and_commits_it(old):
-    drain = Drain(old)
-    drain.new.mute = True
-    await drain.start()
-    old.put(CHANGE, *KEYS)
-    await asyncio.sleep(1)
+    drain = await sent_and_not_acknowledged(old)
     drain.stop.set()
     await asyncio.sleep(1)
     drain.new.mute = False
@@ -319,11 +322,7 @@ async def test_a_stop_waits_for_the_wave_under_way_and_commits_it(old):
 
 @story
 async def test_a_stop_does_not_wait_long_for_a_queue_that_is_away(old):
-    drain = Drain(old)
-    drain.new.mute = True
-    await drain.start()
-    old.put(CHANGE, *KEYS)
-    await asyncio.sleep(1)
+    drain = await sent_and_not_acknowledged(old)
     drain.stop.set()
     began = asyncio.get_running_loop().time()
     assert await drain.running is False
@@ -376,11 +375,7 @@ async def test_hints_that_an_updater_behind_a_socket_does_not_declare_are_droppe
 
 @story
 async def test_another_number_of_partitions_in_the_middle_of_a_wave_costs_neither_hints_nor_ages(old):
-    drain = Drain(old)
-    drain.new.mute = True
-    await drain.start()
-    old.put(CHANGE, *KEYS)
-    await asyncio.sleep(1)
+    drain = await sent_and_not_acknowledged(old)
     drain.new.close()
     drain.new.said, drain.new.mute = Hello(9, []), False
     assert await drain.running
