@@ -7,8 +7,8 @@ that is stronger than what it merges into: its pack then *leans* on the older on
 older pack alone would stand for less.
 
 Hints that stay open for long may be put back at the end of the partition (`put_back`), in new packs of ours. Their old packs
-take the place of the new ones: `done` may pass the old place, and not the new one. What a pack leans on may be put back too,
-so a pack that leans is passed only if all that was put back says what it said, or is finished.
+move to the place of the new ones: `done` may pass the old place, and not the new one. A later pack may lean on a hint that was
+put back. This pack waits until the hint is finished or is put back again, for only then does the new place say all of it.
 
 Lives as long as the engine of one epoch; replay after a crash is cheap, so nothing else is remembered.
 """
@@ -31,13 +31,15 @@ class OpenPack:
     __slots__ = ("knows", "last", "leans", "offset", "open", "peer", "placed", "since")
 
     def __init__(self, offset: int, since: float, peer: Peer, *, leans: bool = False) -> None:
-        self.offset = self.last = offset  # `last`: of the packs behind it that lean and for which it stands
+        self.offset = self.last = offset  # `last` is that of the last leaning pack for which it stands
         self.peer = peer
         self.open = 0
         self.since = since  # when it was read
         self.placed = since  # when it came to this offset
         self.leans = leans  # finished only when everything before it is
-        self.knows = inf  # once put back: what was read before this offset, it says too
+        self.knows = (
+            inf  # once it was put back: its new place stands for all that was read before this offset
+        )
 
     def hold(self, keys: int) -> None:
         """So many heads, tails and removals stand for its hints from now on. Each releases its hold once. A key that becomes
@@ -158,7 +160,7 @@ class Cursor:
         return True
 
     def _bound(self) -> float:
-        """A pack that leans waits from this offset on: what was put back may not say yet what such a pack said."""
+        """A pack that leans waits if it was read at this offset or later: no new place may stand for it yet."""
         if self._put_back:
             self._put_back = [each for each in self._put_back if each.open]
         return min((each.knows for each in self._put_back), default=inf)

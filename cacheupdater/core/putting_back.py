@@ -1,7 +1,7 @@
 """Which open hints are put back at the end of their partition, so that a key that stays long holds up no cursor.
 
-A row that fails for half a minute keeps its pack open. Without more, everything behind this pack would stay on the queue's books,
-and a restart would read all packs again that hold such a key. So hints that have waited for some seconds (`put_back_after`) are
+A row that fails for half a minute keeps its pack open. Otherwise `done` would stay at this pack, and a restart would read again
+every pack that holds such a key. So hints that have waited for some seconds (`put_back_after`) are
 written anew, at the end, and the old place is done. Their keys notice nothing: they keep their seats and their next tries.
 
 Only a few hints are put back. If many wait, their source is down, and writing all of them anew every few seconds would help nobody.
@@ -85,7 +85,7 @@ class PuttingBack:
         for unit in self._due():
             open_pack = unit.demand.open_pack
             if open_pack in found:
-                # a miss that came while the head ran was declined, and stands for itself no more: its pack leans on this one
+                # a miss that came while the head ran was declined, and its pack leans on this one
                 kind = max(unit.demand.kind, Kind.MISS)
                 found[open_pack] += [(kind, key) for key in self._seats.live(unit)]
         for removal in self._removals.resting():
