@@ -1,8 +1,8 @@
 """Which open hints are put back at the end of their partition, so that a key that stays long holds up no cursor.
 
 A row that fails for half a minute keeps its pack open. Otherwise `done` would stay at this pack, and a restart would read again
-every pack that holds such a key. So hints that have waited for some seconds (`put_back_after`) are
-written anew, at the end, and the old place is done. Their keys notice nothing: they keep their seats and their next tries.
+every pack that holds such a key. So hints that have waited for some seconds (`put_back_after`) are written anew, at the end, and
+`done` may pass their old place. Their keys keep their seats and their next tries.
 
 Only a few hints are put back. If many wait, their source is down, and writing all of them anew every few seconds would help nobody.
 A pack is put back as a whole, once all of its open hints rest. A hint that runs just now may end in a moment.
