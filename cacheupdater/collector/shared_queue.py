@@ -1,7 +1,7 @@
 """The queue that a configuration names, for a process that takes packs from it: an updater behind its door, or a drain.
 
-`service.shared_doors` and `drain` call these functions once per process. Each kind of queue has its adapter, which is imported
-only here and only if somebody asks for it. Nothing is contacted yet.
+`service.shared_doors` and `drain` call these functions once per process. `service.waiting` needs the depot alone. Each kind of
+queue has its adapter, which is imported only if somebody asks for it. Nothing is contacted yet.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from cacheupdater.ports import Queue
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from cacheupdater.adapters.depot_redis import RedisDepot
+    from cacheupdater.adapters.depot_sql.postgres import PostgresDepot
+    from cacheupdater.adapters.depot_sql.sqlite import SqliteDepot
     from cacheupdater.adapters.queue_depot import DepotQueue
     from cacheupdater.adapters.queue_kafka import KafkaQueue
-    from cacheupdater.depot_ports import Depot
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Observer
+    from cacheupdater.ports import Observer, Troubles
 
     SharedConfig: TypeAlias = KafkaQueueConfig | StreamsQueueConfig | SqlQueueConfig
 
@@ -72,11 +74,14 @@ def depot_queue(
     """The members of a depot, and its packs."""
     from cacheupdater.adapters.queue_depot import DepotQueue  # noqa: PLC0415  not for other queues
 
-    depot = _depot(config, observer, notices)
+    depot = depot_of(config, observer=observer, notices=notices)
     return DepotQueue(depot, session=config.session, member=_member(), observer=observer, notices=notices)
 
 
-def _depot(config: StreamsQueueConfig | SqlQueueConfig, observer: Observer, notices: Notices) -> Depot:
+def depot_of(
+    config: StreamsQueueConfig | SqlQueueConfig, *, observer: Observer, notices: Troubles
+) -> RedisDepot | PostgresDepot | SqliteDepot:
+    """What keeps the packs of this queue."""
     if isinstance(config, StreamsQueueConfig):
         from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
 

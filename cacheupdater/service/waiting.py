@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.collector.shared_queue import depot_of
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.untold import UNTOLD
@@ -35,14 +36,8 @@ def waiting_in(queue: QueueConfig) -> Waiting:
         from cacheupdater.adapters.topic_kafka.waiting import TopicWaiting  # noqa: PLC0415  as above
 
         return TopicWaiting(queue.address, queue.group, unpack=packs)
-    if isinstance(queue, StreamsQueueConfig):
-        from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
-
-        return RedisDepot(queue.address, observer=UNTOLD, notices=UNTOLD)
-    if isinstance(queue, SqlQueueConfig):
-        from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
-
-        return depot_at(queue.address)
+    if isinstance(queue, StreamsQueueConfig | SqlQueueConfig):
+        return depot_of(queue, observer=UNTOLD, notices=UNTOLD)
     raise Misconfigured(IN_MEMORY)
 
 
