@@ -21,6 +21,7 @@ Metric = Literal[
     "unsound",  # counter by reason: invalid entries under our names in Redis, treated as absent
     "prolonged",  # counter by namespace and result: old values for which more time was asked, as their source failed
     "invalidations",  # counter by namespace: keys removed because a change could not be served
+    "fed",  # counter by namespace and result: keys of changes that a feed told: refreshed, or removed as nobody reads them
     "removals_at_once",  # counter by namespace: invalidations that could not wait for the rate of removals
     "removals_waiting",  # gauge by partition: keys that wait for this rate
     "intake_rejected",  # counter by reason: packs and frames refused

@@ -116,6 +116,10 @@ _UNSOUND = {
     "floor": "a key's floor was invalid, and has been replaced by a valid one",
     "fleet": "an entry of the fleet's record, or the whole record, was invalid, and has been removed",
 }
+_FED = {
+    "refreshed": "somebody reads the key: it is loaded at once",
+    "removed": "nobody reads the key: its value is removed",
+}
 _COMMIT_FAILURES = {
     "rebalance": "the partitions belong to other updaters by now, which read the rest again",
     "unavailable": "the broker did not take the commit; it is tried again",
@@ -173,6 +177,13 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     ),
     "invalidations": Declared(
         "counter", "Keys removed because their change could not be served.", "namespace"
+    ),
+    "fed": Declared(
+        "counter",
+        "Keys of changes that a feed told.",
+        "namespace",
+        reason="result",
+        reasons=_FED,
     ),
     "unsound": Declared(
         "counter",
