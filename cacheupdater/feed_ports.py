@@ -26,7 +26,9 @@ class Changed(NamedTuple):
     """One row that was inserted, updated or deleted."""
 
     table: str  # with its schema, as `public.products`, where the database has schemas
-    rows: Sequence[Cells]  # as it was and as it is: one of them, or both if columns that the feed watches may have changed
+    rows: Sequence[
+        Cells
+    ]  # as it was and as it is: one of them, or both if columns that the feed watches may have changed
 
 
 class Batch(NamedTuple):
@@ -34,8 +36,12 @@ class Batch(NamedTuple):
 
     changes: Sequence[Changed]
     position: Position  # to confirm, once all of the batch is safe
-    committed: float | None = None  # when the last of them was committed: seconds since 1970, by the database's clock
-    emptied: Sequence[str] = ()  # tables of which any row may have changed: a truncate, or changes that were lost
+    committed: float | None = (
+        None  # when the last of them was committed: seconds since 1970, by the database's clock
+    )
+    emptied: Sequence[
+        str
+    ] = ()  # tables of which any row may have changed: a truncate, or changes that were lost
     why: str = ""  # why `emptied`, for people
 
 

@@ -58,9 +58,7 @@ class Fed:
         self._drops.remove_unread(unread, open_pack)
         return hints.without(frozenset(unread))[0]
 
-    def _unread(
-        self, namespace: Namespace, keys: Sequence[bytes], patient: Collection[bytes]
-    ) -> list[bytes]:
+    def _unread(self, namespace: Namespace, keys: Sequence[bytes], patient: Collection[bytes]) -> list[bytes]:
         seats = self._seats
         if namespace.terms is None:  # no policy knows who reads these
             return [key for key in keys if key not in seats]
