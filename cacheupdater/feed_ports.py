@@ -9,8 +9,11 @@ adapter and its fake.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from cacheupdater_client.protocol.patterns import Capture
 
 Cell: TypeAlias = int | str | UUID | None
 """What a column holds. Whole numbers and UUIDs are read by the column's type; everything else is text, or None for NULL."""
@@ -78,6 +81,14 @@ class Feed(Protocol):
 
     async def stop(self) -> None:
         """Gives up the turn, so that another process can read at once. Never raises."""
+        ...
+
+
+class Finder(Protocol):
+    """The keys that a row of another table concerns: one change, many keys."""
+
+    async def find(self, values: Sequence[Capture]) -> Sequence[Sequence[Cell]]:
+        """The captures of the keys that rows with these values, all of one type, concern. Raises Unavailable or Faulty."""
         ...
 
 

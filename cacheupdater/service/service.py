@@ -25,6 +25,7 @@ from cacheupdater.pipeline.notices import Notices
 from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
 from cacheupdater.service.doors import door_for
+from cacheupdater.service.feeding import Feeding
 from cacheupdater.service.generation import Generation
 from cacheupdater.service.reloading import Reloading
 from cacheupdater.service.turnover import Turnover
@@ -62,11 +63,12 @@ class Service:
             # the number of a topic's partitions is known only later
             partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
             sources=config.sources,
-            declared=declared.BOTH if config.collects else declared.DECLARED,
+            declared=declared.BOTH if config.forwards else declared.DECLARED,
         )
         self._reloading = Reloading(reread, self._observer)
         self._cache_answers = False
         self._turnover: Turnover | None = None
+        self._feeding: Feeding | None = None
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
@@ -82,7 +84,10 @@ class Service:
             if not isinstance(self._config.queue, MemoryQueueConfig):
                 pricing.divide(time.time)  # noqa: TID251  the one clock that all owners have
                 pricing.limits = replace(pricing.limits, senders_wait=False)
-            turnover = self._turnover = Turnover(first, door, stack=stack, observer=self._observer)
+            self._feeding = Feeding(door.queue, observer=self._observer, notices=self._notices)
+            turnover = self._turnover = Turnover(
+                first, door, stack=stack, observer=self._observer, turned_over=self._feeding.turn_over
+            )
             await self._answer(stack, lambda: self._conditions(door, stop), turnover)
             if await _unless(stop, door.find()):
                 pricing.limits = self._fitting(pricing.limits, door.partitions)
@@ -147,6 +152,7 @@ class Service:
                     self._reloading.run(turnover),
                 )
                 beside = [group.create_task(each) for each in works]
+                feeding = group.create_task(self._feeding.run(lambda: turnover.now, door.partitions))
                 try:
                     where = await _unless(stop, door.open())
                     if where is not None:
@@ -154,6 +160,8 @@ class Service:
                         await stop.wait()
                 finally:
                     deadline = asyncio.get_running_loop().time() + DRAIN
+                    feeding.cancel()
+                    await asyncio.gather(feeding, return_exceptions=True)
                     await door.close()
                 await door.finish(deadline)
                 await supervisor.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
@@ -201,6 +209,7 @@ class Service:
             "warnings": self._notices.plain(),
             "lately": vitals.plain(now) if vitals else {},
             "read_ages": vitals.read_ages(now) if vitals else [],
+            "feeds": self._feeding.plain(now) if self._feeding else [],
         }
 
     def _conditions(self, door: Door, stop: asyncio.Event) -> dict[str, bool]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.admin_http import Keyed
 from cacheupdater.pipeline.supervisor import Supervisor
+from cacheupdater.ports import at_once
 from cacheupdater.service.components import rate_of
 from cacheupdater.service.configuration import RELOAD, SAME, SETTINGS, ConfigurationPages
 from cacheupdater.service.explain import Explainer
@@ -40,14 +41,22 @@ class Turnover:
     """The generations of one process, one after the other."""
 
     def __init__(
-        self, first: Generation, door: Door, *, stack: AsyncExitStack, observer: PrometheusObserver
+        self,
+        first: Generation,
+        door: Door,
+        *,
+        stack: AsyncExitStack,
+        observer: PrometheusObserver,
+        turned_over: Callable[[], None] = at_once,
     ) -> None:
+        """`turned_over` is called when another generation is the present one."""
         self.now = first
         self.config: Config = first.config
         self.supervisor = Supervisor(door.queue, self._make, owns=self._own)
         self._door = door
         self._stack = stack
         self._observer = observer
+        self._turned_over = turned_over
         self._prepared: Components | None = None  # of the generation to which the partitions go
         self._turned = asyncio.Event()
         self._pricing: asyncio.Future[None] | None = None
@@ -117,6 +126,7 @@ class Turnover:
         notices.all_over(({*was.sources} - {*now.sources}) | ({*was.namespaces} - {*now.namespaces}))
         for name in {*now.namespaces} - prepared.unchanged:  # they are judged anew
             notices.over("foreign", name)
+        self._turned_over()
         self._turned.set()
 
     def pages(self, token: str | None, reloaded: Callable[[], Awaitable[Difference]]) -> Keyed:
