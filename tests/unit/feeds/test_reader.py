@@ -248,7 +248,7 @@ def test_a_statement_that_cannot_tell_stops_nothing(fails, finds):
         world.change(1, table="brands")
         world.change(7)
         await asyncio.sleep(LOOKUP_AGAIN_S * TRIES + 1.0)
-        assert world.sink.keys == [b"product:1", b"product:2", b"product:7"]
+        assert sorted(world.sink.keys) == [b"product:1", b"product:2", b"product:7"]
         assert world.standing == {"feed_swept"}
         await asyncio.sleep(AGAIN_S)
         assert not world.log.commits

@@ -60,7 +60,7 @@ def test_packs_that_come_again_after_a_hand_over_are_safe_once_they_are_finished
 
 def test_a_flood_waits_for_room_and_leaves_some_to_clients():
     async def story():
-        queue = MemoryQueue(1, undone_max=4)
+        queue = MemoryQueue(1, undone_max=18)
         sink = MemorySink(queue, 1)
         putting = asyncio.create_task(sink.put({b"product:%d" % n: 1 for n in range(10_000)}))
         await asyncio.sleep(1.0)
