@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.config.feeds import FeedSection
 from cacheupdater.config.units import shown
@@ -33,10 +33,11 @@ def check_feeds(
         if source.changes is not None:
             _check_feed(document, name, source, source.changes)
     for name, one in namespaces.items():
-        source = sources.get(one.load.source)
-        for at, change in enumerate(one.changes):
-            if source is not None:
-                _check_change(document, ("namespaces", name, "changes", at), one, change, source)
+        if one.load.source in sources:
+            for at, change in enumerate(one.changes):
+                _Checks(document, ("namespaces", name, "changes", at), one, sources[one.load.source]).check(
+                    change
+                )
     used = {one.load.source for one in namespaces.values() if one.changes}
     for name, source in sources.items():
         if source.changes is not None and name not in used:
@@ -57,44 +58,47 @@ def _check_feed(document: Document, name: str, source: SourceSection, feed: Feed
         document.refuse(path, f"{said[0]} is for PostgreSQL, and this source is {database}; use poll")
 
 
-def _check_change(
-    document: Document, path: Path, one: NamespaceSection, change: ChangeSection, source: SourceSection
-) -> None:
-    if source.changes is None:
-        document.refuse(
-            path,
-            f"nobody tells it: source {shown(source.name)} has no feed; write `changes: replication` there,"
-            f" or another of {_KINDS}",
-        )
-        return
-    if change.sql and change.key:
-        document.refuse(path, "has key and sql; a statement finds the keys by itself, so remove key")
-    elif change.sql:
-        _check_statement(document, (*path, "sql"), change.sql, source)
-    else:
-        _check_key(document, (*path, "key"), one, change.key or {})
-    if source.changes.poll and not change.column:
-        document.refuse(
-            path, "needs column for poll: the time of a row's last change, such as column: updated_at"
-        )
-    elif change.column and not source.changes.poll:
-        document.refuse(
-            (*path, "column"), f"is for poll; {source.changes.kind} tells changes without it, so remove it"
-        )
+class _Checks(NamedTuple):
+    """The checks of one change, which stands at `path`."""
 
+    document: Document
+    path: Path
+    one: NamespaceSection
+    source: SourceSection
 
-def _check_statement(document: Document, path: Path, sql: str, source: SourceSection) -> None:
-    scheme = source.url.scheme.partition("+")[0] if source.url else "postgresql"
-    try:
-        selecting(sql, dialect_of(scheme))
-    except Misconfigured as e:
-        document.refuse(path, str(e))
+    def check(self, change: ChangeSection) -> None:
+        feed = self.source.changes
+        if feed is None:
+            self._refuse(
+                f"nobody tells it: source {shown(self.source.name)} has no feed; write `changes: replication` there,"
+                f" or another of {_KINDS}",
+            )
+            return
+        if change.sql and change.key:
+            self._refuse("has key and sql; a statement finds the keys by itself, so remove key")
+        elif change.sql:
+            self._check_statement(change.sql)
+        else:
+            self._check_key(change.key or {})
+        if feed.poll and not change.column:
+            self._refuse("needs column for poll: the time of a row's last change, such as column: updated_at")
+        elif change.column and not feed.poll:
+            self._refuse(f"is for poll; {feed.kind} tells changes without it, so remove it", "column")
 
+    def _refuse(self, problem: str, *place: str, key: bool = False) -> None:
+        self.document.refuse((*self.path, *place), problem, key=key)
 
-def _check_key(document: Document, path: Path, one: NamespaceSection, key: Mapping[str, str]) -> None:
-    captures = one.pattern.names
-    for capture in key:
-        if capture not in captures:
-            close = get_close_matches(capture, captures, n=1)
-            hint = f'did you mean "{close[0]}"?' if close else f"it has {', '.join(captures)}"
-            document.refuse((*path, capture), f"the key has no such capture; {hint}", key=True)
+    def _check_statement(self, sql: str) -> None:
+        scheme = self.source.url.scheme.partition("+")[0] if self.source.url else "postgresql"
+        try:
+            selecting(sql, dialect_of(scheme))
+        except Misconfigured as e:
+            self._refuse(str(e), "sql")
+
+    def _check_key(self, key: Mapping[str, str]) -> None:
+        captures = self.one.pattern.names
+        for capture in key:
+            if capture not in captures:
+                close = get_close_matches(capture, captures, n=1)
+                hint = f'did you mean "{close[0]}"?' if close else f"it has {', '.join(captures)}"
+                self._refuse(f"the key has no such capture; {hint}", "key", capture, key=True)

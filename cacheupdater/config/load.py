@@ -26,12 +26,12 @@ from cacheupdater.config.models import (
     LoadSection,
     Named,
     NamespaceSection,
-    Section,
     SourceSection,
     TopSection,
 )
 from cacheupdater.config.queues import MemoryQueueConfig, queue_of
 from cacheupdater.config.reader import read_document
+from cacheupdater.config.section import Section
 from cacheupdater.config.settings import Config
 from cacheupdater.core.statements import dialect_of
 

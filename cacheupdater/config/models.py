@@ -24,7 +24,7 @@ from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Serializer,
     WrongType,
 )
-from cacheupdater.config.feeds import ChangeSection, Feed, Table
+from cacheupdater.config.feeds import ChangeSection, Feed, Table  # noqa: TC001  pydantic reads them
 from cacheupdater.config.fields import (
     BacklogAge,
     CacheUrl,

@@ -20,9 +20,9 @@ from cacheupdater.config.models import (
     FrameworkSection,
     LoadSection,
     NamespaceSection,
-    Section,
     SourceSection,
 )
+from cacheupdater.config.section import Section
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import depot_url

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 REST_S = 1.0  # after an error, before the turn is asked for again
 SILENCE_S = 3 * SILENCE_MAX  # after which a feed counts as lost
-CONFIRM_EVERY_S = 0.1  # a confirmation costs the source a message or a statement, and what waits for it costs disk
+CONFIRM_EVERY_S = (
+    0.1  # a confirmation costs the source a message or a statement, and what waits for it costs disk
+)
 BATCHES_MAX = 10_000  # that are not confirmed; then the feed is read no further
 WAITING_EVERY_S = 5.0  # between two questions how much waits at the source
 
@@ -77,7 +79,9 @@ class Reader:
                 await self._feed.start()
                 await self._read(observer, notices, wall)
             except CacheUpdaterError as e:
-                notices.trouble("feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}")
+                notices.trouble(
+                    "feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}"
+                )
             finally:
                 self.told = self.told._replace(reads=False)
                 observer.level("feed_reads", 0.0, label=self.source)
@@ -149,7 +153,9 @@ class Reader:
             swept.update(patterns)
             for namespace in patterns:
                 why = batch.why or f"{table} was truncated"
-                notices.trouble("feed_swept", namespace, f"all keys of {namespace} in Redis count as changed: {why}")
+                notices.trouble(
+                    "feed_swept", namespace, f"all keys of {namespace} in Redis count as changed: {why}"
+                )
         return safe + await self._sweep(swept, stamp, observer) if swept else safe
 
     async def _keys(self, keys: Sequence[bytes], stamp: int, observer: Observer) -> Safe:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 PACK_KEYS = 500  # of a pack: few enough that others are read between two of them
 PACK_BYTES = 64 * 1024  # of the keys of a pack: a quarter of what a pack may have
-ORIGIN = "feed"  # of the peer: all feeds of a process are one peer, so that a flood waits behind its own packs
+ORIGIN = (
+    "feed"  # of the peer: all feeds of a process are one peer, so that a flood waits behind its own packs
+)
 
 
 class Sink(Protocol):
@@ -80,7 +82,9 @@ class MemorySink:
         self._queue = queue
         self._partitions = partitions
         self._peer = queue.newcomer(ORIGIN)
-        self._sent: dict[int, tuple[bytes, _Sent]] = {}  # by the identity of a pack, which is kept here until it is finished
+        self._sent: dict[
+            int, tuple[bytes, _Sent]
+        ] = {}  # by the identity of a pack, which is kept here until it is finished
         queue.watch(self._peer, self._finished)
 
     async def put(self, keys: Mapping[bytes, int]) -> Safe:

@@ -84,9 +84,9 @@ class Service:
             if not isinstance(self._config.queue, MemoryQueueConfig):
                 pricing.divide(time.time)  # noqa: TID251  the one clock that all owners have
                 pricing.limits = replace(pricing.limits, senders_wait=False)
-            self._feeding = Feeding(door.queue, observer=self._observer, notices=self._notices)
+            feeding = self._feeding = Feeding(door.queue, observer=self._observer, notices=self._notices)
             turnover = self._turnover = Turnover(
-                first, door, stack=stack, observer=self._observer, turned_over=self._feeding.turn_over
+                first, door, stack=stack, observer=self._observer, feeding=feeding
             )
             await self._answer(stack, lambda: self._conditions(door, stop), turnover)
             if await _unless(stop, door.find()):
@@ -94,7 +94,7 @@ class Service:
                 await first.components.beyond(
                     pricing, turnover.supervisor.wake_all, partitions=door.partitions
                 )
-                await self._work(door, turnover, ready=ready, stop=stop)
+                await self._work(door, turnover, feeding=feeding, ready=ready, stop=stop)
         return 0
 
     def _fitting(self, usual: Limits, partitions: int) -> Limits:
@@ -133,7 +133,13 @@ class Service:
         stack.push_async_callback(server.close)
 
     async def _work(
-        self, door: Door, turnover: Turnover, *, ready: Callable[[str], None], stop: asyncio.Event
+        self,
+        door: Door,
+        turnover: Turnover,
+        *,
+        feeding: Feeding,
+        ready: Callable[[str], None],
+        stop: asyncio.Event,
     ) -> None:
         """Accept hints until the stop, then finish the accepted ones."""
         around, supervisor = turnover.now.around, turnover.supervisor
@@ -152,7 +158,7 @@ class Service:
                     self._reloading.run(turnover),
                 )
                 beside = [group.create_task(each) for each in works]
-                feeding = group.create_task(self._feeding.run(lambda: turnover.now, door.partitions))
+                fed = group.create_task(feeding.run(lambda: turnover.now, door.partitions))
                 try:
                     where = await _unless(stop, door.open())
                     if where is not None:
@@ -160,8 +166,8 @@ class Service:
                         await stop.wait()
                 finally:
                     deadline = asyncio.get_running_loop().time() + DRAIN
-                    feeding.cancel()
-                    await asyncio.gather(feeding, return_exceptions=True)
+                    fed.cancel()
+                    await asyncio.gather(fed, return_exceptions=True)
                     await door.close()
                 await door.finish(deadline)
                 await supervisor.drain(max(0.0, deadline - asyncio.get_running_loop().time()))

@@ -72,7 +72,9 @@ class Inbox:
         self.putters: deque[tuple[asyncio.Future[None], bytes, int]] = deque()  # one per waiting peer
         self.arrived = asyncio.Event()  # set while there are packs to fetch, and once the queue is closed
         self.total = Fill()
-        self.watched: dict[int, Callable[[bytes], None]] = {}  # by peer: is told of each pack that is finished
+        self.watched: dict[
+            int, Callable[[bytes], None]
+        ] = {}  # by peer: is told of each pack that is finished
         self.next = self.done = self.epoch = 0
         self._fills: dict[int, Fill] = {}
         self._unread: Fair[tuple[int, bool], deque[Message]] = Fair(deque)  # by peer, changes apart

@@ -43,7 +43,9 @@ def test_no_position_is_ever_confirmed_before_all_up_to_it_is_safe():
         for at in range(draw.randrange(1, 20)):
             parts[at] = [(at, n) for n in range(draw.randrange(4))]
             ledger.add([lambda part=part: part in done for part in parts[at]], at)
-            for part in draw.sample(sum(parts.values(), []), draw.randrange(1 + sum(map(len, parts.values())))):
+            for part in draw.sample(
+                sum(parts.values(), []), draw.randrange(1 + sum(map(len, parts.values())))
+            ):
                 done.add(part)
             position = ledger.take()
             confirmed = confirmed if position is None else position
