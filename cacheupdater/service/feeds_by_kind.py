@@ -8,8 +8,6 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from cacheupdater.errors import Misconfigured
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
