@@ -121,3 +121,7 @@ class Installable(Protocol):
     async def script(self) -> Sequence[str]:
         """The statements of `install`, for a person to run. Needs no connection where the database need not be asked."""
         ...
+
+    async def close(self) -> None:
+        """Ends the connection. Never raises."""
+        ...
