@@ -55,8 +55,8 @@ class Table:
 class Reader:
     """A feed over the table in virtual time. Counts what it reads and tells."""
 
-    def __init__(self, table, *, limit=3, overlap=OVERLAP, told_max=1000):
-        self.table, self.limit, self.options = table, limit, {"overlap": overlap, "every": EVERY}
+    def __init__(self, table, *, limit=3, overlap=OVERLAP, every=EVERY, told_max=1000):
+        self.table, self.limit, self.options = table, limit, {"overlap": overlap, "every": every}
         self.told_max = told_max
         self.now = 0.0
         self.kept = Kept(None, None)
@@ -165,8 +165,8 @@ def test_a_commit_that_is_late_by_less_than_an_interval_is_told_by_the_next_look
 
 def test_a_second_that_was_read_is_not_over_yet():
     """The row with the smaller key takes the same second after the front has passed it, and commits late."""
-    reader = Reader(Table([Commit(1.0, 0.0, 5), Commit(1.9, OVERLAP - 0.1, 1)], 1.0))
-    reader.run_until(40)
+    reader = Reader(Table([Commit(1.0, 0.0, 5), Commit(1.99, OVERLAP - 0.01, 1)], 1.0), every=0.1)
+    reader.run_until(20)
     assert reader.missed() == []
 
 
