@@ -155,7 +155,7 @@ class PollFeed:
         else:
             _, rows = await self._database.query(*known.newest(self._clock))
             newest = known.place(rows[0]) if rows else None
-            columns.checked(str(known.mark), newest and newest.value)
+            columns.checked(f"{known.name}.{polled.column}", newest and newest.value)
             begin = known.beginning(newest, overlap=self._settings.overlap, now=self._clock)
             kept = Kept(begin, begin)
         watermark = Watermark(
@@ -197,7 +197,7 @@ class PollFeed:
         return Batch(changes, dict(self._read), newest and newest.timestamp())
 
     def _seen(self, table: Table, row: Sequence[Any]) -> Row:
-        columns.checked(str(table.mark), row[0])
+        columns.checked(f"{table.name}.{table.mark.name}", row[0])
         place = table.place(row)
         version: object = row[-1]
         if version is not None:
