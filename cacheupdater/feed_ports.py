@@ -126,6 +126,7 @@ class Installable(Protocol):
         """Ends the connection. Never raises."""
         ...
 
+
 class Marks(Protocol):
     """Where a feed goes on that the database cannot remember, and whose turn it is: both in one place, so that a reader that has
     lost its turn cannot write. Every method raises Unavailable or Faulty, `leave` and `close` nothing."""

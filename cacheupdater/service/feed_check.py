@@ -9,7 +9,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cacheupdater.errors import CacheUpdaterError
-from cacheupdater.service.feed_rules import watched
 from cacheupdater.service.feeds_by_kind import opened
 from cacheupdater.service.findings import Finding, plain, trouble
 
@@ -35,7 +34,7 @@ async def feeds(config: Config) -> Sequence[Finding]:
 async def _feed(config: Config, source: SourceSection) -> Sequence[Finding]:
     kind = source.changes.kind if source.changes else ""
     try:
-        async with asyncio.timeout(FEED_S), opened(config, source, watched(config, source.name)) as feed:
+        async with asyncio.timeout(FEED_S), opened(config, source) as feed:
             lacks = await feed.lacks()
     except TimeoutError:
         return [Finding("feed", source.name, "away", f"{kind}: no answer within {FEED_S:g} s")]

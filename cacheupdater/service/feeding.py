@@ -144,7 +144,7 @@ def _readers(components: Components, sink: Sink) -> dict[str, Reader]:
         }
         found[name] = Reader(
             name,
-            feed_of(config, source, row_keys.watched),
+            feed_of(config, source),
             row_keys,
             sink=sink,
             lookups=Lookups(finders, lambda namespace: Purse(components.by_name[namespace])),

@@ -10,52 +10,87 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from cacheupdater.encryption import Tls
+from cacheupdater.service.feed_rules import rules_of, watched
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
-    from cacheupdater.adapters import feed_replication
-    from cacheupdater.config.feeds import ReplicationSection
+    from cacheupdater.adapters import feed_poll, feed_replication
+    from cacheupdater.adapters.loader_sql import SqlSource
+    from cacheupdater.config.feeds import PollSection, ReplicationSection
     from cacheupdater.config.models import SourceSection
     from cacheupdater.config.settings import Config
-    from cacheupdater.feed_ports import Feed, Installable, Watched
+    from cacheupdater.feed_ports import Feed, Installable
 
 
-def feed_of(config: Config, source: SourceSection, watched: Sequence[Watched]) -> Feed:
-    """The feed of this source."""
-    feed, _ = _parts(config, source, watched)
-    return feed
+def feed_of(config: Config, source: SourceSection) -> Feed:
+    """The feed of this source, which has one."""
+    said = source.changes
+    assert said is not None
+    if said.replication:
+        from cacheupdater.adapters.feed_replication import ReplicationFeed  # noqa: PLC0415
+
+        return ReplicationFeed(_replication(config, source, said.replication))
+    assert said.poll is not None
+    from cacheupdater.adapters.feed_marks_redis import RedisMarks  # noqa: PLC0415
+    from cacheupdater.adapters.feed_poll import PollFeed  # noqa: PLC0415
+
+    marks = RedisMarks(config.cache.reveal(), source.name)
+    return PollFeed(_database(source), marks, _poll(config, source, said.poll))
 
 
 @asynccontextmanager
-async def opened(
-    config: Config, source: SourceSection, watched: Sequence[Watched]
-) -> AsyncIterator[Installable]:
-    """What must exist in this source's database."""
-    _, installable = _parts(config, source, watched)
+async def opened(config: Config, source: SourceSection) -> AsyncIterator[Installable]:
+    """What must exist in the database of this source, which has a feed."""
+    installable = _installable(config, source)
     try:
         yield installable
     finally:
         await installable.close()
 
 
-def _parts(config: Config, source: SourceSection, watched: Sequence[Watched]) -> tuple[Feed, Installable]:
+def _installable(config: Config, source: SourceSection) -> Installable:
     said = source.changes
     assert said is not None
     if said.replication:
-        from cacheupdater.adapters import feed_replication  # noqa: PLC0415
+        from cacheupdater.adapters.feed_replication import ReplicationInstallation  # noqa: PLC0415
 
-        settings = _replication(source, said.replication, watched)
-        return feed_replication.ReplicationFeed(settings), feed_replication.ReplicationInstallation(settings)
-    raise AssertionError("the configuration has been checked")
+        return ReplicationInstallation(_replication(config, source, said.replication))
+    assert said.poll is not None
+    from cacheupdater.adapters.feed_poll import PollChecks  # noqa: PLC0415
+
+    return PollChecks(_database(source), _poll(config, source, said.poll))
 
 
 def _replication(
-    source: SourceSection, said: ReplicationSection, watched: Sequence[Watched]
+    config: Config, source: SourceSection, said: ReplicationSection
 ) -> feed_replication.Settings:
     from cacheupdater.adapters.feed_replication import Settings  # noqa: PLC0415
 
-    return Settings(_url(source), said.publication, said.slot, watched, tls=Tls(*source.encryption))
+    return Settings(
+        _url(source),
+        said.publication,
+        said.slot,
+        watched(config, source.name),
+        tls=Tls(*source.encryption),
+    )
+
+
+def _poll(config: Config, source: SourceSection, said: PollSection) -> feed_poll.PollSettings:
+    from cacheupdater.adapters.feed_poll import PollSettings, PollTable  # noqa: PLC0415
+
+    columns = {rule.table: change.column or "" for rule, change in rules_of(config, source.name)}
+    tables = [PollTable(each, columns[each.table], said.every) for each in watched(config, source.name)]
+    return PollSettings(tables, overlap=said.overlap, rows_per_second=said.budget)
+
+
+def _database(source: SourceSection) -> SqlSource:
+    """One connection beside those of the loads, so that neither waits for the other."""
+    from cacheupdater.adapters.loader_sql import SqlSource  # noqa: PLC0415
+
+    return SqlSource(
+        _url(source), pool_size=1, statement_timeout=source.statement_timeout, tls=Tls(*source.encryption)
+    )
 
 
 def _url(source: SourceSection) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cacheupdater.errors import Misconfigured
-from cacheupdater.service.feed_rules import watched
 from cacheupdater.service.feeds_by_kind import opened
 
 if TYPE_CHECKING:
@@ -54,6 +53,6 @@ async def _each(config: Config, work: Callable[[Installable], Awaitable[Sequence
     for name, source in config.sources.items():
         if source.changes is None:
             continue
-        async with opened(config, source, watched(config, name)) as feed:
+        async with opened(config, source) as feed:
             ran.append(Ran(name, source.changes.kind, await work(feed)))
     return ran

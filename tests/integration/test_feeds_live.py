@@ -16,7 +16,7 @@ from suite.pace import PATIENCE_S
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
-KINDS = ["replication"]
+KINDS = ["replication", "poll"]
 OPEN_S = 3.0
 
 
@@ -43,7 +43,10 @@ def changes(updater, verb):
 
 def feed_of(kind):
     """The feed, with names of this test run alone where the whole server shares them."""
-    return {"replication": {"replication": {"slot": f"slot_{time.monotonic_ns()}"}}}[kind]
+    return {
+        "replication": {"replication": {"slot": f"slot_{time.monotonic_ns()}"}},
+        "poll": {"poll": {"every": "200ms"}},
+    }[kind]
 
 
 @pytest.fixture(params=KINDS)
