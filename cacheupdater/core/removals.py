@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.metrics import Tally
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.core.removing import Pace
+    from cacheupdater.core.pace import Pace
 
 
 # gone; or not ours to remove

@@ -6,7 +6,7 @@ from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.removing import UNREAD_RATE
+from cacheupdater.core.pace import UNREAD_RATE
 
 A, B = b"p:1", b"p:2"
 
