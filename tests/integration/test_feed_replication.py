@@ -441,11 +441,40 @@ async def test_lacks_name_identities_columns_and_tables(world):
     lacks = {lack.what.partition(":")[0]: lack for lack in await own.lacks()}
     assert [what for what, lack in lacks.items() if lack.grave] == [
         "there is no table nowhere, or the user does not see it",
-        "table public.items has no column gone, of which keys should be made",
+        "table public.items has no column gone that is told; a generated one is not",
     ]
     blind = lacks["the replica identity of public.items lacks shelf"]
     await world.run(*blind.sql)
     assert [lack for lack in await own.lacks() if "identity" in lack.what] == []
+    await own.close()
+
+
+async def test_lacks_name_what_is_never_told(world):
+    await world.run(
+        "CREATE VIEW seen AS SELECT * FROM items",
+        "CREATE UNLOGGED TABLE quick (id bigint PRIMARY KEY)",
+        "CREATE TABLE sums (id bigint PRIMARY KEY, twice bigint GENERATED ALWAYS AS (id * 2) STORED)",
+    )
+    own = installation_of(world, watched=[Watched(each, ("id",)) for each in ("seen", "quick", "sums")])
+    hindering = [lack.what for lack in await own.lacks() if lack.grave and "publication" not in lack.what]
+    assert [what.partition(" is no table")[0] for what in hindering] == ["public.seen", "public.quick"]
+    with pytest.raises(Misconfigured, match=r"public\.seen is no table"):
+        await own.install()
+    await own.close()
+
+    own = installation_of(world, watched=[Watched("sums", ("twice",))])
+    assert any("no column twice that is told" in lack.what for lack in await own.lacks())
+    await own.close()
+
+
+async def test_lacks_name_a_publication_that_leaves_something_out(world):
+    own = installation_of(world)
+    await world.run("ALTER PUBLICATION cacheupdater SET TABLE items (id)")
+    [lack] = [lack for lack in await own.lacks() if "only some columns" in lack.what]
+    await world.run(*lack.sql, "ALTER PUBLICATION cacheupdater SET (publish = 'insert')")
+    [lack] = [lack for lack in await own.lacks() if "kind of change" in lack.what]
+    assert await own.install() == lack.sql
+    assert [lack for lack in await own.lacks() if "publication" in lack.what] == []
     await own.close()
 
 

@@ -6,7 +6,7 @@ which a process could hold while another reads. The others look twice a second w
 
 A slot keeps WAL until it is confirmed. So what was not confirmed comes again, whoever dies. A slot that is lost is made anew,
 and all watched tables count as emptied (`slot`). While nobody asks for batches, nothing is read, and the server waits. It is
-told each 2 s that we live, unless nobody has asked for a minute: then the turn goes to another process.
+told each 2 s that we live, unless nobody has asked for ten minutes: then the turn goes to another process.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ TELL_S = 0.1  # seconds from a confirmation until the server is told; those in b
 BEAT_S = 3.0  # seconds between two heartbeats through the WAL: some 100 bytes of WAL each
 QUIET_S = SILENCE_MAX / 2  # seconds without a change until an empty batch
 LOST_S = 3 * SILENCE_MAX  # seconds without a word of the server until the connection counts as dead
-# Seconds without a question of the consumer until the server hears no more of us. It then ends the connection: a server that
-# shuts down waits for each reader that lives
-ASLEEP_S = 60.0
+# Seconds without a question of the consumer until the server hears no more of us, and ends the connection: a server that shuts
+# down waits for each reader that lives. A consumer that is held up by a full queue takes less
+ASLEEP_S = 600.0
 MESSAGES_MAX = 2000  # read in one turn of the event loop: rows of tables that nobody watches count too
 
 _GONE = "the replication slot had gone, and was made anew"
@@ -96,6 +96,9 @@ class ReplicationFeed:
                     batch = self._quiet(stream, batching)
                 elif batch is None:
                     await asyncio.sleep(0)  # much was read, and nothing of it is watched
+            except driver().Error as e:
+                self._close()
+                raise self._translated(e) from None
             except CacheUpdaterError:
                 self._close()
                 raise
@@ -203,17 +206,14 @@ class ReplicationFeed:
         """Reads what has come, as far as a batch holds it. True if there is no more to read now."""
         if self._error is not None:
             raise self._error
-        try:
-            for _ in range(MESSAGES_MAX):
-                if batching.full or not self._progress.may_read():
-                    return not batching.full
-                message = stream.read()
-                if message is None:
-                    self._progress.heard(stream.end_of_wal)
-                    return True
-                batching.take(message.data_start, message.payload)
-        except driver().Error as e:
-            raise self._translated(e) from None
+        for _ in range(MESSAGES_MAX):
+            if batching.full or not self._progress.may_read():
+                return not batching.full
+            message = stream.read()
+            if message is None:
+                self._progress.heard(stream.end_of_wal)
+                return True
+            batching.take(message.data_start, message.payload)
         return False
 
     def _translated(self, error: Exception) -> CacheUpdaterError:
@@ -239,7 +239,7 @@ class ReplicationFeed:
     def _quiet(self, stream: Stream, batching: Batching) -> Batch | None:
         """An empty batch, if the server speaks and has told no change for a while. Raises Unavailable if it is silent."""
         now = self._now()
-        if self._stream is not stream:
+        if self._stream is not stream or self._error is not None:
             return None
         if not self._progress.may_read() or stream.spoken():
             self._heard = now
