@@ -77,7 +77,6 @@ class Batching:
     def _marked(self, event: Event) -> None:
         if isinstance(event, Begin):
             self._committed, self._owed = event.committed, False
-            self._progress.began()
         elif isinstance(event, Commit):
             self._progress.ended(event.end, owed=self._owed)
             self._due, self._owed = self._due or self._owed, False

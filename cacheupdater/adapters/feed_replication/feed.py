@@ -211,7 +211,6 @@ class ReplicationFeed:
                 return not batching.full
             message = stream.read()
             if message is None:
-                self._progress.heard(stream.end_of_wal)
                 return True
             batching.take(message.data_start, message.payload)
         return False
