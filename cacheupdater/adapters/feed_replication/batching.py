@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.feed_replication.decode import Decoder, Event
     from cacheupdater.adapters.feed_replication.progress import Progress
 
-EVENTS_MAX = 1000  # changes of a batch: some 10 ms of decoding, and less than a megabyte
+EVENTS_MAX = 500  # changes of a batch: 4 ms of the event loop, and some hundred KiB
 TRUNCATED = "the table was truncated"
 
 
@@ -55,7 +55,7 @@ class Batching:
             return
         if isinstance(event, Changed):
             self._changes.append(event)
-            self._tells()
+            self._owed, self._last = True, self._committed
         else:
             self._marked(event)
 
@@ -77,18 +77,14 @@ class Batching:
     def _marked(self, event: Event) -> None:
         if isinstance(event, Begin):
             self._committed, self._owed = event.committed, False
-            self._progress.began()
         elif isinstance(event, Commit):
             self._progress.ended(event.end, owed=self._owed)
             self._due, self._owed = self._due or self._owed, False
         elif isinstance(event, Truncated):
             self._emptied |= dict.fromkeys(event.tables, TRUNCATED)
-            self._tells()
+            self._owed, self._last = True, self._committed
         elif isinstance(event, Said):
             self._heard(event)
-
-    def _tells(self) -> None:
-        self._owed, self._last = True, self._committed
 
     def _heard(self, word: Said) -> None:
         why = slot.lost(word.content, self._slot) if word.prefix == slot.PREFIX else None
