@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.feed_notify import catalogue
 from cacheupdater.adapters.feed_notify.failures import FOREIGN, of_server
 from cacheupdater.adapters.feed_notify.outbox import CHANNEL, outbox_of
-from cacheupdater.adapters.feed_notify.rows import Ledger, Line
+from cacheupdater.adapters.feed_notify.rows import Floor, Ledger, Line
 from cacheupdater.adapters.feed_notify.settings import connected
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.feed_ports import SILENCE_MAX
@@ -134,7 +134,7 @@ class NotifyFeed:
         await connection.add_listener(CHANNEL, lambda *_: self._rung.set())
         connection.add_termination_listener(lambda *_: self._rung.set())
         self._ledger = Ledger({each.target.name: each.types for each in tables if each is not None})
-        self._floor, self._next_floor = 0, None
+        self._floor = Floor()
 
     @asynccontextmanager
     async def _call(self) -> AsyncIterator[Connection]:
@@ -154,15 +154,8 @@ class NotifyFeed:
             return (), False
         limit = open_ + LINES_MAX
         async with self._call() as connection:
-            rows = await connection.fetch(self._outbox.read, self._floor, limit)
+            rows = await connection.fetch(self._outbox.read, self._floor.id, limit)
         if rows:
-            self._raise_floor(rows[-1][0], oldest=rows[0][4], next_=rows[0][5])
+            self._floor.read(rows[-1][0], oldest=rows[0][4], following=rows[0][5])
         lines = [Line(*row[:4]) for row in map(tuple, rows) if row[0] not in self._ledger.open]
         return lines, len(rows) == limit
-
-    def _raise_floor(self, last: int, *, oldest: int, next_: int) -> None:
-        """Whoever was given an id has a number as a transaction already, because the trigger runs after its rows were written."""
-        if self._next_floor is not None and oldest >= self._next_floor[1]:
-            self._floor, self._next_floor = self._next_floor[0], None
-        if self._next_floor is None and last > self._floor:
-            self._next_floor = (last, next_)

@@ -20,7 +20,6 @@ from zlib import crc32
 
 CHANNEL = "cacheupdater"
 TOLD_TOGETHER = 50  # changes of one statement in one row of the outbox: some kB
-_ROW = "cacheupdater_row"  # a column of this name would hide the row
 _NAME_MAX = 63  # bytes of a name in PostgreSQL
 _EVENTS = {  # by the end of the trigger's name: its event, and the rows that it sees
     "insert": ("INSERT", " REFERENCING NEW TABLE AS new_rows"),
@@ -141,10 +140,10 @@ def body(outbox: Outbox, table: Target) -> str:
     rows = {
         "INSERT": f"SELECT {_cells(table, 'n')} AS c, true AS alive FROM new_rows n",
         "UPDATE": (
-            f"SELECT CASE WHEN n.there THEN {_cells(table, f'(n.{_ROW})')} ELSE {_cells(table, f'(o.{_ROW})')} END AS c,"
-            f" n.there IS NOT NULL AS alive FROM (SELECT {_ROW}, true AS there FROM old_rows {_ROW}) o"
-            f" FULL JOIN (SELECT {_ROW}, true AS there FROM new_rows {_ROW}) n ON o.{_ROW} *= n.{_ROW}"
-            " WHERE o.there IS NULL OR n.there IS NULL"
+            "SELECT coalesce(n.c, o.c) AS c, n.c IS NOT NULL AS alive"
+            f" FROM (SELECT ROW(x.*) AS image, {_cells(table, 'x')} AS c FROM old_rows x) o"
+            f" FULL JOIN (SELECT ROW(x.*) AS image, {_cells(table, 'x')} AS c FROM new_rows x) n ON o.image *= n.image"
+            " WHERE o.c IS NULL OR n.c IS NULL"
         ),
         "DELETE": f"SELECT {_cells(table, 'o')} AS c, false AS alive FROM old_rows o",
     }

@@ -1,6 +1,6 @@
-"""Makes changes of the rows of an outbox, and remembers which of them were told and are not confirmed. Pure.
+"""Makes changes of the rows of an outbox, and remembers which were read, told and confirmed. Pure.
 
-`feed` gives a `Ledger` what it has read, and asks it for batches. A ledger lives from a start of the feed to the next.
+`feed` gives a `Ledger` what it has read, and asks it for batches; a `Floor` says where the next look begins. Both live from a start of the feed to the next.
 """
 
 from __future__ import annotations
@@ -29,6 +29,30 @@ class Line(NamedTuple):
     at: float  # seconds since 1970, by the database's clock, before the commit
     name: str
     cells: str  # JSON: what `outbox.body` writes
+
+
+class Floor:
+    """The id up to which all rows were read, or never come.
+
+    An id is given to a transaction that has a number already, because the trigger runs after its rows were written. So whoever
+    was given an id up to one that is visible now has a smaller number than the next transaction, and is over when the oldest
+    transaction that runs is that one or a later one.
+    """
+
+    def __init__(self) -> None:
+        self.id = 0
+        self._next: tuple[int, int] | None = (
+            None  # an id, and the number that the oldest transaction must reach
+        )
+
+    def read(self, last: int, *, oldest: int, following: int) -> None:
+        """All rows that are visible up to `last` were read; transactions with numbers from `oldest` on may still run."""
+        if self._next is not None and oldest >= self._next[1]:
+            self.id = min(self._next[0], last)  # a look may end before that id
+            if self.id == self._next[0]:
+                self._next = None
+        if self._next is None and last > self.id:
+            self._next = (last, following)
 
 
 class Ledger:

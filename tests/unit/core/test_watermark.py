@@ -45,7 +45,9 @@ class Table:
     def read(self, look: Look, limit, now):
         after, until = look.after, look.until
         places = sorted(Place(value, (key,)) for key, (value, _) in self.rows.items())
-        found = [each for each in places if after is None or (each.value, each.key) > (after.value, after.key)]
+        found = [
+            each for each in places if after is None or (each.value, each.key) > (after.value, after.key)
+        ]
         found = [each for each in found if until is None or each.value <= until.value][:limit]
         early = [bool(self.tick) and place.value > now for place in found]
         names = [self.rows[place.key[0]] if self.versions else None for place in found]
