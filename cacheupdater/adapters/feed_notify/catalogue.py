@@ -105,7 +105,13 @@ async def state(connection: Connection, outbox: Outbox) -> State:
     functions = {each["name"]: Function(*each) for each in own}
     triggers = await connection.fetch(_TRIGGERS, [each.oid for each in functions.values()])
     return State(
-        *there,
-        functions,
-        [Trigger(name, enabled in {"O", "A"}, *rest) for name, enabled, *rest in map(tuple, triggers)],
+        there=there["there"],
+        columns=there["columns"],
+        readable=there["readable"],
+        reader=there["reader"],
+        rings=there["rings"],
+        functions=functions,
+        triggers=[
+            Trigger(name, enabled in {"O", "A"}, *rest) for name, enabled, *rest in map(tuple, triggers)
+        ],
     )

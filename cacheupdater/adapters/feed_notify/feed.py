@@ -50,10 +50,7 @@ class NotifyFeed:
         self._calls = asyncio.Lock()  # asyncpg runs one statement at a time
         self._rung = asyncio.Event()
         self._ledger = Ledger({})
-        self._floor = 0  # all rows with smaller ids were read, or never come
-        self._next_floor: tuple[int, int] | None = (
-            None  # an id, and the transactions that must end before it is the floor
-        )
+        self._floor = Floor()
 
     # --- the port -------------------------------------------------------------------------------------
 
@@ -104,7 +101,7 @@ class NotifyFeed:
         if self._connection is None:
             return None
         async with self._call() as connection:
-            counted: int = await connection.fetchval(self._outbox.count, COUNTED_MAX)
+            counted: int = await connection.fetchval(self._outbox.counted, COUNTED_MAX)
         return counted
 
     async def stop(self) -> None:

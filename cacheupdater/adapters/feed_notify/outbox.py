@@ -62,7 +62,7 @@ class Outbox(NamedTuple):
         return f"DELETE FROM {self.table} WHERE id = ANY($1::bigint[])"
 
     @property
-    def count(self) -> str:
+    def counted(self) -> str:
         """Counts the rows, up to a bound."""
         return f"SELECT count(*) FROM (SELECT FROM {self.table} LIMIT $1) counted"
 
