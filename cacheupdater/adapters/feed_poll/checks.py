@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import inspect, text
@@ -49,7 +50,7 @@ class PollChecks:
         """As the port says."""
         lacks: list[Lack] = []
         for polled in self._settings.tables:
-            lacks += await self._database.inspect(lambda connection, it=polled: _lacks(connection, it))
+            lacks += await self._database.inspect(partial(_lacks, polled))
         return lacks
 
     async def install(self) -> Sequence[str]:
@@ -69,7 +70,7 @@ class PollChecks:
         await self._database.close()
 
 
-def _lacks(connection: Connection, polled: PollTable) -> list[Lack]:
+def _lacks(polled: PollTable, connection: Connection) -> list[Lack]:
     try:
         table = found(connection, polled)
     except Misconfigured as e:
@@ -78,35 +79,41 @@ def _lacks(connection: Connection, polled: PollTable) -> list[Lack]:
 
 
 def _index(connection: Connection, table: Table) -> Iterator[Lack]:
-    """An index on the column, or on the column and the key."""
-    column = table.mark.name
-    indexed = [
-        list(index["column_names"]) for index in inspect(connection).get_indexes(table.bare, table.schema)
-    ]
-    indexed.append(inspect(connection).get_pk_constraint(table.bare, table.schema)["constrained_columns"])
-    by_plan = _planned(connection, table)
-    quote = connection.dialect.identifier_preparer.quote
-    names = (
-        list(dict.fromkeys([column, *(key.name for key in table.keys)]))
-        if table.has_primary_key
-        else [column]
-    )
-    where = ".".join(quote(part) for part in (table.schema, table.bare) if part)
-    make = "CREATE INDEX CONCURRENTLY" if table.dialect == "postgresql" else "CREATE INDEX"
-    sql = f"{make} {quote(f'{table.bare}_{column}_changes')} ON {where} ({', '.join(map(quote, names))})"
-    usable = by_plan if by_plan is not None else any(index[:1] == [column] for index in indexed)
+    """An index on the column, or better on the column and the key."""
+    column = str(table.mark.name)
+    names = [column]
+    if table.has_primary_key:
+        names = list(dict.fromkeys([column, *(str(key.name) for key in table.keys)]))
+    there = _indexes(connection, table)
+    usable = _planned(connection, table)
+    if usable is None:
+        usable = any(index[:1] == [column] for index in there)
+    sql = [_make(connection, table, names)]
     if not usable:
-        yield Lack(
-            f"no index finds the rows of {table.name} by {column}: each look would read the whole table",
-            [sql],
-        )
-    elif len(names) > 1 and not any(index[: len(names)] == names for index in indexed):
+        what = f"no index finds the rows of {table.name} by {column}: each look would read the whole table"
+        yield Lack(what, sql)
+    elif names not in [index[: len(names)] for index in there] and len(names) > 1:
         yield Lack(
             f"the index of {table.name} on {column} lacks the key: a statement that changes many rows at once"
             " is read slowly, as the database must sort them for each batch",
-            [sql],
+            sql,
             grave=False,
         )
+
+
+def _indexes(connection: Connection, table: Table) -> list[list[str | None]]:
+    """The columns of all indexes, the primary key's among them."""
+    inspector = inspect(connection)
+    there = [list(index["column_names"]) for index in inspector.get_indexes(table.bare, table.schema)]
+    return [*there, [*inspector.get_pk_constraint(table.bare, table.schema)["constrained_columns"]]]
+
+
+def _make(connection: Connection, table: Table, names: Sequence[str]) -> str:
+    quote = connection.dialect.identifier_preparer.quote
+    make = "CREATE INDEX CONCURRENTLY" if table.dialect == "postgresql" else "CREATE INDEX"
+    where = ".".join(quote(part) for part in (table.schema, table.bare) if part)
+    listed = ", ".join(map(quote, names))
+    return f"{make} {quote(f'{table.bare}_{names[0]}_changes')} ON {where} ({listed})"
 
 
 def _planned(connection: Connection, table: Table) -> bool | None:

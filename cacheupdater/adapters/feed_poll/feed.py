@@ -62,6 +62,7 @@ class PollFeed:
         self._renewing: asyncio.Task[None] | None = None
         self._paid = 0.0  # when the budget has paid for all rows that were read, by the loop's clock
         self._stopped = asyncio.Event()
+        self._reading = asyncio.Lock()  # held by a step, so that `stop` closes nothing beneath it
 
     # --- the port -------------------------------------------------------------------------------------
 
@@ -88,7 +89,8 @@ class PollFeed:
         loop = asyncio.get_running_loop()
         spoke = loop.time()
         while not self._stopped.is_set():
-            batch = await self._step()
+            async with self._reading:
+                batch = await self._step()
             if loop.time() > self._sure:
                 raise Unavailable(
                     "the turn to read this feed was lost: Redis is away, or another updater has it"
@@ -116,8 +118,9 @@ class PollFeed:
         await self._end_renewals()
         if had_turn:
             await self._marks.leave()
-        await self._marks.close()
-        await self._database.close()
+        async with self._reading:
+            await self._marks.close()
+            await self._database.close()
 
     # --- the turn -------------------------------------------------------------------------------------
 

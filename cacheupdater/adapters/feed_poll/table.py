@@ -187,5 +187,8 @@ def _base(kind: types.TypeEngine[Any]) -> types.TypeEngine[Any]:
 
 def _told(raw: ColumnElement[Any]) -> ColumnElement[Any]:
     """Whole numbers, UUIDs and texts as they are; any other type as the database writes it."""
-    plain = types.Integer | types.Uuid | types.String | types.NullType
-    return raw if isinstance(raw.type, plain) else cast(raw, types.String())
+    return (
+        raw
+        if isinstance(raw.type, types.Integer | types.Uuid | types.String | types.NullType)
+        else cast(raw, types.String())
+    )
