@@ -37,8 +37,8 @@ class ReplicationSection(Section):
 class NotifySection(Section):
     """Triggers of PostgreSQL that write an outbox, and NOTIFY."""
 
-    outbox: Lower = "cacheupdater_changes"
-    """The table of the outbox, in the schema that the source's user creates tables in."""
+    outbox: Table = "public.cacheupdater_changes"
+    """The table of the outbox, with its schema. Each Redis that is kept fresh from this database needs its own."""
 
 
 class PollSection(Section):

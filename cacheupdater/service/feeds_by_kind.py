@@ -15,9 +15,9 @@ from cacheupdater.service.feed_rules import rules_of, watched
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from cacheupdater.adapters import feed_poll, feed_replication
+    from cacheupdater.adapters import feed_notify, feed_poll, feed_replication
     from cacheupdater.adapters.loader_sql import SqlSource
-    from cacheupdater.config.feeds import PollSection, ReplicationSection
+    from cacheupdater.config.feeds import NotifySection, PollSection, ReplicationSection
     from cacheupdater.config.models import SourceSection
     from cacheupdater.config.settings import Config
     from cacheupdater.feed_ports import Feed, Installable
@@ -31,6 +31,10 @@ def feed_of(config: Config, source: SourceSection) -> Feed:
         from cacheupdater.adapters.feed_replication import ReplicationFeed  # noqa: PLC0415
 
         return ReplicationFeed(_replication(config, source, said.replication))
+    if said.notify:
+        from cacheupdater.adapters.feed_notify import NotifyFeed  # noqa: PLC0415
+
+        return NotifyFeed(_notify(config, source, said.notify))
     assert said.poll is not None
     from cacheupdater.adapters.feed_marks_redis import RedisMarks  # noqa: PLC0415
     from cacheupdater.adapters.feed_poll import PollFeed  # noqa: PLC0415
@@ -56,6 +60,10 @@ def _installable(config: Config, source: SourceSection) -> Installable:
         from cacheupdater.adapters.feed_replication import ReplicationInstallation  # noqa: PLC0415
 
         return ReplicationInstallation(_replication(config, source, said.replication))
+    if said.notify:
+        from cacheupdater.adapters.feed_notify import NotifyInstallation  # noqa: PLC0415
+
+        return NotifyInstallation(_notify(config, source, said.notify))
     assert said.poll is not None
     from cacheupdater.adapters.feed_poll import PollChecks  # noqa: PLC0415
 
@@ -73,6 +81,14 @@ def _replication(
         said.slot,
         watched(config, source.name),
         tls=Tls(*source.encryption),
+    )
+
+
+def _notify(config: Config, source: SourceSection, said: NotifySection) -> feed_notify.NotifySettings:
+    from cacheupdater.adapters.feed_notify import NotifySettings  # noqa: PLC0415
+
+    return NotifySettings(
+        _url(source), watched(config, source.name), outbox=said.outbox, tls=Tls(*source.encryption)
     )
 
 

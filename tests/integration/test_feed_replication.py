@@ -14,8 +14,8 @@ from statistics import quantiles
 import asyncpg
 import pytest
 from feeds.following import Follower
-from feeds.replication_reader import now
 from feeds.reading import Reading
+from feeds.replication_reader import now
 from feeds.replication_world import ReplicationWorld
 from servers.postgres import LOGICAL, started_postgres
 
