@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 
 import pytest
 
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.feeds.lookups import AGAIN_S as LOOKUP_AGAIN_S
-from cacheupdater.feeds.lookups import KEYS_MAX, TRIES, Lookups
+from cacheupdater.feeds.lookups import KEYS_MAX, SHUT_OUT_S, TRIES, Lookups
 from cacheupdater.feeds.reader import REST_S, Reader
 from cacheupdater.feeds.row_keys import Direct, Lookup, RowKeys
 from cacheupdater.feeds.sweep import AGAIN_S
@@ -89,7 +90,7 @@ class World:
             MemoryFeed(self.log, ["products", "brands"]),
             RowKeys(RULES),
             sink=self.sink,
-            lookups=Lookups({0: self.brands}, lambda namespace: self.purse),
+            lookups=Lookups({0: self.brands}, lambda namespace, purse=self.purse: purse),
             redis=self.redis,
         )
         self.notices = Notices(clock)
@@ -226,6 +227,32 @@ async def test_a_statement_waits_while_the_budget_is_in_debt(world):
     assert world.brands.asked == []
     await asyncio.sleep(2.0)
     assert world.brands.asked == [[1]]
+
+
+@story
+async def test_a_statement_runs_once_the_updater_has_a_share_of_the_budget(world):
+    """An updater that owns no partition yet has none."""
+    world.purse.when = lambda: inf
+    world.start()
+    world.change(1, table="brands")
+    await asyncio.sleep(SHUT_OUT_S / 2)
+    assert world.brands.asked == []
+    world.purse.when = lambda: 0.0
+    await asyncio.sleep(1.0)
+    assert world.brands.asked == [[1]]
+
+
+@story
+async def test_an_updater_without_a_share_of_the_budget_leaves_the_feed_to_another(world):
+    world.purse.when = lambda: inf
+    world.start()
+    await asyncio.sleep(0.1)
+    world.purse = Free()
+    world.start()
+    world.change(1, table="brands")
+    await asyncio.sleep(2 * SHUT_OUT_S)
+    assert len(world.sink.keys) == 5
+    assert not world.log.commits
 
 
 @story
