@@ -193,6 +193,31 @@ async def test_a_feed_without_a_word_is_lost(world):
 
 
 @story
+async def test_a_reader_that_is_cancelled_while_its_turn_ends_by_an_error_ends_too(world):
+    """Otherwise a reload and a stop would wait for the reader for ever."""
+    reader = world.start()
+    await asyncio.sleep(0.5)
+
+    async def slow_to_end(position):
+        try:
+            await asyncio.sleep(1e6)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.2)
+            raise
+
+    world.log.turn.confirm = slow_to_end
+    world.change(1)
+    await asyncio.sleep(0.5)
+    world.log.cut()
+    await asyncio.sleep(0.1)
+    assert reader.told.reads, "the reader waits for its confirmation to end"
+    [running] = world.tasks
+    running.cancel()
+    await asyncio.wait([running], timeout=5.0)
+    assert running.cancelled()
+
+
+@story
 async def test_while_the_queue_is_full_the_feed_is_read_no_further(world):
     world.sink.full = True
     world.start()
