@@ -121,3 +121,31 @@ class Installable(Protocol):
     async def script(self) -> Sequence[str]:
         """The statements of `install`, for a person to run. Needs no connection where the database need not be asked."""
         ...
+
+    async def close(self) -> None:
+        """Ends the connection. Never raises."""
+        ...
+
+
+class Marks(Protocol):
+    """Where a feed goes on that the database cannot remember, and whose turn it is: both in one place, so that a reader that has
+    lost its turn cannot write. Every method raises Unavailable or Faulty, `leave` and `close` nothing."""
+
+    async def take(self) -> Mapping[str, str] | None:
+        """Takes the turn, or renews it, for `LEASE` seconds. The marks that were kept last; None: another has the turn."""
+        ...
+
+    async def keep(self, marks: Mapping[str, str]) -> None:
+        """Replaces these marks, and renews the turn. Raises Unavailable if another has the turn: then nothing is written."""
+        ...
+
+    async def leave(self) -> None:
+        """Gives up the turn. The marks stay."""
+        ...
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        ...
+
+
+LEASE = 5.0  # seconds after which another takes the turn of a reader that was killed

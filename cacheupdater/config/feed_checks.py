@@ -38,12 +38,26 @@ def check_feeds(
                 _Checks(document, ("namespaces", name, "changes", at), one, sources[one.load.source]).check(
                     change
                 )
+    _check_columns(document, namespaces)
     used = {one.load.source for one in namespaces.values() if one.changes}
     for name, source in sources.items():
         if source.changes is not None and name not in used:
             document.warn(
                 ("sources", name, "changes"), "has no effect: no namespace of this source says `changes:`"
             )
+
+
+def _check_columns(document: Document, namespaces: Mapping[str, NamespaceSection]) -> None:
+    """A table is polled by one column, whatever it concerns."""
+    polled: dict[tuple[str, str], str] = {}
+    for name, one in namespaces.items():
+        for at, change in enumerate(one.changes):
+            column = polled.setdefault((one.load.source, change.table), change.column or "")
+            if change.column and column != change.column:
+                document.refuse(
+                    ("namespaces", name, "changes", at, "column"),
+                    f"{change.table} is polled by {shown(column)} elsewhere in this file; write the same column here",
+                )
 
 
 def _check_feed(document: Document, name: str, source: SourceSection, feed: FeedSection) -> None:

@@ -22,9 +22,9 @@ from cacheupdater.config.models import (
     NamespaceSection,
     SourceSection,
 )
-from cacheupdater.config.section import Section
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.config.secrets import Url
+from cacheupdater.config.section import Section
 from cacheupdater.core import depot_url
 from cacheupdater_client.protocol.patterns import Pattern
 

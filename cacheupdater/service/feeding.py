@@ -15,22 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.adapters.loader_sql import SqlFinder
 from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.config.queues import producer_url
-from cacheupdater.core.statements import dialect_of, selecting
 from cacheupdater.errors import Misconfigured
 from cacheupdater.feeds.lookups import Lookups
 from cacheupdater.feeds.reader import Reader, Told
-from cacheupdater.feeds.row_keys import Direct, Lookup, RowKeys
+from cacheupdater.feeds.row_keys import Lookup, RowKeys
 from cacheupdater.feeds.sinks import MemorySink, SharedSink
+from cacheupdater.service.feed_rules import rules_of
 from cacheupdater.service.feeds_by_kind import feed_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from cacheupdater.config.feeds import ChangeSection
-    from cacheupdater.config.models import NamespaceSection, SourceSection
     from cacheupdater.config.settings import Config
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.feeds.row_keys import Rule
     from cacheupdater.feeds.sinks import Sink
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer, Queue
@@ -50,24 +47,6 @@ class Purse(NamedTuple):
 
     def take(self, rows: int) -> None:
         self.namespace.source.bucket.take(rows * self.namespace.cost.per_row)
-
-
-def rules_of(config: Config, source: str) -> Iterator[tuple[Rule, ChangeSection]]:
-    """What the namespaces of this source say about changes, with the statements numbered."""
-    number = 0
-    for each in config.namespaces.values():
-        if each.load.source != source:
-            continue
-        for change in each.changes:
-            yield _rule(config.sources[source], each, change, number), change
-            number += 1
-
-
-def _rule(source: SourceSection, one: NamespaceSection, change: ChangeSection, number: int) -> Rule:
-    if change.sql is None:
-        return Direct(change.table, one.name, one.pattern, change.columns(one.pattern.names))
-    scheme = source.url.scheme.partition("+")[0] if source.url else ""
-    return Lookup(change.table, one.name, one.pattern, selecting(change.sql, dialect_of(scheme)), number)
 
 
 class Feeding:
@@ -165,7 +144,7 @@ def _readers(components: Components, sink: Sink) -> dict[str, Reader]:
         }
         found[name] = Reader(
             name,
-            feed_of(config, source, row_keys.watched),
+            feed_of(config, source),
             row_keys,
             sink=sink,
             lookups=Lookups(finders, lambda namespace: Purse(components.by_name[namespace])),

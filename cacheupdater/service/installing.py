@@ -6,13 +6,14 @@ business of its adapter.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cacheupdater.errors import Misconfigured
 from cacheupdater.service.feeds_by_kind import opened
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
     from cacheupdater.config.settings import Config
     from cacheupdater.feed_ports import Installable
 
@@ -25,7 +26,7 @@ class Ran(NamedTuple):
     statements: Sequence[str]
 
 
-Work: TypeAlias = "Callable[[Config], Awaitable[list[Ran]]]"
+Work: TypeAlias = "Callable[[Config], Coroutine[None, None, list[Ran]]]"
 
 
 async def install(config: Config) -> list[Ran]:

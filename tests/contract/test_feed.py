@@ -24,7 +24,17 @@ def memory_world():
     return MemoryWorld
 
 
-WORLDS = [pytest.param("memory_world", id="memory")]
+@pytest.fixture
+def replication_world(logical_pg_url):
+    from feeds.replication_world import ReplicationWorld
+
+    return lambda: ReplicationWorld(logical_pg_url)
+
+
+WORLDS = [
+    pytest.param("memory_world", id="memory"),
+    pytest.param("replication_world", id="replication"),
+]
 
 
 @pytest.fixture(params=WORLDS)

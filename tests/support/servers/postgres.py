@@ -15,7 +15,8 @@ from itertools import count
 import pytest
 
 _numbers = count(1)
-_SERVED = {"_pg_base", "postgres_server"}
+_SERVED = {"_pg_base", "_logical_base", "postgres_server", "logical_server"}
+LOGICAL = {"wal_level": "logical", "max_slot_wal_keep_size": "1GB"}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -40,6 +41,20 @@ def _pg_base():
 def pg_url(_pg_base):
     """The address of an empty database."""
     with _empty_database(_pg_base) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def _logical_base():
+    server = started_postgres(LOGICAL)
+    yield server.url()
+    server.remove()
+
+
+@pytest.fixture
+def logical_pg_url(_logical_base):
+    """The address of an empty database of a server that can replicate logically."""
+    with _empty_database(_logical_base) as url:
         yield url
 
 
@@ -70,11 +85,19 @@ def postgres_server():
     server.remove()
 
 
-def started_postgres():
+@pytest.fixture
+def logical_server():
+    """A server of this test's own that can replicate logically."""
+    server = started_postgres(LOGICAL)
+    yield server
+    server.remove()
+
+
+def started_postgres(settings=None):
     """A running server. The caller ends it with `remove`."""
     try:
         from cacheupdater.local.postgres_server import PostgresServer
 
-        return PostgresServer().start()
+        return PostgresServer(settings=settings).start()
     except (ImportError, OSError, RuntimeError) as e:
         pytest.skip(f"no PostgreSQL: {e}")

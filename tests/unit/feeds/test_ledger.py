@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from cacheupdater.feeds.ledger import Ledger
 
 
@@ -36,18 +38,16 @@ def test_a_batch_without_keys_is_safe_at_once():
     assert ledger.take() == 5
 
 
-def test_no_position_is_ever_confirmed_before_all_up_to_it_is_safe():
-    for seed in range(300):
-        draw, done, ledger, parts = Random(seed), set(), Ledger(), {}
-        confirmed = -1
-        for at in range(draw.randrange(1, 20)):
-            parts[at] = [(at, n) for n in range(draw.randrange(4))]
-            ledger.add([lambda part=part: part in done for part in parts[at]], at)
-            for part in draw.sample(
-                sum(parts.values(), []), draw.randrange(1 + sum(map(len, parts.values())))
-            ):
-                done.add(part)
-            position = ledger.take()
-            confirmed = confirmed if position is None else position
-            safe = next((n for n in parts if not done.issuperset(parts[n])), at + 1) - 1
-            assert confirmed == safe, f"seed {seed}"
+@pytest.mark.parametrize("seed", range(300))
+def test_no_position_is_ever_confirmed_before_all_up_to_it_is_safe(seed):
+    draw, done, ledger = Random(seed), set(), Ledger()
+    parts: list[list[tuple[int, int]]] = []
+    confirmed = -1
+    for at in range(draw.randrange(1, 20)):
+        parts.append([(at, n) for n in range(draw.randrange(4))])
+        ledger.add([lambda part=part: part in done for part in parts[at]], at)
+        every = [part for some in parts for part in some]
+        done.update(draw.sample(every, draw.randrange(1 + len(every))))
+        position = ledger.take()
+        confirmed = confirmed if position is None else position
+        assert confirmed == next((n for n, some in enumerate(parts) if not done.issuperset(some)), at + 1) - 1

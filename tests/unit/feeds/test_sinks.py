@@ -62,7 +62,7 @@ def test_a_flood_waits_for_room_and_leaves_some_to_clients():
     async def story():
         queue = MemoryQueue(1, undone_max=18)
         sink = MemorySink(queue, 1)
-        putting = asyncio.create_task(sink.put({b"product:%d" % n: 1 for n in range(10_000)}))
+        putting = asyncio.ensure_future(sink.put({b"product:%d" % n: 1 for n in range(10_000)}))
         await asyncio.sleep(1.0)
         assert not putting.done()
         assert queue.offer(0, b"\x95\x01\x00", queue.newcomer("client"))

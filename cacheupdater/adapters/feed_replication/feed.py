@@ -1,0 +1,295 @@
+"""The changes of a PostgreSQL (12 and newer), read from a logical replication slot.
+
+The composition root makes one `ReplicationFeed` per source, and it lives as long as its reader. The slot itself is the lock: the
+server lets one process at a time read a slot, and frees the slot when that process dies. That is stricter than an advisory lock,
+which a process could hold while another reads. The others look each second whether the slot is free.
+
+A slot keeps WAL until it is confirmed. So what was not confirmed comes again, whoever dies. A slot that is lost is made anew,
+and all watched tables count as emptied (`slot`). While nobody asks for batches, nothing is read, and the server waits. It is
+told each 2 s that we live, unless nobody has asked for a minute: then the turn goes to another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING
+
+from cacheupdater.adapters.feed_replication import catalogue, failures, slot
+from cacheupdater.adapters.feed_replication.batching import Batching
+from cacheupdater.adapters.feed_replication.connections import Questions, driver
+from cacheupdater.adapters.feed_replication.decode import Decoder
+from cacheupdater.adapters.feed_replication.progress import Progress
+from cacheupdater.adapters.feed_replication.stream import Stream
+from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
+from cacheupdater.feed_ports import SILENCE_MAX, Batch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from cacheupdater.adapters.feed_replication.catalogue import Slot, Tables
+    from cacheupdater.adapters.feed_replication.settings import Settings
+    from cacheupdater.feed_ports import Position
+
+TURN_S = 1.0  # seconds between two looks whether the slot is free
+ALIVE_S = 2.0  # seconds between two words to the server; it waits for 20 s (settings.SENDER_TIMEOUT_S)
+TELL_S = 0.1  # seconds from a confirmation until the server is told; those in between are told together
+BEAT_S = 3.0  # seconds between two heartbeats through the WAL: some 100 bytes of WAL each
+QUIET_S = SILENCE_MAX / 2  # seconds without a change until an empty batch
+LOST_S = 3 * SILENCE_MAX  # seconds without a word of the server until the connection counts as dead
+# Seconds without a question of the consumer until the server hears no more of us. It then ends the connection: a server that
+# shuts down waits for each reader that lives
+ASLEEP_S = 60.0
+MESSAGES_MAX = 2000  # read in one turn of the event loop: rows of tables that nobody watches count too
+
+_GONE = "the replication slot had gone, and was made anew"
+_INVALID = "the replication slot had lost WAL, and was made anew"
+_UNPUBLISHED = "the replication slot stood where the publication did not exist, and was made anew"
+
+
+class ReplicationFeed:
+    """A feed of one slot."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._questions = Questions(settings)
+        self._stream: Stream | None = None
+        self._progress = Progress()
+        self._batching: Batching | None = None
+        self._stopped = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._error: CacheUpdaterError | None = None  # that a timer has met
+        self._unreadable = ""  # why the slot must be made anew although the server does not say so
+        self._lost = ""  # why this process has made the slot anew; others learn that from the WAL
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._beating: asyncio.Task[None] | None = None
+        self._asked = self._given = self._heard = 0.0  # by the loop's clock
+
+    async def start(self) -> None:
+        """Waits until the slot is ours, and makes it anew if it is lost."""
+        self._close()
+        self._stopped.clear()
+        driver()
+        while not self._stopped.is_set():
+            tables = await self._tables()
+            found = await catalogue.slot(self._questions, self._settings.slot)
+            if (why := self._why_anew(found)) and (found is None or not found.active):
+                await self._make_anew(found, why)
+            elif found is not None and not found.active and await self._open(found, tables):
+                return
+            else:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopped.wait(), TURN_S)
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """Changes after those that were confirmed, until `stop`."""
+        while (stream := self._stream) is not None and (batching := self._batching) is not None:
+            self._asked = self._now()
+            try:
+                dry = self._read(stream, batching)
+                batch = batching.given()
+                if batch is None and dry:
+                    await self._wait(stream)
+                    batch = self._quiet(stream, batching)
+                elif batch is None:
+                    await asyncio.sleep(0)  # much was read, and nothing of it is watched
+            except CacheUpdaterError:
+                self._close()
+                raise
+            if batch is not None and self._stream is stream:
+                self._given = self._now()
+                yield batch
+
+    async def confirm(self, position: Position) -> None:
+        """The server is told within 100 ms."""
+        if self._stream is None or not isinstance(position, int):
+            raise Unavailable("the feed is not connected, so nothing can be confirmed")
+        self._asked = self._now()
+        self._progress.confirmed(position)
+        self._wake.set()
+        if "tell" not in self._timers:
+            self._after(TELL_S, "tell", self._tell)
+
+    async def waiting(self) -> int | None:
+        """Bytes of WAL behind the place that is confirmed."""
+        return await catalogue.waiting(self._questions, self._settings.slot)
+
+    async def stop(self) -> None:
+        """Gives up the slot."""
+        self._stopped.set()
+        if self._stream is not None and self._progress.untold:
+            with suppress(Exception):
+                self._stream.tell(self._progress.tell())
+        self._close()
+        self._questions.close()
+
+    # --- start ----------------------------------------------------------------------------------------------------
+
+    async def _tables(self) -> Tables:
+        """The watched tables; raises Misconfigured if one is missing, or their publication is."""
+        name = self._settings.publication
+        if await catalogue.publication(self._questions, name) is None:
+            raise Misconfigured(
+                f"there is no publication {name}: `cacheupdater changes install` makes it, and the slot"
+            )
+        tables = await catalogue.tables(self._questions, self._settings.watched)
+        if tables.missing:
+            raise Misconfigured(f"there is no table {tables.missing[0].table}, whose changes should be read")
+        return tables
+
+    def _why_anew(self, found: Slot | None) -> str:
+        """Why the slot must be made anew; nothing if it can be read. Raises Misconfigured if the slot is another's."""
+        if found is None:
+            return _GONE
+        if found.plugin != catalogue.PLUGIN or not found.here:
+            raise Misconfigured(
+                f"the slot {self._settings.slot} belongs to another database or plugin: name another"
+            )
+        return self._unreadable or (_INVALID if found.lost else "")
+
+    async def _make_anew(self, found: Slot | None, why: str) -> None:
+        """Makes the slot anew, unless another process is faster."""
+        questions = Questions(self._settings)  # the server may take long, and `waiting` is asked meanwhile
+        try:
+            if found is not None and not await slot.drop(questions, self._settings.slot):
+                return
+            self._unreadable = ""
+            if await slot.make_anew(questions, self._settings.slot, why):
+                self._lost = why
+        finally:
+            questions.close()
+
+    async def _open(self, found: Slot, tables: Tables) -> bool:
+        """Begins to read; False if another process was faster, or the slot turns out to be lost."""
+        try:
+            stream = await Stream.opened(self._settings)
+        except driver().Error as e:
+            if failures.lost_slot(e):
+                self._unreadable = _INVALID
+            elif failures.code(e) != failures.IN_USE:
+                raise failures.of_server(e) from None
+            return False
+        if self._stopped.is_set():
+            stream.close()
+            return False
+        self._begin(stream, found, tables)
+        return True
+
+    def _begin(self, stream: Stream, found: Slot, tables: Tables) -> None:
+        named = tables.named()
+        self._stream, self._error, self._progress = stream, None, Progress(found.place)
+        self._batching = Batching(
+            Decoder(named, tables.bases),
+            self._progress,
+            slot_name=self._settings.slot,
+            tables=[each.told for each in named.values()],
+        )
+        if self._lost and not stream.has_messages:
+            self._batching.lost(self._lost)
+        self._lost = ""
+        self._asked = self._given = self._heard = self._now()
+        self._after(ALIVE_S, "alive", self._alive)
+        if stream.has_messages:
+            self._after(BEAT_S, "beat", self._beat)
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def _read(self, stream: Stream, batching: Batching) -> bool:
+        """Reads what has come, as far as a batch holds it. True if there is no more to read now."""
+        if self._error is not None:
+            raise self._error
+        try:
+            for _ in range(MESSAGES_MAX):
+                if batching.full or not self._progress.may_read():
+                    return not batching.full
+                message = stream.read()
+                if message is None:
+                    self._progress.heard(stream.end_of_wal)
+                    return True
+                batching.take(message.data_start, message.payload)
+        except driver().Error as e:
+            raise self._translated(e) from None
+        return False
+
+    def _translated(self, error: Exception) -> CacheUpdaterError:
+        if failures.lost_publication(error):
+            self._unreadable = _UNPUBLISHED
+            return Unavailable("the replication slot stands where the publication did not exist")
+        return failures.of_server(error)
+
+    async def _wait(self, stream: Stream) -> None:
+        """Until a message, a confirmation or a timer may have changed something."""
+        self._wake.clear()
+        if self._error is not None or self._stream is not stream:
+            return
+        if self._progress.may_read():
+            stream.when_readable(self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            stream.unwatch()
+
+    def _quiet(self, stream: Stream, batching: Batching) -> Batch | None:
+        """An empty batch, if the server speaks and has told no change for a while. Raises Unavailable if it is silent."""
+        now = self._now()
+        if self._stream is not stream:
+            return None
+        if not self._progress.may_read() or stream.spoken():
+            self._heard = now
+        if now - self._heard >= LOST_S:
+            raise Unavailable(f"the database has said nothing for {LOST_S:.0f} s")
+        if now - self._given < QUIET_S or self._heard < self._given:
+            return None
+        committed, batching.beat = batching.beat, None
+        return Batch((), self._progress.read, committed)
+
+    # --- timers ---------------------------------------------------------------------------------------------------
+
+    def _after(self, seconds: float, name: str, call: Callable[[], None]) -> None:
+        def due() -> None:
+            del self._timers[name]
+            call()
+
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, due)
+
+    def _tell(self) -> None:
+        """Tells the server what is confirmed."""
+        try:
+            if self._stream is not None:
+                self._stream.tell(self._progress.tell())
+        except driver().Error as e:
+            self._error = self._translated(e)
+        self._wake.set()
+
+    def _alive(self) -> None:
+        if self._now() - self._asked < ASLEEP_S:
+            self._tell()
+        self._after(ALIVE_S, "alive", self._alive)
+
+    def _beat(self) -> None:
+        if self._beating is None or self._beating.done():
+            self._beating = asyncio.get_running_loop().create_task(self._said())
+        self._after(BEAT_S, "beat", self._beat)
+
+    async def _said(self) -> None:
+        with suppress(
+            CacheUpdaterError
+        ):  # the stream says by its silence what is wrong, and the next beat tries again
+            await slot.beat(self._questions, self._settings.slot)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _close(self) -> None:
+        """Gives up the turn."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._beating is not None:
+            self._beating.cancel()
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = self._batching = None
+        self._heard = -inf
+        self._wake.set()
