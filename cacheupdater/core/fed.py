@@ -7,12 +7,17 @@ statement that changes a million rows costs loads for those keys alone that some
 
 A key is being read if it has a seat: it was read within its hold, or its refresh is due or runs. With the policy `price` it is
 being read too if its change is worth a row. The removal raises the floor even where there is no value: a load or a fill of the key
-may be under way, and has read the old row. One per engine, which calls `take` for each pack. Nothing here knows a feed.
+may be under way, and has read the old row.
+
+A feed whose keys lie in a memory queue is confirmed once their pack is finished. So a fed change that merges into an older hint
+must not be finished before that hint: both would be lost with the process. Its pack leans on the older ones. One per engine, which calls `take` for each pack. Nothing here knows a feed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from cacheupdater.core.unit import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -53,10 +58,16 @@ class Fed:
             left = self._unread(namespace, keys, patient)
             self._tally.add("fed", len(keys) - len(left), namespace.name, reason="refreshed")
             unread += left
-        if not unread:
-            return hints
-        self._drops.remove_unread(unread, open_pack)
-        return hints.without(frozenset(unread))[0]
+        if unread:
+            self._drops.remove_unread(unread, open_pack)
+            hints = hints.without(frozenset(unread))[0]
+        open_pack.lean(any(map(self._is_stood_for, hints.keys)))
+        return hints
+
+    def _is_stood_for(self, key: bytes) -> bool:
+        """Whether an older hint may stand for a change of this key."""
+        unit = self._seats.get(key)
+        return unit is not None and unit.phase is not Phase.HELD
 
     def _unread(self, namespace: Namespace, keys: Sequence[bytes], patient: Collection[bytes]) -> list[bytes]:
         seats = self._seats

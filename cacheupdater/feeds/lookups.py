@@ -1,16 +1,18 @@
 """One change, many keys: runs the statements that find the keys of changed rows of other tables.
 
 The reader calls `find` for each batch with lookups. Each statement is asked for a bounded number of values, and the rows that it
-finds are paid from the budget of the source: a debt makes the next statement wait. A statement that fails again and again, or finds
+finds are paid from the budget of the source: a debt makes the next statement wait. An updater that owns no partition has no share
+of the budget, so it leaves the feed to another one. A statement that fails again and again, or finds
 too much, must not stop the feed: then all keys of its namespace in Redis count as changed. One per feed.
 """
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.errors import CacheUpdaterError, Unavailable
 from cacheupdater.feeds.row_keys import key_of
 
 if TYPE_CHECKING:
@@ -24,13 +26,15 @@ VALUES_MAX = 200  # of one statement, as many as the keys of a unit
 KEYS_MAX = 100_000  # of one statement: 20 MiB while they are on their way
 TRIES = 3  # of one statement before it is given up
 AGAIN_S = 1.0  # between two tries
+LOOK_EVERY_S = 0.5  # while the budget is in debt: another share of it may come sooner
+SHUT_OUT_S = 5.0  # without any share of the budget: longer than a hand-over of partitions, or a fleet's exchange
 
 
 class Paying(Protocol):
     """What pays for the rows: the bucket of the source, by what a row of the namespace costs."""
 
     def when(self) -> float:
-        """When the next statement may run, by the loop's clock."""
+        """When the next statement may run, by the loop's clock; inf: not before this process gets a share of the budget."""
         ...
 
     def take(self, rows: int) -> None:
@@ -51,7 +55,8 @@ class Lookups:
         self._paying = paying
 
     async def find(self, lookup: Lookup, values: Sequence[Cell]) -> AsyncIterator[list[bytes]]:
-        """The keys that rows with these values concern, statement by statement. Raises GivenUp."""
+        """The keys that rows with these values concern, statement by statement. Raises GivenUp, or
+        Unavailable if this process has no share of the budget."""
         kinds: dict[type, list[Capture]] = {}
         for value in values:
             if value is not None:
@@ -63,9 +68,9 @@ class Lookups:
                 yield list(dict.fromkeys(key for key in keys if key is not None))
 
     async def _found(self, lookup: Lookup, values: Sequence[Capture]) -> Sequence[Sequence[Cell]]:
-        paying, clock = self._paying(lookup.namespace), asyncio.get_running_loop().time
+        paying = self._paying(lookup.namespace)
         for left in reversed(range(TRIES)):
-            await asyncio.sleep(max(0.0, paying.when() - clock()))
+            await _until_paid(paying)
             try:
                 found = await self._finders[lookup.number].find(values)
             except CacheUpdaterError as e:
@@ -78,3 +83,13 @@ class Lookups:
                     raise GivenUp(f"one statement has found {len(found)} keys, more than {KEYS_MAX}")
                 return found
         raise AssertionError("the last try returns or raises")
+
+
+async def _until_paid(paying: Paying) -> None:
+    """Waits until the next statement may run. If others spend meanwhile what it has waited for, it runs all the same."""
+    clock = asyncio.get_running_loop().time
+    began, paid = clock(), inf
+    while (paid := min(paid, paying.when())) > (now := clock()):
+        if paid == inf and now - began >= SHUT_OUT_S:
+            raise Unavailable("this updater has no share of the budget, and another one must read the feed")
+        await asyncio.sleep(min(paid - now, LOOK_EVERY_S))

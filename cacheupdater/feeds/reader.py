@@ -79,6 +79,7 @@ class Reader:
                 await self._feed.start()
                 await self._read(observer, notices, wall)
             except CacheUpdaterError as e:
+                _end_if_cancelled()
                 notices.trouble(
                     "feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}"
                 )
@@ -201,6 +202,13 @@ class Reader:
         for task in self._again:
             task.cancel()
         self._again.clear()
+
+
+def _end_if_cancelled() -> None:
+    """A task group of Python 3.11 and 3.12 that ends by an error forgets that its task was cancelled meanwhile."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _is_swept(again: asyncio.Task[list[Safe]]) -> bool:

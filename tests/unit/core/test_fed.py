@@ -52,6 +52,17 @@ def test_a_change_while_a_load_runs_is_loaded_again_for_that_load_may_have_read_
     assert story.starts(0.3) == [[A]]
 
 
+def test_a_change_that_an_older_hint_stands_for_is_done_only_with_that_hint():
+    """A memory queue dies with its process, and the feed must not be confirmed before the key is refreshed."""
+    story = Story(namespace(source=Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)))
+    story.change(A, at=0.0)
+    story.fed(A, at=0.1)
+    story.step(0.2)
+    assert (story.done, story.engine.cursor.finished()) == (0, [])
+    story.end(story.start(1.0), 1.1)
+    assert story.done == 2
+
+
 def test_unread_keys_do_not_wait_for_the_budget_but_for_redis():
     """A statement that changes more rows than the budget loads in an hour."""
     source = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)

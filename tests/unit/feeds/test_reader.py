@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 
 import pytest
 
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.feeds.lookups import AGAIN_S as LOOKUP_AGAIN_S
-from cacheupdater.feeds.lookups import KEYS_MAX, TRIES, Lookups
+from cacheupdater.feeds.lookups import KEYS_MAX, SHUT_OUT_S, TRIES, Lookups
 from cacheupdater.feeds.reader import REST_S, Reader
 from cacheupdater.feeds.row_keys import Direct, Lookup, RowKeys
 from cacheupdater.feeds.sweep import AGAIN_S
@@ -89,7 +90,7 @@ class World:
             MemoryFeed(self.log, ["products", "brands"]),
             RowKeys(RULES),
             sink=self.sink,
-            lookups=Lookups({0: self.brands}, lambda namespace: self.purse),
+            lookups=Lookups({0: self.brands}, lambda namespace, purse=self.purse: purse),
             redis=self.redis,
         )
         self.notices = Notices(clock)
@@ -192,6 +193,31 @@ async def test_a_feed_without_a_word_is_lost(world):
 
 
 @story
+async def test_a_reader_that_is_cancelled_while_its_turn_ends_by_an_error_ends_too(world):
+    """Otherwise a reload and a stop would wait for the reader for ever."""
+    reader = world.start()
+    await asyncio.sleep(0.5)
+
+    async def slow_to_end(position):
+        try:
+            await asyncio.sleep(1e6)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.2)
+            raise
+
+    world.log.turn.confirm = slow_to_end
+    world.change(1)
+    await asyncio.sleep(0.5)
+    world.log.cut()
+    await asyncio.sleep(0.1)
+    assert reader.told.reads, "the reader waits for its confirmation to end"
+    [running] = world.tasks
+    running.cancel()
+    await asyncio.wait([running], timeout=5.0)
+    assert running.cancelled()
+
+
+@story
 async def test_while_the_queue_is_full_the_feed_is_read_no_further(world):
     world.sink.full = True
     world.start()
@@ -226,6 +252,32 @@ async def test_a_statement_waits_while_the_budget_is_in_debt(world):
     assert world.brands.asked == []
     await asyncio.sleep(2.0)
     assert world.brands.asked == [[1]]
+
+
+@story
+async def test_a_statement_runs_once_the_updater_has_a_share_of_the_budget(world):
+    """An updater that owns no partition yet has none."""
+    world.purse.when = lambda: inf
+    world.start()
+    world.change(1, table="brands")
+    await asyncio.sleep(SHUT_OUT_S / 2)
+    assert world.brands.asked == []
+    world.purse.when = lambda: 0.0
+    await asyncio.sleep(1.0)
+    assert world.brands.asked == [[1]]
+
+
+@story
+async def test_an_updater_without_a_share_of_the_budget_leaves_the_feed_to_another(world):
+    world.purse.when = lambda: inf
+    world.start()
+    await asyncio.sleep(0.1)
+    world.purse = Free()
+    world.start()
+    world.change(1, table="brands")
+    await asyncio.sleep(2 * SHUT_OUT_S)
+    assert len(world.sink.keys) == 5
+    assert not world.log.commits
 
 
 @story
