@@ -3,6 +3,7 @@
 pytest_plugins = [
     "suite.proving",
     "suite.machine",
+    "suite.examples",
     "servers.forgetting",
     "suite.figures",
     "suite.failures",

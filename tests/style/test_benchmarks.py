@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 ABSENT = re.compile(r"^(.*\[(?:attr-defined|call-arg|name-defined|import-not-found)\])$", re.MULTILINE)
 
 
+@pytest.mark.timeout(600)  # mypy without its cache: 20 s on a quiet machine
 def test_benchmarks_call_only_what_exists(tmp_path):
     files = sorted(each.name for each in (ROOT / "benchmarks").glob("*.py"))
     options = [

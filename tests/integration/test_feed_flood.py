@@ -1,0 +1,174 @@
+"""One statement changes a million rows, and nobody is hurt: other namespaces keep their pace, and memory stays within its bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import threading
+import time
+
+import psutil
+import pytest
+import redis
+from live.updater_process import eventually
+
+from cacheupdater.adapters.writer_redis import writer_for
+from cacheupdater.ports import Entry
+from cacheupdater_client import Redis
+
+pytestmark = [pytest.mark.live, pytest.mark.prove, pytest.mark.timeout(1200)]
+
+ROWS = 1_000_000
+CACHED = 100_000
+OTHERS = 500
+READ_EVERY_S = 0.1  # all others: 5,000 reads a second
+PROBE_EVERY_S = 0.1
+QUIET_S = 30.0
+UPDATER_MIB = 100
+REDIS_MIB = 50
+FLOOD = "UPDATE items SET price = price + 1"
+TABLES = (
+    "CREATE TABLE items (id int PRIMARY KEY, price int NOT NULL)",
+    f"INSERT INTO items SELECT i, 1 FROM generate_series(1, {ROWS}) i",
+    "CREATE TABLE others (id int PRIMARY KEY, price int NOT NULL)",
+    f"INSERT INTO others SELECT i, 1 FROM generate_series(1, {OTHERS}) i",
+    "VACUUM ANALYZE",
+)
+
+
+def settings(redis_url, database):
+    load = {"source": "shop"}
+    return {
+        "version": 1,
+        "queue": {"url": "memory://"},
+        "cache": {"url": redis_url},
+        "sources": {"shop": {"url": database, "budget": "1000/s", "changes": "replication"}},
+        "namespaces": {
+            "item": {"key": "item:{id:int}", "load": {**load, "table": "items"}, "changes": [{"table": "items"}], "ttl": "2h"},
+            "other": {"key": "other:{id:int}", "load": {**load, "table": "others"}, "ttl": "2h"},
+        },
+    }  # fmt: skip
+
+
+async def fill(redis_url):
+    """Values as an updater has written them."""
+    writer = writer_for(redis_url)
+    try:
+        for first in range(1, CACHED + 1, 1000):
+            token = await writer.token()
+            entries = [
+                Entry(b"item:%d" % n, b'{"id":%d,"price":1}' % n, 7_200_000)
+                for n in range(first, first + 1000)
+            ]
+            await writer.write(token, entries, form="json")
+    finally:
+        await writer.close()
+
+
+class Neighbour:
+    """An application of another namespace: 5,000 reads a second, and ten announced changes."""
+
+    def __init__(self, server, redis_url, emit):
+        self._server, self._plain = server, redis.Redis.from_url(redis_url)
+        self._cache = Redis.from_url(redis_url, emit=emit)
+        self._stop = threading.Event()
+        self.took = []  # (when, seconds from the announcement to the fresh value)
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read, self._probe)]
+
+    def __enter__(self):
+        for each in self._threads:
+            each.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for each in self._threads:
+            each.join()
+        self._cache.close()
+        self._plain.close()
+
+    def _read(self):
+        names = [f"other:{n}" for n in range(1, OTHERS + 1)]
+        while not self._stop.wait(READ_EVERY_S):
+            self._cache.mget(names)
+
+    def _probe(self):
+        price = 10
+        while not self._stop.wait(PROBE_EVERY_S):
+            price += 1
+            number = 1 + price % OTHERS
+            self._server.execute(f"UPDATE others SET price = {price} WHERE id = {number}")
+            began = time.monotonic()
+            self._cache.invalidate(f"other:{number}")
+            while not self._stop.is_set() and not self._is_fresh(number, price):
+                time.sleep(0.001)
+            self.took.append((began, time.monotonic() - began))
+
+    def _is_fresh(self, number, price):
+        value = self._plain.get(f"other:{number}")
+        return value is not None and json.loads(value)["price"] == price
+
+    def p99(self, since, until):
+        took = [seconds for at, seconds in self.took if since <= at < until]
+        return statistics.quantiles(took, n=100)[98], len(took)
+
+
+class Peak:
+    """The most memory that somebody has taken since the start."""
+
+    def __init__(self, now):
+        self._now, self.first = now, now()
+        self.most = self.first
+
+    def look(self):
+        self.most = max(self.most, self._now())
+
+    @property
+    def grown_mib(self):
+        return (self.most - self.first) / 2**20
+
+
+def test_a_million_rows_in_one_statement_hurt_nobody(logical_server, redis_server, updaters):
+    logical_server.execute(*TABLES)
+    logical_server.execute("CREATE PUBLICATION cacheupdater FOR TABLE items")
+    logical_server.execute("SELECT pg_create_logical_replication_slot('cacheupdater', 'pgoutput')")
+    updater = updaters.start(settings(redis_server.url, logical_server.url()))
+    asyncio.run(fill(redis_server.url))
+    plain = redis.Redis.from_url(redis_server.url)
+    with Neighbour(logical_server, redis_server.url, updater.emit) as neighbour:
+        eventually(lambda: len(neighbour.took) > 20)
+        quiet = time.monotonic()
+        eventually(lambda: time.monotonic() > quiet + QUIET_S, within=2 * QUIET_S)
+        memory = Peak(lambda: psutil.Process(updater.pid).memory_info().rss)
+        cache = Peak(lambda: plain.info("memory")["used_memory"])
+        flood = time.monotonic()
+        logical_server.execute(FLOOD)
+        written = time.monotonic()
+
+        def at_rest():
+            memory.look()
+            cache.look()
+            return updater.metric("fed_total", namespace="item") >= ROWS and not _stale(plain)
+
+        eventually(at_rest, within=900.0, every=0.5)
+        rest = time.monotonic()
+        before, probes = neighbour.p99(quiet, flood)
+        during, more = neighbour.p99(flood, rest)
+    print(
+        f"{ROWS:,} rows: the statement took {written - flood:.1f} s, at rest {rest - flood:.0f} s after its begin;"
+        f" neighbour p99 {during * 1000:.1f} ms ({more} changes), before {before * 1000:.1f} ms ({probes}): {during / before:.2f};"
+        f" updater +{memory.grown_mib:.0f} MiB, Redis +{cache.grown_mib:.0f} MiB"
+    )
+    assert _stale(plain) == 0
+    assert memory.grown_mib <= UPDATER_MIB
+    assert cache.grown_mib <= REDIS_MIB
+    eventually(lambda: updater.metric("feed_waiting", source="shop") < 2**20, within=60.0)
+    plain.close()
+
+
+def _stale(plain):
+    """How many old values of items lie in Redis. Every row has price 2 by now."""
+    names = list(plain.scan_iter("item:*", count=1000))
+    values = plain.mget(names) if names else []
+    return sum(json.loads(value)["price"] != 2 for value in values if value is not None)
