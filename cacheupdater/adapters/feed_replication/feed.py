@@ -37,6 +37,9 @@ TURN_S = (
 )
 ALIVE_S = 2.0  # seconds between two words to the server; it waits for 20 s (settings.SENDER_TIMEOUT_S)
 TELL_S = 0.1  # seconds from a confirmation until the server is told; those in between are told together
+LINGER_S = (
+    0.01  # seconds for the rest of a transaction, of which something was read, before a part of it is given
+)
 BEAT_S = 3.0  # seconds between two heartbeats through the WAL: some 100 bytes of WAL each
 QUIET_S = SILENCE_MAX / 2  # seconds without a change until an empty batch
 LOST_S = 3 * SILENCE_MAX  # seconds without a word of the server until the connection counts as dead
@@ -67,6 +70,7 @@ class ReplicationFeed:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._beating: asyncio.Task[None] | None = None
         self._asked = self._given = self._heard = 0.0  # by the loop's clock
+        self._linger: float | None = None  # until when the rest of a transaction is waited for
 
     async def start(self) -> None:
         """Waits until the slot is ours, and makes it anew if it is lost."""
@@ -90,6 +94,9 @@ class ReplicationFeed:
             self._asked = self._now()
             try:
                 dry = self._read(stream, batching)
+                if dry and self._rest_comes(batching):
+                    await self._wait(stream, LINGER_S)
+                    continue
                 batch = batching.given()
                 if batch is None and dry:
                     await self._wait(stream)
@@ -103,7 +110,7 @@ class ReplicationFeed:
                 self._close()
                 raise
             if batch is not None and self._stream is stream:
-                self._given = self._now()
+                self._given, self._linger = self._now(), None
                 yield batch
 
     async def confirm(self, position: Position) -> None:
@@ -221,7 +228,15 @@ class ReplicationFeed:
             return Unavailable("the replication slot stands where the publication did not exist")
         return failures.of_server(error)
 
-    async def _wait(self, stream: Stream) -> None:
+    def _rest_comes(self, batching: Batching) -> bool:
+        """Whether the rest of a transaction is on its way: the server sends it row by row, and a batch for each costs more."""
+        if not batching.inside or not self._progress.may_read():
+            self._linger = None
+        elif self._linger is None:
+            self._linger = self._now() + LINGER_S
+        return self._linger is not None and self._now() < self._linger
+
+    async def _wait(self, stream: Stream, seconds: float | None = None) -> None:
         """Until a message, a confirmation or a timer may have changed something."""
         self._wake.clear()
         if self._error is not None or self._stream is not stream:
@@ -230,7 +245,10 @@ class ReplicationFeed:
             stream.when_readable(self._wake.set)
         self._asked = inf  # who waits is not asleep
         try:
-            await self._wake.wait()
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
         finally:
             self._asked = self._now()
             stream.unwatch()
