@@ -99,6 +99,11 @@ async def slot_of(world):
     return row
 
 
+async def drained(own):
+    async for _ in own.batches():
+        """What it was told before may still come."""
+
+
 async def found(world, query):
     """Waits until the query has a row."""
     async with asyncio.timeout(60):
@@ -238,7 +243,7 @@ async def test_the_loss_is_told_by_whoever_reads_the_new_slot_if_its_maker_has_d
     async def died(*_):
         raise ConnectionAbortedError
 
-    monkeypatch.setattr(maker, "_open", died)
+    monkeypatch.setattr(maker._turn, "_open", died)
     with pytest.raises(ConnectionAbortedError):
         await maker.start()
     await maker.stop()
@@ -289,8 +294,7 @@ async def test_a_consumer_that_sleeps_loses_its_turn_to_another(world, monkeypat
     await found(world, f"{HEARD} AND reply_time - backend_start > interval '5 s'")
     assert follower.starts == 1  # who waits for a change does not sleep
     with pytest.raises(Unavailable):
-        async for _ in sleeper.batches():
-            """What it was told before may still come."""
+        await drained(sleeper)
     await follower.stop()
     await sleeper.stop()
 
