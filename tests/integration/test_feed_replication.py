@@ -19,7 +19,13 @@ from feeds.reading import Reading
 from feeds.replication_world import ReplicationWorld
 from servers.postgres import LOGICAL, started_postgres
 
-from cacheupdater.adapters.feed_replication import ReplicationFeed, ReplicationInstallation, Settings, feed
+from cacheupdater.adapters.feed_replication import (
+    ReplicationFeed,
+    ReplicationInstallation,
+    Settings,
+    feed,
+    stream,
+)
 from cacheupdater.adapters.feed_replication import settings as settings_module
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.feed_ports import Watched
@@ -194,6 +200,21 @@ async def test_a_reader_that_was_killed_is_replaced_within_two_seconds_and_loses
     assert min(taken) < TAKEOVER_S
 
 
+@pytest.mark.prove
+async def test_a_reader_that_was_stopped_loses_its_turn_when_the_server_has_heard_nothing_for_20_seconds(
+    world, reader, record_property
+):
+    first = reader()
+    await first.until(lambda line: "started" in line)
+    second = reader()
+    await second.until(lambda line: "waits" in line)
+    first._process.send_signal(signal.SIGSTOP)
+    stopped = now()
+    line = await second.until(lambda line: "started" in line)
+    record_property("figure: from SIGSTOP to the next reader", f"{line['at'] - stopped:.1f} s")
+    assert line["at"] - stopped < 2 * settings_module.SENDER_TIMEOUT_S
+
+
 async def test_changes_go_on_after_a_restart_of_the_server(logical_server):
     world = await ReplicationWorld(logical_server.url()).start()
     follower = Follower(world.feed())
@@ -250,6 +271,23 @@ async def test_the_loss_is_told_by_whoever_reads_the_new_slot_if_its_maker_has_d
     follower = Follower(world.feed())
     await follower.until(lambda: follower.emptied == ["public.items"])
     await follower.stop()
+
+
+async def test_before_version_14_the_process_that_made_the_slot_anew_tells_the_loss(world, monkeypatch):
+    monkeypatch.setattr(stream, "MESSAGES_SINCE", 10**9)
+    reader = Reading(world.feed())
+    await reader.started.wait()
+    await world.lose()
+    assert isinstance(await reader.error(), Unavailable)
+    again = Reading(reader.feed)
+    await again.until(lambda: again.emptied == ["public.items"])
+    await again.confirm()
+    heard = len(again.batches)
+    await again.until(lambda: len(again.batches) > heard, 15)  # the answers of the server show that it speaks
+    assert again.batches[-1].committed is None
+    await world.run("INSERT INTO items VALUES (1, 0)")
+    await again.until_ids(1)
+    await again.stop()
 
 
 async def test_a_publication_that_was_made_again_behind_the_slot_costs_a_new_slot(world, follow):

@@ -21,13 +21,13 @@ FEW = 20
 
 async def main(url, slot):
     feed = ReplicationFeed(Settings(url, "cacheupdater", slot, (Watched("items", ("id", "shelf")),)))
-    say({"waits": now()})
+    say({"waits": True})
     await feed.start()
-    say({"started": now()})
+    say({"started": True})
     async for batch in feed.batches():
         await feed.confirm(batch.position)
         ids = [change.rows[-1]["id"] for change in batch.changes] if len(batch.changes) <= FEW else []
-        say({"changes": len(batch.changes), "ids": ids, "emptied": list(batch.emptied), "at": now()})
+        say({"changes": len(batch.changes), "ids": ids, "emptied": list(batch.emptied)})
 
 
 def now():
@@ -35,6 +35,7 @@ def now():
 
 
 def say(line):
+    line["at"] = now()
     line["kib"] = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
     print(json.dumps(line), flush=True)
 
