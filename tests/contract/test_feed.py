@@ -31,9 +31,33 @@ def replication_world(logical_pg_url):
     return lambda: ReplicationWorld(logical_pg_url)
 
 
+@pytest.fixture
+def notify_world(pg_url):
+    from feeds.notify_world import NotifyWorld
+
+    return lambda: NotifyWorld(pg_url)
+
+
+@pytest.fixture
+def poll_postgres_world(pg_url, redis_url):
+    from feeds.poll_world import PollWorld
+
+    return lambda: PollWorld(pg_url, redis_url)
+
+
+@pytest.fixture
+def poll_sqlite_world(tmp_path, redis_url):
+    from feeds.poll_world import PollWorld
+
+    return lambda: PollWorld(f"sqlite+aiosqlite:///{tmp_path}/shop.db", redis_url)
+
+
 WORLDS = [
     pytest.param("memory_world", id="memory"),
     pytest.param("replication_world", id="replication"),
+    pytest.param("notify_world", id="notify"),
+    pytest.param("poll_postgres_world", id="poll-postgresql"),
+    pytest.param("poll_sqlite_world", id="poll-sqlite"),
 ]
 
 
@@ -121,11 +145,14 @@ async def test_an_open_transaction_is_told_after_its_commit_and_not_before(world
 
 async def test_a_deleted_row_is_told(world, read):
     only_if(world, "deletes")
-    await insert(world, 1, 2)
     reader = await read()
+    await insert(world, 1, 2)
+    await reader.until_ids(1, 2)
     async with world.transaction() as rows:
         await rows.delete(1)
-    await reader.until(lambda: any(rows[0]["id"] == 1 and len(rows[0]) == 1 for rows in reader.rows))
+    await reader.until(lambda: reader.ids.count(1) == 2)
+    [row] = reader.rows[-1]
+    assert row["id"] == 1
 
 
 async def test_a_changed_key_is_told_as_it_was_and_as_it_is(world, read):
@@ -135,7 +162,9 @@ async def test_a_changed_key_is_told_as_it_was_and_as_it_is(world, read):
     async with world.transaction() as rows:
         await rows.rekey(1, 2)
     await reader.until_ids(1, 2)
-    assert reader.rows[-1] == [{"id": 1}, {"id": 2, "shelf": 0}]
+    was, now = reader.rows[-1]
+    assert was["id"] == 1
+    assert now == {"id": 2, "shelf": 0}
 
 
 async def test_a_truncated_table_is_told_as_emptied_and_says_why(world, read):
@@ -171,7 +200,7 @@ async def test_what_was_not_confirmed_comes_again_and_what_was_confirmed_does_no
     second = await read()
     await insert(world, 3)
     await second.until_ids(2, 3)
-    assert second.ids == [2, 3]
+    assert second.ids == [2, 3] or "nothing twice" not in world.tells
 
 
 async def test_the_same_feed_goes_on_after_a_stop_and_a_start(world, read):
@@ -194,7 +223,7 @@ async def test_what_happened_while_nobody_read_is_told(world, read):
     await reader.until_ids(1)
 
 
-async def test_a_transaction_that_no_batch_holds_comes_in_parts_and_comes_again_until_its_end_is_confirmed(
+async def test_a_transaction_that_no_batch_holds_comes_in_parts_and_what_was_not_confirmed_comes_again(
     world, read
 ):
     first = await read(confirms=True)
@@ -212,13 +241,14 @@ async def test_a_transaction_that_no_batch_holds_comes_in_parts_and_comes_again_
     assert 0 < len(batch.changes) < MANY
     await second.stop()
 
+    confirmed = {change.rows[-1]["id"] for change in batch.changes}
     third = await read(confirms=True)
-    await third.until_ids(*range(2, MANY))
+    await third.until_ids(*set(range(2, MANY)) - confirmed)
     await third.stop()
     fourth = await read()
     await insert(world, MANY)
     await fourth.until_ids(MANY)
-    assert fourth.ids == [MANY]
+    assert fourth.ids == [MANY] or "nothing twice" not in world.tells
 
 
 async def test_what_waits_is_known_or_not_and_grows_less_by_a_confirmation(world, read):

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from sqlalchemy import event
 from sqlalchemy.engine import make_url
@@ -36,9 +36,9 @@ from cacheupdater.errors import CacheUpdaterError, Misconfigured, TimedOut, Unav
 from cacheupdater.ports import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from sqlalchemy import TextClause
+    from sqlalchemy import Connection, Executable, TextClause
     from sqlalchemy.engine import AdaptedConnection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -57,6 +57,8 @@ FAREWELL_S = (
 RECYCLE_S = 300  # firewalls forget idle connections; a new one every 5 minutes costs nothing
 
 _DRIVERS: dict[str, type[Driver]] = {"postgresql": PostgreSql, "postgres": PostgreSql, "sqlite": Sqlite}
+T = TypeVar("T")
+_Use: TypeAlias = "Callable[[AsyncConnection], Awaitable[T]]"
 _TABLE = re.compile(r"\w+(\.\w+)?")
 
 
@@ -81,6 +83,14 @@ class _Sent:
         if self.at == inf:
             return Unreached
         return TimedOut if asyncio.get_running_loop().time() - self.at >= deadline / 2 else Unavailable
+
+
+def _rows_of(asked: Executable, parameters: Mapping[str, object]) -> _Use[Result]:
+    async def use(connection: AsyncConnection) -> Result:
+        result = await connection.execute(asked, parameters)
+        return tuple(result.keys()), result.all()
+
+    return use
 
 
 class SqlSource:
@@ -164,13 +174,24 @@ class SqlSource:
 
     async def fetch(self, asked: TextClause, keys: Sequence[Captures], leaves: Leaves = at_once) -> Result:
         """Runs one statement for these bound keys within the deadline."""
-        parameters, sent = self._driver.parameters(keys), _Sent(leaves)
+        return await self._answered(_rows_of(asked, self._driver.parameters(keys)), leaves)
+
+    async def query(self, asked: Executable, parameters: Mapping[str, object] | None = None) -> Result:
+        """Runs any other statement within the deadline."""
+        return await self._answered(_rows_of(asked, parameters or {}))
+
+    async def inspect(self, what: Callable[[Connection], T]) -> T:
+        """What SQLAlchemy's inspector, or some statements on one connection, find within the deadline."""
+        return await self._answered(lambda connection: connection.run_sync(what))
+
+    async def _answered(self, use: _Use[T], leaves: Leaves = at_once) -> T:
+        sent = _Sent(leaves)
         try:
             async with asyncio.timeout(self._deadline):
                 try:
-                    return await self._run(asked, parameters, sent)
+                    return await self._run(use, sent)
                 except _Outdated:  # the second run prepares it again
-                    return await self._run(asked, parameters, sent)
+                    return await self._run(use, sent)
         except TimeoutError:
             what = f"no answer from the database within {self._deadline:.3g} s"
             raise sent.error(self._deadline)(what) from None
@@ -203,13 +224,12 @@ class SqlSource:
             self._open.discard(connection)
             await greenlet_spawn(self._driver.abort, connection)
 
-    async def _run(self, asked: TextClause, parameters: Mapping[str, object], sent: _Sent) -> Result:
-        """Runs the statement once. The connection goes back to the pool; SQLAlchemy closes it if a statement may still run."""
+    async def _run(self, use: _Use[T], sent: _Sent) -> T:
+        """Uses a connection once. The connection goes back to the pool; SQLAlchemy closes it if a statement may still run."""
         connection = await self._connected()
         try:
             sent.now()
-            result = await connection.execute(asked, parameters)
-            return tuple(result.keys()), result.all()
+            return await use(connection)
         except CacheUpdaterError:  # raised by `leaves`
             raise
         except SQLAlchemyError as e:

@@ -38,7 +38,7 @@ class MemoryWorld:
     """One source with a table, outside of the processes that read its feed."""
 
     table = "public.items"
-    tells = frozenset({"deletes", "truncates", "old keys", "losses"})
+    tells = frozenset({"deletes", "truncates", "old keys", "losses", "nothing twice"})
 
     def __init__(self):
         self.log = MemoryLog()

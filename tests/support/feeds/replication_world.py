@@ -17,7 +17,7 @@ class ReplicationWorld:
     """One database. `run` is for what no feed does."""
 
     table = "public.items"
-    tells = frozenset({"deletes", "truncates", "old keys", "losses"})
+    tells = frozenset({"deletes", "truncates", "old keys", "losses", "nothing twice"})
 
     def __init__(self, url, *watched):
         self.url = url
