@@ -160,6 +160,19 @@ async def test_the_old_key_of_another_column_is_told_with_a_full_identity(logica
     await reading.stop()
 
 
+async def test_a_table_that_is_written_with_its_schema_and_without_is_told_with_the_columns_of_both(
+    logical_pg_url,
+):
+    both = (Watched("items", ("id",)), Watched("public.items", ("shelf",)))
+    world = await ReplicationWorld(logical_pg_url, *both).start()
+    reading = Reading(world.feed())
+    await reading.started.wait()
+    await world.run("INSERT INTO items VALUES (1, 10)")
+    await reading.until_ids(1)
+    assert reading.rows == [[{"id": 1, "shelf": 10}]]
+    await reading.stop()
+
+
 async def test_rows_of_partitions_are_told_as_rows_of_their_table(logical_pg_url):
     world = ReplicationWorld(logical_pg_url, Watched("parts", ("id",)))
     await world.run(
