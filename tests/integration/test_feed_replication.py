@@ -19,7 +19,13 @@ from feeds.replication_reader import now
 from feeds.replication_world import ReplicationWorld
 from servers.postgres import LOGICAL, started_postgres
 
-from cacheupdater.adapters.feed_replication import ReplicationFeed, ReplicationInstallation, Settings, feed
+from cacheupdater.adapters.feed_replication import (
+    ReplicationFeed,
+    ReplicationInstallation,
+    Settings,
+    feed,
+    stream,
+)
 from cacheupdater.adapters.feed_replication import settings as settings_module
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.feed_ports import Watched
@@ -99,6 +105,11 @@ async def slot_of(world):
     return row
 
 
+async def drained(own):
+    async for _ in own.batches():
+        """What it was told before may still come."""
+
+
 async def found(world, query):
     """Waits until the query has a row."""
     async with asyncio.timeout(60):
@@ -149,6 +160,19 @@ async def test_the_old_key_of_another_column_is_told_with_a_full_identity(logica
     await reading.stop()
 
 
+async def test_a_table_that_is_written_with_its_schema_and_without_is_told_with_the_columns_of_both(
+    logical_pg_url,
+):
+    both = (Watched("items", ("id",)), Watched("public.items", ("shelf",)))
+    world = await ReplicationWorld(logical_pg_url, *both).start()
+    reading = Reading(world.feed())
+    await reading.started.wait()
+    await world.run("INSERT INTO items VALUES (1, 10)")
+    await reading.until_ids(1)
+    assert reading.rows == [[{"id": 1, "shelf": 10}]]
+    await reading.stop()
+
+
 async def test_rows_of_partitions_are_told_as_rows_of_their_table(logical_pg_url):
     world = ReplicationWorld(logical_pg_url, Watched("parts", ("id",)))
     await world.run(
@@ -187,6 +211,21 @@ async def test_a_reader_that_was_killed_is_replaced_within_two_seconds_and_loses
         first = second
     record_property("figure: from kill -9 to the next reader's first change", f"{min(taken):.2f} s")
     assert min(taken) < TAKEOVER_S
+
+
+@pytest.mark.prove
+async def test_a_reader_that_was_stopped_loses_its_turn_when_the_server_has_heard_nothing_for_20_seconds(
+    world, reader, record_property
+):
+    first = reader()
+    await first.until(lambda line: "started" in line)
+    second = reader()
+    await second.until(lambda line: "waits" in line)
+    first._process.send_signal(signal.SIGSTOP)
+    stopped = now()
+    line = await second.until(lambda line: "started" in line)
+    record_property("figure: from SIGSTOP to the next reader", f"{line['at'] - stopped:.1f} s")
+    assert line["at"] - stopped < 2 * settings_module.SENDER_TIMEOUT_S
 
 
 async def test_changes_go_on_after_a_restart_of_the_server(logical_server):
@@ -238,13 +277,30 @@ async def test_the_loss_is_told_by_whoever_reads_the_new_slot_if_its_maker_has_d
     async def died(*_):
         raise ConnectionAbortedError
 
-    monkeypatch.setattr(maker, "_open", died)
+    monkeypatch.setattr(maker._turn, "_open", died)
     with pytest.raises(ConnectionAbortedError):
         await maker.start()
     await maker.stop()
     follower = Follower(world.feed())
     await follower.until(lambda: follower.emptied == ["public.items"])
     await follower.stop()
+
+
+async def test_before_version_14_the_process_that_made_the_slot_anew_tells_the_loss(world, monkeypatch):
+    monkeypatch.setattr(stream, "MESSAGES_SINCE", 10**9)
+    reader = Reading(world.feed())
+    await reader.started.wait()
+    await world.lose()
+    assert isinstance(await reader.error(), Unavailable)
+    again = Reading(reader.feed)
+    await again.until(lambda: again.emptied == ["public.items"])
+    await again.confirm()
+    heard = len(again.batches)
+    await again.until(lambda: len(again.batches) > heard, 15)  # the answers of the server show that it speaks
+    assert again.batches[-1].committed is None
+    await world.run("INSERT INTO items VALUES (1, 0)")
+    await again.until_ids(1)
+    await again.stop()
 
 
 async def test_a_publication_that_was_made_again_behind_the_slot_costs_a_new_slot(world, follow):
@@ -289,8 +345,7 @@ async def test_a_consumer_that_sleeps_loses_its_turn_to_another(world, monkeypat
     await found(world, f"{HEARD} AND reply_time - backend_start > interval '5 s'")
     assert follower.starts == 1  # who waits for a change does not sleep
     with pytest.raises(Unavailable):
-        async for _ in sleeper.batches():
-            """What it was told before may still come."""
+        await drained(sleeper)
     await follower.stop()
     await sleeper.stop()
 

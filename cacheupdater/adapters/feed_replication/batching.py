@@ -39,6 +39,7 @@ class Batching:
         self._committed: float | None = None  # of the transaction that is being read
         self._last: float | None = None  # of the last change
         self._owed = False  # the transaction that is being read tells something
+        self.inside = False  # a transaction has begun, and more of it follows
         self._due = False  # a transaction has ended of which something was told
         self.beat: float | None = None  # when our last heartbeat was said that came back
 
@@ -76,9 +77,10 @@ class Batching:
 
     def _marked(self, event: Event) -> None:
         if isinstance(event, Begin):
-            self._committed, self._owed = event.committed, False
+            self._committed, self._owed, self.inside = event.committed, False, True
         elif isinstance(event, Commit):
             self._progress.ended(event.end, owed=self._owed)
+            self.inside = False
             self._due, self._owed = self._due or self._owed, False
         elif isinstance(event, Truncated):
             self._emptied |= dict.fromkeys(event.tables, TRUNCATED)

@@ -153,7 +153,7 @@ async def tables(questions: Questions, watched: Sequence[Watched]) -> Tables:
     known = [_known(by_name[row[0]], row) for row in rows if row[5] is not None]
     missing = [by_name[row[0]] for row in rows if row[5] is None]
     bases: Mapping[str, str] = next((row[9] for row in rows if row[9]), {})
-    return Tables(known, missing, {int(of): int(kind) for of, kind in bases.items()})
+    return Tables(_once(known), missing, {int(of): int(kind) for of, kind in bases.items()})
 
 
 def quoted(name: str) -> str:
@@ -164,6 +164,16 @@ def quoted(name: str) -> str:
 def _written(table: str) -> str:
     """The configuration writes names as they are, and PostgreSQL would fold those that are not quoted."""
     return ".".join(map(quoted, table.split(".")))
+
+
+def _once(known: Sequence[Known]) -> Sequence[Known]:
+    """A table that the configuration writes with its schema and without is one, with the columns of both."""
+    tables: dict[int, Known] = {}
+    for each in known:
+        other = tables.get(each.oid, each)
+        columns = tuple(dict.fromkeys([*other.watched.columns, *each.watched.columns]))
+        tables[each.oid] = each._replace(watched=each.watched._replace(columns=columns))
+    return list(tables.values())
 
 
 def _known(watched: Watched, row: Sequence[Any]) -> Known:

@@ -1,8 +1,7 @@
 """The changes of a PostgreSQL (12 and newer), read from a logical replication slot.
 
-The composition root makes one `ReplicationFeed` per source, and it lives as long as its reader. The slot itself is the lock: the
-server lets one process at a time read a slot, and frees the slot when that process dies. That is stricter than an advisory lock,
-which a process could hold while another reads. The others look twice a second whether the slot is free.
+The composition root makes one `ReplicationFeed` per source, and it lives as long as its reader. Only one process at a time reads
+a slot (`turn`).
 
 A slot keeps WAL until it is confirmed. So what was not confirmed comes again, whoever dies. A slot that is lost is made anew,
 and all watched tables count as emptied (`slot`). While nobody asks for batches, nothing is read, and the server waits. It is
@@ -16,27 +15,26 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.feed_replication import catalogue, failures, slot
+from cacheupdater.adapters.feed_replication import catalogue, slot
 from cacheupdater.adapters.feed_replication.batching import Batching
 from cacheupdater.adapters.feed_replication.connections import Questions, driver
 from cacheupdater.adapters.feed_replication.decode import Decoder
 from cacheupdater.adapters.feed_replication.progress import Progress
-from cacheupdater.adapters.feed_replication.stream import Stream
-from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
+from cacheupdater.adapters.feed_replication.turn import Turn
+from cacheupdater.errors import CacheUpdaterError, Unavailable
 from cacheupdater.feed_ports import SILENCE_MAX, Batch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from cacheupdater.adapters.feed_replication.catalogue import Slot, Tables
     from cacheupdater.adapters.feed_replication.settings import Settings
+    from cacheupdater.adapters.feed_replication.stream import Stream
+    from cacheupdater.adapters.feed_replication.turn import Taken
     from cacheupdater.feed_ports import Position
 
-TURN_S = (
-    0.5  # seconds between two looks whether the slot is free; a look costs the database one short question
-)
 ALIVE_S = 2.0  # seconds between two words to the server; it waits for 20 s (settings.SENDER_TIMEOUT_S)
 TELL_S = 0.1  # seconds from a confirmation until the server is told; those in between are told together
+LINGER_S = 0.01  # seconds for the rest of a transaction, until a part of it is given
 BEAT_S = 3.0  # seconds between two heartbeats through the WAL: some 100 bytes of WAL each
 QUIET_S = SILENCE_MAX / 2  # seconds without a change until an empty batch
 LOST_S = 3 * SILENCE_MAX  # seconds without a word of the server until the connection counts as dead
@@ -45,10 +43,6 @@ LOST_S = 3 * SILENCE_MAX  # seconds without a word of the server until the conne
 ASLEEP_S = 600.0
 MESSAGES_MAX = 2000  # read in one turn of the event loop: rows of tables that nobody watches count too
 
-_GONE = "the replication slot had gone, and was made anew"
-_INVALID = "the replication slot had lost WAL, and was made anew"
-_UNPUBLISHED = "the replication slot stood where the publication did not exist, and was made anew"
-
 
 class ReplicationFeed:
     """A feed of one slot."""
@@ -56,33 +50,29 @@ class ReplicationFeed:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._questions = Questions(settings)
+        self._turn = Turn(settings, self._questions)
         self._stream: Stream | None = None
         self._progress = Progress()
         self._batching: Batching | None = None
         self._stopped = asyncio.Event()
         self._wake = asyncio.Event()
         self._error: CacheUpdaterError | None = None  # that a timer has met
-        self._unreadable = ""  # why the slot must be made anew although the server does not say so
-        self._lost = ""  # why this process has made the slot anew; others learn that from the WAL
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._beating: asyncio.Task[None] | None = None
         self._asked = self._given = self._heard = 0.0  # by the loop's clock
+        self._linger: float | None = None  # until when the rest of a transaction is waited for
 
     async def start(self) -> None:
         """Waits until the slot is ours, and makes it anew if it is lost."""
         self._close()
         self._stopped.clear()
-        driver()
-        while not self._stopped.is_set():
-            found = await catalogue.slot(self._questions, self._settings.slot)
-            if (why := self._why_anew(found)) and (found is None or not found.active):
-                await self._tables()  # a slot without its publication is of no use
-                await self._make_anew(found, why)
-            elif found is not None and not found.active and await self._open(found, await self._tables()):
-                return
-            else:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopped.wait(), TURN_S)
+        taken = await self._turn.take(self._stopped)
+        if taken is None:
+            return
+        if self._stopped.is_set():
+            taken.stream.close()
+        else:
+            self._begin(taken)
 
     async def batches(self) -> AsyncIterator[Batch]:
         """Changes after those that were confirmed, until `stop`."""
@@ -90,6 +80,9 @@ class ReplicationFeed:
             self._asked = self._now()
             try:
                 dry = self._read(stream, batching)
+                if dry and self._rest_comes(batching):
+                    await self._wait(stream, LINGER_S)
+                    continue
                 batch = batching.given()
                 if batch is None and dry:
                     await self._wait(stream)
@@ -98,13 +91,16 @@ class ReplicationFeed:
                     await asyncio.sleep(0)  # much was read, and nothing of it is watched
             except driver().Error as e:
                 self._close()
-                raise self._translated(e) from None
+                raise self._turn.translated(e) from None
             except CacheUpdaterError:
                 self._close()
                 raise
             if batch is not None and self._stream is stream:
-                self._given = self._now()
+                self._given, self._linger = self._now(), None
                 yield batch
+                await asyncio.sleep(
+                    0
+                )  # a consumer that waits for nothing would keep the event loop for itself
 
     async def confirm(self, position: Position) -> None:
         """The server is told within 100 ms."""
@@ -133,68 +129,17 @@ class ReplicationFeed:
 
     # --- start ----------------------------------------------------------------------------------------------------
 
-    async def _tables(self) -> Tables:
-        """The watched tables; raises Misconfigured if one is missing, or their publication is."""
-        name = self._settings.publication
-        if await catalogue.publication(self._questions, name) is None:
-            raise Misconfigured(
-                f"there is no publication {name}: `cacheupdater changes install` makes it, and the slot"
-            )
-        tables = await catalogue.tables(self._questions, self._settings.watched)
-        if tables.missing:
-            raise Misconfigured(f"there is no table {tables.missing[0].table}, whose changes should be read")
-        return tables
-
-    def _why_anew(self, found: Slot | None) -> str:
-        """Why the slot must be made anew; nothing if it can be read. Raises Misconfigured if the slot is another's."""
-        if found is None:
-            return _GONE
-        if found.plugin != catalogue.PLUGIN or not found.here:
-            raise Misconfigured(
-                f"the slot {self._settings.slot} belongs to another database or plugin: name another"
-            )
-        return self._unreadable or (_INVALID if found.lost else "")
-
-    async def _make_anew(self, found: Slot | None, why: str) -> None:
-        """Makes the slot anew, unless another process is faster."""
-        questions = Questions(self._settings)  # the server may take long, and `waiting` is asked meanwhile
-        try:
-            if found is not None and not await slot.drop(questions, self._settings.slot):
-                return
-            self._unreadable = ""
-            if await slot.make_anew(questions, self._settings.slot, why):
-                self._lost = why
-        finally:
-            questions.close()
-
-    async def _open(self, found: Slot, tables: Tables) -> bool:
-        """Begins to read; False if another process was faster, or the slot turns out to be lost."""
-        try:
-            stream = await Stream.opened(self._settings)
-        except driver().Error as e:
-            if failures.lost_slot(e):
-                self._unreadable = _INVALID
-            elif failures.code(e) != failures.IN_USE:
-                raise failures.of_server(e) from None
-            return False
-        if self._stopped.is_set():
-            stream.close()
-            return False
-        self._begin(stream, found, tables)
-        return True
-
-    def _begin(self, stream: Stream, found: Slot, tables: Tables) -> None:
-        named = tables.named()
-        self._stream, self._error, self._progress = stream, None, Progress(found.place)
+    def _begin(self, taken: Taken) -> None:
+        named, stream = taken.tables.named(), taken.stream
+        self._stream, self._error, self._progress = stream, None, Progress(taken.place)
         self._batching = Batching(
-            Decoder(named, tables.bases),
+            Decoder(named, taken.tables.bases),
             self._progress,
             slot_name=self._settings.slot,
             tables=[each.told for each in named.values()],
         )
-        if self._lost and not stream.has_messages:
-            self._batching.lost(self._lost)
-        self._lost = ""
+        if taken.lost:
+            self._batching.lost(taken.lost)
         self._asked = self._given = self._heard = self._now()
         self._after(ALIVE_S, "alive", self._alive)
         if stream.has_messages:
@@ -215,13 +160,15 @@ class ReplicationFeed:
             batching.take(message.data_start, message.payload)
         return False
 
-    def _translated(self, error: Exception) -> CacheUpdaterError:
-        if failures.lost_publication(error):
-            self._unreadable = _UNPUBLISHED
-            return Unavailable("the replication slot stands where the publication did not exist")
-        return failures.of_server(error)
+    def _rest_comes(self, batching: Batching) -> bool:
+        """Whether the rest of a transaction is on its way: the server sends it row by row, and a batch for each costs more."""
+        if not batching.inside or not self._progress.may_read():
+            self._linger = None
+        elif self._linger is None:
+            self._linger = self._now() + LINGER_S
+        return self._linger is not None and self._now() < self._linger
 
-    async def _wait(self, stream: Stream) -> None:
+    async def _wait(self, stream: Stream, seconds: float | None = None) -> None:
         """Until a message, a confirmation or a timer may have changed something."""
         self._wake.clear()
         if self._error is not None or self._stream is not stream:
@@ -230,7 +177,10 @@ class ReplicationFeed:
             stream.when_readable(self._wake.set)
         self._asked = inf  # who waits is not asleep
         try:
-            await self._wake.wait()
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
         finally:
             self._asked = self._now()
             stream.unwatch()
@@ -264,7 +214,7 @@ class ReplicationFeed:
             if self._stream is not None:
                 self._stream.tell(self._progress.tell())
         except driver().Error as e:
-            self._error = self._translated(e)
+            self._error = self._turn.translated(e)
         self._wake.set()
 
     def _alive(self) -> None:

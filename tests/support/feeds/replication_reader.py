@@ -1,7 +1,7 @@
 """A process that reads a replication feed, for tests that kill it: `python -m feeds.replication_reader URL SLOT`.
 
-It confirms each batch, and prints one line of JSON for each, after one when it waits and one when it reads: how many changes, the keys if they are few, what was emptied, the
-time by the system's clock, and the memory that the process has taken at the most, in KiB.
+It says when it waits and when it reads, and confirms each batch. It prints one line of JSON for each: how many changes, the keys
+if they are few, what was emptied, the time by the system's clock, and the memory that it has taken at the most, in KiB.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FEW = 20
 
 async def main(url, slot):
     feed = ReplicationFeed(Settings(url, "cacheupdater", slot, (Watched("items", ("id", "shelf")),)))
-    say({"waits": now()})
+    say({"waits": True})
     await feed.start()
-    say({"started": now()})
+    say({"started": True})
     async for batch in feed.batches():
         await feed.confirm(batch.position)
         ids = [change.rows[-1]["id"] for change in batch.changes] if len(batch.changes) <= FEW else []
-        say({"changes": len(batch.changes), "ids": ids, "emptied": list(batch.emptied), "at": now()})
+        say({"changes": len(batch.changes), "ids": ids, "emptied": list(batch.emptied)})
 
 
 def now():
@@ -35,6 +35,7 @@ def now():
 
 
 def say(line):
+    line["at"] = now()
     line["kib"] = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
     print(json.dumps(line), flush=True)
 
