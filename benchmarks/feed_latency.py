@@ -103,9 +103,9 @@ def measure(servers, folder):
 
 def run():
     """The rows for `build/bench.json`."""
-    with rig.servers(PostgresServer(settings=SETTINGS), INSTALLED) as servers:
-        with tempfile.TemporaryDirectory() as folder:
-            probed, bare = measure(servers, folder)
+    postgres = PostgresServer(settings=SETTINGS)
+    with rig.servers(postgres, INSTALLED) as servers, tempfile.TemporaryDirectory() as folder:
+        probed, bare = measure(servers, folder)
     close()
     method = (
         f"ms from a commit that nobody announces to the fresh value, {PROBES} changes beside {1 / READS_S:.0f} reads/s,"
