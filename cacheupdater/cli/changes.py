@@ -61,9 +61,10 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str], work: Work) -> in
 
 
 def _said(ran: Ran) -> list[str]:
-    """For a person, and for psql: all that is no statement is a comment."""
+    """For a person, and for psql: all that is no statement is a comment. The lines of a function stay lines."""
     from cacheupdater.config.units import printable
 
     if not ran.statements:
         return [f"-- source {ran.source}, {ran.kind}: nothing to do"]
-    return [f"-- source {ran.source}, {ran.kind}", *(f"{printable(each)};" for each in ran.statements)]
+    lines = [line for each in ran.statements for line in f"{each};".split("\n")]
+    return [f"-- source {ran.source}, {ran.kind}", *map(printable, lines)]

@@ -46,7 +46,12 @@ class Config:
     @property
     def feeds(self) -> bool:
         """Whether any source tells its changes."""
-        return any(each.changes for each in self.namespaces.values())
+        return bool(self.fed)
+
+    @property
+    def fed(self) -> frozenset[str]:
+        """The sources whose feed is used: a namespace says `changes:`."""
+        return frozenset(each.load.source for each in self.namespaces.values() if each.changes)
 
     @property
     def forwards(self) -> bool:

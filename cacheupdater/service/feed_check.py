@@ -24,9 +24,12 @@ FEED_S = 15.0  # seconds for the questions about one feed, which take millisecon
 
 async def feeds(config: Config) -> Sequence[Finding]:
     """The findings about all feeds that are used."""
-    used = {each.load.source for each in config.namespaces.values() if each.changes}
     found = await asyncio.gather(
-        *(_feed(config, source) for name, source in config.sources.items() if source.changes and name in used)
+        *(
+            _feed(config, source)
+            for name, source in config.sources.items()
+            if source.changes and name in config.fed
+        )
     )
     return [finding for each in found for finding in each]
 

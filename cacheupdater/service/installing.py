@@ -51,7 +51,7 @@ async def _each(config: Config, work: Callable[[Installable], Awaitable[Sequence
         )
     ran = []
     for name, source in config.sources.items():
-        if source.changes is None:
+        if source.changes is None or name not in config.fed:
             continue
         async with opened(config, source) as feed:
             ran.append(Ran(name, source.changes.kind, await work(feed)))

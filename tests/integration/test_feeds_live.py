@@ -14,6 +14,8 @@ from live.fed_shop import BRANDS, CACHED, EVERY_S, HOT, TABLES, FedShop, key, se
 from live.updater_process import eventually
 from suite.pace import PATIENCE_S
 
+from cacheupdater.local.postgres_server import run_sql
+
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 KINDS = ["replication", "notify", "poll"]
@@ -22,8 +24,6 @@ OPEN_S = 3.0
 
 @pytest.fixture
 def database(logical_pg_url):
-    from cacheupdater.local.postgres_server import run_sql
-
     run_sql(logical_pg_url, *TABLES)
     yield logical_pg_url
     run_sql(
@@ -33,9 +33,9 @@ def database(logical_pg_url):
     )
 
 
-def changes(updater, verb):
-    """`cacheupdater changes VERB` with this updater's file, in its words."""
-    command = [sys.executable, "-m", "cacheupdater", "changes", verb, "-c", str(updater.file)]
+def changes(updater, *words):
+    """`cacheupdater changes WORDS` with this updater's file, in its words."""
+    command = [sys.executable, "-m", "cacheupdater", "changes", *words, "-c", str(updater.file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -168,6 +168,38 @@ def test_install_says_what_it_makes_and_remove_leaves_no_trace(kind, database, r
     changes(updater, "remove")
     assert _objects(database) == before
     assert "nothing to do" in changes(updater, "remove")
+
+
+def test_a_person_can_run_the_statements_that_install_prints(kind, database, redis_url, updaters):
+    updater = updaters.make(settings(redis_url, database, feed_of(kind)))
+    script = changes(updater, "install", "--print")
+    if kind == "notify":
+        run_script(database, script)
+    else:  # neither a slot nor an index beside writers is made in a transaction of several statements
+        run_sql(database, *(line for line in script.splitlines() if not line.startswith("--")))
+    assert "nothing to do" in changes(updater, "install")
+
+
+def test_a_feed_that_no_namespace_uses_hinders_nobody(database, redis_url, updaters):
+    told = settings(redis_url, database, feed_of("replication"))
+    told["sources"]["idle"] = {"url": database, "budget": "1/s", "changes": {"replication": {"slot": "idle"}}}
+    updater = updaters.make(told)
+    assert "idle" not in changes(updater, "install", "--print")
+    assert "idle" not in changes(updater, "install")
+    assert "idle" not in changes(updater, "remove")
+
+
+def run_script(database, script):
+    """As psql does: all statements of a file, as one text."""
+
+    async def run():
+        connection = await asyncpg.connect(database.replace("+asyncpg", ""))
+        try:
+            await connection.execute(script)
+        finally:
+            await connection.close()
+
+    asyncio.run(run())
 
 
 def _objects(database):
