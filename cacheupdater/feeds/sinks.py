@@ -101,7 +101,8 @@ class MemorySink:
         return sent.is_safe
 
     def _finished(self, pack: bytes) -> None:
-        _, sent = self._sent.pop(id(pack))
+        """A pack is unknown if its `put` was cancelled in the moment in which the queue took it."""
+        _, sent = self._sent.pop(id(pack), (pack, _Sent()))
         sent.open -= 1
 
 

@@ -69,3 +69,21 @@ def test_a_flood_waits_for_room_and_leaves_some_to_clients():
         putting.cancel()
 
     virtual_loop.run(story())
+
+
+def test_a_reader_that_ends_just_as_its_pack_is_taken_harms_no_partition():
+    async def story():
+        queue = MemoryQueue(1, packs_max=1)
+        sink = MemorySink(queue, 1)
+        await sink.put({b"product:1": 1})
+        waits = asyncio.ensure_future(sink.put({b"product:2": 1}))
+        await asyncio.sleep(0)
+        [first] = await queue.fetch(0, 1)  # makes room, and the second pack is taken
+        waits.cancel()
+        await asyncio.wait([waits])
+        assert waits.cancelled()
+        [second] = await queue.fetch(0, 1)
+        await queue.commit(0, epoch=0, done=0, finished=[first.offset, second.offset])
+        assert queue.backlog(0) == 0
+
+    virtual_loop.run(story())
