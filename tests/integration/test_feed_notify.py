@@ -341,6 +341,22 @@ async def test_what_is_missing_is_told_with_the_statements_that_mend_it(world):
         assert await world.installation.lacks() == []
 
 
+@pytest.mark.parametrize(
+    ("away", "what"),
+    [
+        (
+            "ALTER TABLE items DISABLE TRIGGER USER",
+            "has no trigger that tells of insert, update, delete, truncate",
+        ),
+        ("DROP TABLE items", "there is no table items"),
+    ],
+)
+async def test_a_table_that_tells_nothing_is_told_to_a_person_and_not_passed_over(world, away, what):
+    await world.run(away)
+    with pytest.raises(Misconfigured, match=what):
+        await asyncio.wait_for(world.feed().start(), 60)
+
+
 async def test_a_changed_configuration_needs_an_installation_and_removes_what_nobody_watches(world):
     await world.run("CREATE TABLE shelves (id int PRIMARY KEY)")
     for watched, what in (

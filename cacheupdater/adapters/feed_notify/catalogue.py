@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.adapters.feed_notify.outbox import Outbox, Target, quoted
+from cacheupdater.adapters.feed_notify.outbox import EVENTS, Outbox, Target, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +84,17 @@ class State(NamedTuple):
     rings: bool
     functions: Mapping[str, Function]
     triggers: Sequence[Trigger]
+
+    def untold(self, outbox: Outbox, target: Target) -> Sequence[str]:
+        """The events of a table of which no trigger tells: it is missing, or switched off."""
+        name = outbox.function(target)
+        function = self.functions.get(name)
+        ours = {
+            each.name
+            for each in self.triggers
+            if function and each.function == function.oid and each.table == target.name and each.enabled
+        }
+        return [event for event in EVENTS if f"{name}_{event}" not in ours]
 
 
 async def table(connection: Connection, watched: Watched) -> Found | None:

@@ -28,8 +28,9 @@ from cacheupdater.feed_ports import SILENCE_MAX
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from cacheupdater.adapters.feed_notify.catalogue import Found
     from cacheupdater.adapters.feed_notify.settings import Connection, NotifySettings
-    from cacheupdater.feed_ports import Batch, Position
+    from cacheupdater.feed_ports import Batch, Position, Watched
 
 TURN_S = 0.5  # seconds between two tries to take the turn
 LOOK_S = 1.0  # seconds between two looks without a ring: for rings that were lost, and servers where none is allowed
@@ -122,15 +123,20 @@ class NotifyFeed:
             await asyncio.sleep(TURN_S)
 
     async def _prepare(self, connection: Connection) -> None:
-        tables = [await catalogue.table(connection, each) for each in self._settings.watched]
+        tables = [await _found(connection, each) for each in self._settings.watched]
         there = await catalogue.state(connection, self._outbox)
         if not there.there:
             raise Misconfigured(
                 f"there is no outbox {self._outbox.table}: run `cacheupdater changes install`"
             )
+        for table in tables:
+            if events := there.untold(self._outbox, table.target):
+                raise Misconfigured(
+                    f"{table.target.name} has no trigger that tells of {', '.join(events)}: run `cacheupdater changes install`"
+                )
         await connection.add_listener(CHANNEL, lambda *_: self._rung.set())
         connection.add_termination_listener(lambda *_: self._rung.set())
-        self._ledger = Ledger({each.target.name: each.types for each in tables if each is not None})
+        self._ledger = Ledger({each.target.name: each.types for each in tables})
         self._floor = Floor()
 
     @asynccontextmanager
@@ -156,3 +162,10 @@ class NotifyFeed:
             self._floor.read(rows[-1][0], oldest=rows[0][4], following=rows[0][5])
         lines = [Line(*row[:4]) for row in map(tuple, rows) if row[0] not in self._ledger.open]
         return lines, len(rows) == limit
+
+
+async def _found(connection: Connection, watched: Watched) -> Found:
+    found = await catalogue.table(connection, watched)
+    if found is None:
+        raise Misconfigured(f"there is no table {watched.table}, or this user may not see it")
+    return found

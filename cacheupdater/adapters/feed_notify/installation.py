@@ -120,14 +120,8 @@ class NotifyInstallation:
 
     def _of_triggers(self, there: State, target: Target) -> list[Lack]:
         """A function that is out of date, and triggers that are missing or switched off."""
-        name = self._outbox.function(target)
-        function = there.functions.get(name)
-        ours = {
-            each.name
-            for each in there.triggers
-            if function and each.function == function.oid and each.table == target.name and each.enabled
-        }
-        missing = [event for event in outbox.EVENTS if f"{name}_{event}" not in ours]
+        function = there.functions.get(self._outbox.function(target))
+        missing = there.untold(self._outbox, target)
         if function and (function.body != outbox.body(self._outbox, target) or not function.definer):
             what = f"the triggers of {target.name} tell other columns than are watched now"
         elif missing:

@@ -135,7 +135,7 @@ def _of_publication(found: Found, settings: Settings) -> Iterator[Lack]:
         if tables:
             yield Lack(f"there is no publication {name}", _publication_steps(found, settings))
         return
-    for table in _unpublished(publication, tables):
+    for table in unpublished(publication, tables):
         added = [f"ALTER PUBLICATION {quoted(name)} ADD TABLE {table.quoted}"]
         yield Lack(f"table {table.told} is not in the publication {name}", added)
     for table in tables:
@@ -195,7 +195,7 @@ def _publication_steps(found: Found, settings: Settings) -> list[str]:
     if publication is None:
         return [_publish(settings, roots=roots, tables=[each.quoted for each in tables])]
     made = []
-    if missing := _unpublished(publication, tables):
+    if missing := unpublished(publication, tables):
         made.append(
             f"ALTER PUBLICATION {quoted(name)} ADD TABLE {', '.join(each.quoted for each in missing)}"
         )
@@ -211,7 +211,8 @@ def _publish(settings: Settings, *, roots: bool, tables: Sequence[str]) -> str:
     return f"CREATE PUBLICATION {quoted(settings.publication)} FOR TABLE {', '.join(tables)}{told}"
 
 
-def _unpublished(publication: Publication, tables: Sequence[Known]) -> list[Known]:
+def unpublished(publication: Publication, tables: Sequence[Known]) -> list[Known]:
+    """The tables of which the publication tells nothing."""
     if publication.all_tables:
         return []
     return [each for each in tables if each.oid not in publication.oids]

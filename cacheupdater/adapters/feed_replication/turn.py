@@ -11,7 +11,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.adapters.feed_replication import catalogue, failures, slot
+from cacheupdater.adapters.feed_replication import catalogue, failures, lacking, slot
 from cacheupdater.adapters.feed_replication.connections import Questions, driver
 from cacheupdater.adapters.feed_replication.stream import Stream
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
@@ -71,15 +71,20 @@ class Turn:
         return failures.of_server(error)
 
     async def _tables(self) -> Tables:
-        """The watched tables; raises Misconfigured if one is missing, or their publication is."""
+        """The watched tables; raises Misconfigured if one is missing or not told, or their publication is missing."""
         name = self._settings.publication
-        if await catalogue.publication(self._questions, name) is None:
+        publication = await catalogue.publication(self._questions, name)
+        if publication is None:
             raise Misconfigured(
                 f"there is no publication {name}: `cacheupdater changes install` makes it, and the slot"
             )
         tables = await catalogue.tables(self._questions, self._settings.watched)
         if tables.missing:
             raise Misconfigured(f"there is no table {tables.missing[0].table}, whose changes should be read")
+        if untold := lacking.unpublished(publication, tables.known):
+            raise Misconfigured(
+                f"table {untold[0].told} is not in the publication {name}: `cacheupdater changes install` adds it"
+            )
         return tables
 
     def _why_anew(self, found: Slot | None) -> str:
