@@ -350,6 +350,30 @@ async def test_a_consumer_that_sleeps_loses_its_turn_to_another(world, monkeypat
     await sleeper.stop()
 
 
+async def test_a_consumer_that_waits_for_its_budget_and_asks_what_waits_keeps_its_turn(world, monkeypatch):
+    monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 2)
+    monkeypatch.setattr(feed, "ASLEEP_S", 0.5)
+    own = world.feed()
+    await own.start()
+
+    async def ask():
+        while True:
+            await own.waiting()
+            await asyncio.sleep(0.2)
+
+    asking = asyncio.ensure_future(ask())
+    async with asyncio.timeout(20):
+        await found(world, f"{HEARD} AND reply_time - backend_start > interval '5 s'")
+    asking.cancel()
+    await own.stop()
+
+
+async def test_a_table_that_is_not_published_is_told_to_a_person_and_not_passed_over(world):
+    await world.run("ALTER PUBLICATION cacheupdater DROP TABLE items")
+    with pytest.raises(Misconfigured, match=r"public\.items is not in the publication.*changes install"):
+        await world.feed().start()
+
+
 # --- WAL ------------------------------------------------------------------------------------------------------------
 
 

@@ -39,7 +39,7 @@ BEAT_S = 3.0  # seconds between two heartbeats through the WAL: some 100 bytes o
 QUIET_S = SILENCE_MAX / 2  # seconds without a change until an empty batch
 LOST_S = 3 * SILENCE_MAX  # seconds without a word of the server until the connection counts as dead
 # Seconds without a question of the consumer until the server hears no more of us, and ends the connection: a server that shuts
-# down waits for each reader that lives. A consumer that is held up by a full queue takes less
+# down waits for each reader that lives. A consumer that waits for its budget or its queue still asks what waits here
 ASLEEP_S = 600.0
 MESSAGES_MAX = 2000  # read in one turn of the event loop: rows of tables that nobody watches count too
 
@@ -113,8 +113,10 @@ class ReplicationFeed:
             self._after(TELL_S, "tell", self._tell)
 
     async def waiting(self) -> int | None:
-        """Bytes of WAL behind the place that is confirmed."""
-        return await catalogue.waiting(self._questions, self._settings.slot)
+        """Bytes of WAL behind the place that is confirmed. A consumer that asks is awake, even if it takes nothing for hours."""
+        waiting = await catalogue.waiting(self._questions, self._settings.slot)
+        self._asked = max(self._asked, self._now())
+        return waiting
 
     async def stop(self) -> None:
         """Gives up the slot."""
