@@ -72,6 +72,11 @@ class Reader:
         self._ledger = Ledger()
         self._again: set[asyncio.Task[list[Safe]]] = set()
 
+    @property
+    def namespaces(self) -> Sequence[str]:
+        """Those whose changes this feed tells."""
+        return self._row_keys.namespaces
+
     async def run(self, observer: Observer, notices: Notices, wall: Callable[[], float]) -> None:
         """Until it is cancelled."""
         while True:
@@ -84,8 +89,9 @@ class Reader:
                     "feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}"
                 )
             finally:
-                self.told = self.told._replace(reads=False)
+                self.told = self.told._replace(reads=False, waiting=None)
                 observer.level("feed_reads", 0.0, label=self.source)
+                observer.level("feed_waiting", 0.0, label=self.source)  # whoever reads now knows
                 self._forget()
                 await self._feed.stop()
             await asyncio.sleep(REST_S)

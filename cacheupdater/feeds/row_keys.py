@@ -66,6 +66,11 @@ class RowKeys:
             tables.setdefault(rule.table, {}).update(dict.fromkeys(columns))
         return [Watched(table, tuple(columns)) for table, columns in tables.items()]
 
+    @property
+    def namespaces(self) -> Sequence[str]:
+        """The namespaces of the keys."""
+        return list(dict.fromkeys(rule.namespace for rule in self._rules))
+
     def of(self, changes: Iterable[Changed]) -> Concerned:
         """The keys of these changes, and what must be looked up. Each once."""
         found = Concerned({}, {}, 0)

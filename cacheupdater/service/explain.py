@@ -9,7 +9,7 @@ address without a token, and on other addresses only with the token.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from cacheupdater import __version__
 from cacheupdater.core.explain import NO_SEAT
@@ -130,9 +130,9 @@ class Explainer:
         return {"name": "price", "known": None if known is None else known._asdict()}
 
     def _feed(self, namespace: Namespace | None) -> Mapping[str, object] | None:
-        """The feed that tells changes of this namespace."""
-        source = namespace.source.name if namespace else None
-        return next((each for each in self._feeds if each["source"] == source), None)
+        """The feed that tells changes of this namespace; others of its source may have none."""
+        name = namespace.name if namespace else ""
+        return next((each for each in self._feeds if name in cast("Sequence[str]", each["namespaces"])), None)
 
     def _troubles(self, namespace: Namespace | None) -> list[dict[str, object]]:
         """The standing troubles that may concern a key of this namespace."""

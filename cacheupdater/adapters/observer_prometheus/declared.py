@@ -251,7 +251,7 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     ),
     "feed_waiting": Declared(
         "gauge",
-        "What waits at the source for the reader: bytes of WAL (replication), rows (notify).",
+        "What waits at the source for the reader: bytes of WAL (replication), rows (notify). 0 in an updater that does not read it.",
         "source",
     ),
     "source_slots": Declared(

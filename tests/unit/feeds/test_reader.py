@@ -163,6 +163,19 @@ async def test_a_reader_that_dies_leaves_its_changes_to_the_next(world):
 
 
 @story
+async def test_an_updater_whose_turn_has_ended_does_not_tell_what_waits(world):
+    reader = world.start()
+    world.sink.safe = False
+    world.change(1)
+    await asyncio.sleep(10.0)
+    assert reader.told.waiting
+    world.log.down = True
+    world.log.cut()
+    await asyncio.sleep(1.0)
+    assert reader.told.waiting is None
+
+
+@story
 async def test_a_database_that_is_down_is_a_trouble_and_its_changes_come_later(world):
     world.start()
     world.log.down = True

@@ -27,7 +27,7 @@ async def troubles(*standing):
     return [(each["event"], each["subject"]) for each in (await page(*standing))["troubles"]]
 
 
-async def page(*standing):
+async def page(*standing, feeds=()):
     told = [{"event": event, "subject": subject} for event, subject in standing]
     around = SimpleNamespace(
         keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
@@ -42,7 +42,7 @@ async def page(*standing):
         return None
 
     door = SimpleNamespace(partitions=1, open_now=True, owner=nobody)
-    explainer = Explainer(door, around, SimpleNamespace(policies={}), partitions={})
+    explainer = Explainer(door, around, SimpleNamespace(policies={}), partitions={}, feeds=feeds)
     return await explainer.page(b"product:7")
 
 
@@ -68,3 +68,10 @@ async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
 )
 async def test_a_trouble_that_may_be_this_keys_is_told(trouble):
     assert await troubles(trouble, ("load_failed", "another")) == [trouble]
+
+
+async def test_a_feed_is_told_only_if_it_tells_changes_of_the_namespace():
+    shop = {"source": "shop", "kind": "poll", "namespaces": ["stock"]}
+    assert (await page(feeds=[shop]))["feed"] is None
+    shop["namespaces"].append("product")
+    assert (await page(feeds=[shop]))["feed"] == shop
