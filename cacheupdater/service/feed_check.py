@@ -1,6 +1,7 @@
 """What the feeds of a configuration lack in their databases, for `cacheupdater check --connect`.
 
-`connection_check` calls `feeds` beside its other visits. It changes nothing; each lack comes with the statements that mend it.
+`connection_check` calls `feeds` beside its other visits. It changes nothing; each lack comes with the statements that mend it,
+unless they are too long for a table.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.feed_ports import Lack
 
+SQL_MAX = 500  # characters of statements in one finding: triggers and their function take thousands
 FEED_S = 15.0  # seconds for the questions about one feed, which take milliseconds
 
 
@@ -51,4 +53,6 @@ async def _feed(config: Config, source: SourceSection) -> Sequence[Finding]:
 
 def _lack(name: str, lack: Lack) -> Finding:
     mended = f"; to mend it: {'; '.join(lack.sql)}" if lack.sql else ""
+    if len(mended) > SQL_MAX:
+        mended = "; `cacheupdater changes install --print` shows the statements that mend it"
     return Finding("feed", name, "wrong" if lack.grave else "note", plain(f"{lack.what}{mended}"))

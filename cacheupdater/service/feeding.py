@@ -24,7 +24,7 @@ from cacheupdater.service.feed_rules import rules_of
 from cacheupdater.service.feeds_by_kind import feed_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cacheupdater.config.settings import Config
     from cacheupdater.core.namespace import Namespace
@@ -65,7 +65,7 @@ class Feeding:
         sources = self._config.sources if self._config else {}
         kinds = {name: each.changes.kind for name, each in sources.items() if each.changes}
         return [
-            {"source": name, "kind": kinds[name], **_plain(each.told, now)}
+            {"source": name, "kind": kinds[name], "namespaces": each.namespaces, **_plain(each.told, now)}
             for name, each in self._readers.items()
         ]
 
@@ -87,7 +87,7 @@ class Feeding:
                         forwarding = asyncio.ensure_future(sink.run())
                 self._config = now.config
                 self._readers = _readers(now.components, sink) if sink else {}
-                await self._read()
+                await self._read([forwarding] if forwarding else [])
         finally:
             if forwarding is not None:
                 forwarding.cancel()
@@ -101,8 +101,8 @@ class Feeding:
         except ValueError as e:
             raise Misconfigured(f"no changes can be put on the queue: {e}") from e
 
-    async def _read(self) -> None:
-        """Runs the readers until the next reload."""
+    async def _read(self, forwarding: Sequence[asyncio.Task[None]]) -> None:
+        """Runs the readers until the next reload. An error of theirs, or of the way to the queue, ends the process."""
         wall = time.time  # noqa: TID251  the clock that dates commits
         tasks = [
             asyncio.ensure_future(each.run(self._observer, self._notices, wall))
@@ -110,7 +110,8 @@ class Feeding:
         ]
         turning = asyncio.ensure_future(self._turn.wait())
         try:
-            done, _ = await asyncio.wait([turning, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            waited = [turning, *tasks, *forwarding]
+            done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
