@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.admin_http import Keyed
+from cacheupdater.adapters.observer_prometheus import declared
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.service.components import rate_of
 from cacheupdater.service.configuration import RELOAD, SAME, SETTINGS, ConfigurationPages
@@ -121,6 +122,8 @@ class Turnover:
         ):  # a grant of the fleet that is under way must not open a bucket any more
             self._pricing.cancel()
         self.now.components.share(self.now.pricing, self.supervisor.wake_all)
+        if self.config.forwards:  # perhaps for the first time, for a feed
+            self._observer.add(declared.BOTH)
         self._observer.show(self.config.namespaces, self.config.sources)
         was, now, notices = before.config, self.config, self.now.around.notices
         notices.all_over(({*was.sources} - {*now.sources}) | ({*was.namespaces} - {*now.namespaces}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -220,6 +222,28 @@ def _objects(database):
             await connection.close()
 
     return asyncio.run(ask())
+
+
+def test_a_reload_brings_an_updater_beside_a_shared_queue_its_first_feed(
+    database, redis_url, updaters, tmp_path
+):
+    queue = {"url": f"sqlite:///{tmp_path}/queue.db?partitions=4&session_timeout=2s"}
+    fed = settings(redis_url, database, feed_of("poll"), queue=queue) | {"listen": None}
+    unfed = json.loads(json.dumps(fed))
+    del unfed["sources"]["shop"]["changes"], unfed["namespaces"]["product"]["changes"]
+    updater = updaters.make(unfed)
+    updater.start()
+    before = json.loads(updater.file.read_text("utf-8"))
+    updater.file.write_text(
+        json.dumps(before | {name: fed[name] for name in ("sources", "namespaces")}), "utf-8"
+    )
+    os.kill(updater.pid, signal.SIGHUP)
+    eventually(lambda: updater.metric("feed_reads", source="shop") == 1.0)
+    run_sql(database, "UPDATE products SET price = 2 WHERE id = 7")
+    eventually(lambda: updater.metric("fed_total", namespace="product", result="removed"))
+    assert updater.metric("forwarded_total", kind="change") >= 1.0
+    updater.terminate()
+    assert updater.wait() == 0
 
 
 # --- several updaters ------------------------------------------------------------------------------------

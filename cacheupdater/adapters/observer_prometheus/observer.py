@@ -95,6 +95,16 @@ class PrometheusObserver:
         if metric == "partitions":
             self._grow(int(value))
 
+    def add(self, declared: Mapping[Metric, Declared]) -> None:
+        """These metrics are shown too from now on: a reload has brought the first feed, or another part that counts."""
+        self._families |= {
+            metric: self._declare(metric, row)
+            for metric, row in declared.items()
+            if metric not in self._families
+        }
+        self._declared = {**self._declared, **declared}
+        self._start_at_zero()
+
     def show(self, namespaces: Iterable[str], sources: Iterable[str]) -> None:
         """These are the labels from now on. The series of the others end, or each reload would leave some behind."""
         self._known |= _names(namespaces, sources)

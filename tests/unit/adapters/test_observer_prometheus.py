@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from cacheupdater.adapters.observer_prometheus import PrometheusObserver
-from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED, DRAIN
+from cacheupdater.adapters.observer_prometheus.declared import BOTH, COLLECTOR, DECLARED, DRAIN
 from cacheupdater.adapters.observer_prometheus.page import reference_page
 from cacheupdater.core.metrics import Metric
 
@@ -183,3 +183,13 @@ def test_the_reference_page_is_current():
     assert page.read_text() == reference_page(), (
         f"write it anew: python -m cacheupdater.adapters.observer_prometheus.page > {page.relative_to(ROOT)}"
     )
+
+
+def test_metrics_that_a_reload_brings_are_shown_from_zero_and_keep_what_was_counted(observer):
+    observer.count("dropped", 2, label="product", reason="aged")
+    observer.add(BOTH)
+    observer.add(BOTH)
+    observer.count("forwarded", 3, label="change")
+    assert value(observer, "forwarded_total", kind="change") == 3.0
+    assert value(observer, "forwarded_total", kind="miss") == 0.0
+    assert value(observer, "dropped_total", namespace="product", reason="aged") == 2.0
