@@ -14,7 +14,7 @@ import asyncio
 import threading
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
@@ -25,7 +25,7 @@ from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater.ports import Entry
 from cacheupdater.service.components import Components
 from cacheupdater.service.feed_check import feeds
-from cacheupdater.service.findings import REFUSED, Finding, State, plain, trouble
+from cacheupdater.service.findings import NOBODY, REFUSED, Finding, State, plain, trouble
 from cacheupdater.service.side_by_side import side_by_side
 from cacheupdater_client.protocol.lease import Grace
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
     from cacheupdater.depot_ports import Depot
     from cacheupdater.ports import Loader, Value, Writer
-    from cacheupdater_client.protocol.patterns import Capture, CaptureType, Pattern
+    from cacheupdater_client.protocol.patterns import Capture, Pattern
 
 CACHE_S = 15.0  # seconds for the writes of all namespaces; each takes a millisecond
 SOURCE_S = 30.0  # seconds for the statements of one source, one after the other, each within its own timeout
@@ -45,13 +45,6 @@ IMPORT_S = 15.0  # seconds for a user's module, which may import many others
 QUEUE_S = 15.0  # seconds for a depot, which takes milliseconds
 JOIN_S = 2.0  # seconds: a check that dies meanwhile holds up no takeover for longer
 TTL_MS = 5_000  # of the key that is written as a trial, in case this process ends before the key is removed
-
-# Captures that no application has: none numbers its rows from the least bigint, and this UUID was drawn for this purpose
-_NOBODY: dict[CaptureType, Capture] = {
-    int: -(2**63) + 1,
-    str: "cacheupdater-check",
-    UUID: UUID("5f2b6c1e-93d4-4b7a-8e0f-c41d7a9be356"),
-}
 
 
 async def contact(config: Config) -> Sequence[Finding]:
@@ -71,7 +64,7 @@ async def contact(config: Config) -> Sequence[Finding]:
         )
         asked = [each for each in namespaces if not each.load.python or each.name in config.declared]
         built = {each.name: _built(each, components) for each in asked}
-        visits = [_queue(config.queue), _cache(config, components), feeds(config)]
+        visits = [_queue(config.queue), _cache(config, components), feeds(config, components)]
         for name in config.sources:
             its = [each for each in asked if each.load.source == name]
             visits += [_source(name, its, built)] if its else []
@@ -289,4 +282,4 @@ async def _in_thread(work: Callable[[], object]) -> None:
 
 def _nobody(pattern: Pattern) -> tuple[Capture, ...]:
     """The captures of a key of this pattern that no application has."""
-    return tuple(_NOBODY[kind] for kind in pattern.types)
+    return tuple(NOBODY[kind] for kind in pattern.types)

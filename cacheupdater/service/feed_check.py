@@ -1,6 +1,6 @@
 """What the feeds of a configuration lack in their databases, for `cacheupdater check --connect`.
 
-`connection_check` calls `feeds` beside its other visits. It changes nothing; each lack comes with the statements that mend it,
+`connection_check` calls `feeds` beside its other visits. It changes nothing. It tries the statements of `changes`, and each lack comes with the statements that mend it,
 unless they are too long for a table.
 """
 
@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cacheupdater.errors import CacheUpdaterError
+from cacheupdater.adapters.loader_sql import SqlFinder
+from cacheupdater.errors import CacheUpdaterError, Unavailable
+from cacheupdater.feeds.row_keys import Lookup
+from cacheupdater.service.feed_rules import rules_of
 from cacheupdater.service.feeds_by_kind import opened
-from cacheupdater.service.findings import Finding, plain, trouble
+from cacheupdater.service.findings import NOBODY, Finding, plain, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +22,13 @@ if TYPE_CHECKING:
     from cacheupdater.config.models import SourceSection
     from cacheupdater.config.settings import Config
     from cacheupdater.feed_ports import Lack
+    from cacheupdater.service.components import Components
 
 SQL_MAX = 500  # characters of statements in one finding: triggers and their function take thousands
 FEED_S = 15.0  # seconds for the questions about one feed, which take milliseconds
 
 
-async def feeds(config: Config) -> Sequence[Finding]:
+async def feeds(config: Config, components: Components) -> Sequence[Finding]:
     """The findings about all feeds that are used."""
     found = await asyncio.gather(
         *(
@@ -33,7 +37,36 @@ async def feeds(config: Config) -> Sequence[Finding]:
             if source.changes and name in config.fed
         )
     )
-    return [finding for each in found for finding in each]
+    tried = [await _statements(components, name) for name in config.sources if name in config.fed]
+    return [finding for each in (*found, *tried) for finding in each]
+
+
+async def _statements(components: Components, name: str) -> Sequence[Finding]:
+    """Those statements of `changes` that cannot find keys: otherwise the first change would show that."""
+    config, found = components.config, []
+    for rule, change in rules_of(config, name):
+        if isinstance(rule, Lookup) and change.sql:
+            database = components.database(config.sources[name])
+            error = await _tried(SqlFinder(database, change.sql, rule.column, rule.pattern.names))
+            if error is not None:
+                what = trouble("feed", name, error)
+                found.append(what._replace(what=f"{rule.namespace}, changes of {rule.table}: {what.what}"))
+    return found
+
+
+async def _tried(finder: SqlFinder) -> CacheUpdaterError | None:
+    """The error of a statement that runs with a value of no type. Only the database knows which one the column has."""
+    errors: list[CacheUpdaterError] = []
+    for value in NOBODY.values():
+        try:
+            await finder.find([value])
+        except Unavailable as e:
+            return e
+        except CacheUpdaterError as e:
+            errors.append(e)
+        else:
+            return None
+    return errors[0]
 
 
 async def _feed(config: Config, source: SourceSection) -> Sequence[Finding]:

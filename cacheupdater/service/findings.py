@@ -7,10 +7,14 @@ whether a person must act.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from uuid import UUID
 
 from cacheupdater import masking
 from cacheupdater.errors import CacheUpdaterError, Unavailable
+
+if TYPE_CHECKING:
+    from cacheupdater_client.protocol.patterns import Capture, CaptureType
 
 State: TypeAlias = Literal["ok", "note", "away", "wrong"]
 """It works; it works, with something worth knowing; it cannot be reached now; a person must change something."""
@@ -22,6 +26,13 @@ REFUSED = re.compile(
     r"|unable to open database file|Authentication required|offers no TLS|certificate cannot be trusted|ends TLS|CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
     re.IGNORECASE,
 )
+
+# Captures that no application has: none numbers its rows from the least bigint, and this UUID was drawn for this purpose
+NOBODY: dict[CaptureType, Capture] = {
+    int: -(2**63) + 1,
+    str: "cacheupdater-check",
+    UUID: UUID("5f2b6c1e-93d4-4b7a-8e0f-c41d7a9be356"),
+}
 
 
 class Finding(NamedTuple):

@@ -182,6 +182,32 @@ def test_a_person_can_run_the_statements_that_install_prints(kind, database, red
     assert "nothing to do" in changes(updater, "install")
 
 
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("SELECT id FROM products WHERE brand_id IN :id", None),
+        ("SELECT id FROM products WHERE name IN :name", None),  # a column of another type
+        ("SELECT id FROM products WHERE brand IN :id", "product, changes of brands: the database refuses"),
+        (
+            "SELECT brand_id FROM products WHERE brand_id IN :id",
+            "must select the captures id, and selects brand_id",
+        ),
+    ],
+)
+def test_a_statement_that_cannot_find_keys_is_found_before_the_first_change(
+    sql, what, database, redis_url, updaters
+):
+    told = settings(redis_url, database, feed_of("replication"))
+    told["namespaces"]["product"]["changes"][2]["sql"] = sql
+    updater = updaters.make(told)
+    changes(updater, "install")
+    command = [sys.executable, "-m", "cacheupdater", "check", "--connect", "-c", str(updater.file)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    found = [line for line in said.splitlines() if line.startswith("feed ") and " wrong " in line]
+    assert len(found) == (what is not None), found
+    assert what is None or what in found[0]
+
+
 def test_a_feed_that_no_namespace_uses_hinders_nobody(database, redis_url, updaters):
     told = settings(redis_url, database, feed_of("replication"))
     told["sources"]["idle"] = {"url": database, "budget": "1/s", "changes": {"replication": {"slot": "idle"}}}

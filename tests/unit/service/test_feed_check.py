@@ -10,6 +10,7 @@ from cacheupdater.service import feed_check
 
 CONFIG = SimpleNamespace(
     fed=frozenset({"shop"}),
+    namespaces={},
     sources={"shop": SimpleNamespace(name="shop", changes=SimpleNamespace(kind="notify"))},
 )
 
@@ -23,7 +24,7 @@ async def found(monkeypatch, *lacks):
         yield SimpleNamespace(lacks=asked)
 
     monkeypatch.setattr(feed_check, "opened", opened)
-    return await feed_check.feeds(CONFIG)
+    return await feed_check.feeds(CONFIG, SimpleNamespace(config=CONFIG))
 
 
 async def test_a_lack_comes_with_the_statement_that_mends_it(monkeypatch):
