@@ -49,6 +49,7 @@ class NotifyFeed:
         self._connection: Connection | None = None
         self._calls = asyncio.Lock()  # asyncpg runs one statement at a time
         self._rung = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._ledger = Ledger({})
         self._floor = Floor()
 
@@ -57,6 +58,7 @@ class NotifyFeed:
     async def start(self) -> None:
         """As the port says."""
         await self.stop()
+        self._stopped.clear()
         connection = await connected(self._settings)
         try:
             await self._take_turn(connection)
@@ -107,6 +109,7 @@ class NotifyFeed:
     async def stop(self) -> None:
         """As the port says."""
         connection, self._connection = self._connection, None
+        self._stopped.set()
         self._rung.set()
         if connection is None:
             return
@@ -118,8 +121,11 @@ class NotifyFeed:
 
     async def _take_turn(self, connection: Connection) -> None:
         """A lock that waits would be a statement for hours, and hold up every vacuum."""
-        while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._outbox.lock):  # noqa: ASYNC110  only the server knows when
-            await asyncio.sleep(TURN_S)
+        while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._outbox.lock):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TURN_S):
+                    await self._stopped.wait()
+                raise Unavailable("the feed was stopped while it waited for its turn")
 
     async def _prepare(self, connection: Connection) -> None:
         tables = [await catalogue.table(connection, each) for each in self._settings.watched]
