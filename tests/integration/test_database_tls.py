@@ -16,9 +16,11 @@ import pytest
 from servers.certificates import Authority
 from servers.pretender import pretending
 
+from cacheupdater.adapters.feed_replication import ReplicationFeed, Settings
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.encryption import Tls
-from cacheupdater.errors import CacheUpdaterError, Unreached
+from cacheupdater.errors import CacheUpdaterError, Unavailable, Unreached
+from cacheupdater.feed_ports import Watched
 from cacheupdater_client.protocol.patterns import Pattern
 
 PASSWORD = "c4n4ry-of-a-password"
@@ -88,6 +90,33 @@ async def test_the_environment_does_not_change_how_a_connection_is_encrypted(mon
     assert set(heard) == {SSL_REQUEST}
 
 
+@pytest.mark.parametrize(
+    ("host", "tls"), [("127.1", None), ("127.0.0.1", Tls("on")), ("127.0.0.1", Tls("verify"))]
+)
+async def test_a_feed_never_gives_the_password_to_a_database_that_says_it_has_no_tls(host, tls, monkeypatch):
+    monkeypatch.setenv("PGSSLMODE", "disable")
+    async with a_database_without_tls() as (port, heard):
+        url = f"postgresql+asyncpg://shop:{PASSWORD}@{host}:{port}/shop"
+        with pytest.raises(Unavailable, match="offers no TLS"):
+            await told(url, 1, tls)
+    assert set(heard) == {SSL_REQUEST}
+
+
+async def told(url, rows, tls=None):
+    """Reads so many changes of a feed."""
+    feed = ReplicationFeed(Settings(url, "shop", "shop", (Watched("items", ("id", "note")),), tls=tls))
+    try:
+        await feed.start()
+        changes = []
+        async for batch in feed.batches():
+            changes += batch.changes
+            await feed.confirm(batch.position)
+            if len(changes) >= rows:
+                return changes
+    finally:
+        await feed.stop()
+
+
 class Server:
     """A real PostgreSQL that lets `shop` in by TLS alone."""
 
@@ -150,3 +179,34 @@ async def test_a_real_postgres_that_wants_a_certificate_of_ours_gets_it(server, 
         await loaded(server.url, Tls("verify", ca))
     shown = Tls("verify", ca, str(certificate), str(key))
     assert await loaded(server.url, shown) == {(1,): {"id": 1, "ssl": True}}
+
+
+ROWS = 3_000  # with notes of all lengths, so that they lie anyhow in the records of TLS
+FILL = f"INSERT INTO items SELECT id, repeat('x', id * 7) FROM generate_series(1, {ROWS}) id"
+
+
+@pytest.mark.timeout(300)
+async def test_a_feed_is_encrypted_as_its_source_is(logical_server, authority, tmp_path):
+    server = Server(logical_server, authority)
+    server.lets_in("cert", "clientcert=verify-full")
+    logical_server.execute(
+        "ALTER ROLE shop REPLICATION",
+        "CREATE TABLE items (id bigint PRIMARY KEY, note text)",
+        "CREATE PUBLICATION shop FOR TABLE items",
+        "SELECT pg_create_logical_replication_slot('shop', 'pgoutput')",
+        FILL,
+    )
+    certificate, key = map(str, authority.vouch("shop"))
+    (tmp_path / "other").mkdir()
+    stranger = Authority(tmp_path / "other", "stranger")
+
+    for tls in (Tls("verify", str(authority.ca), certificate, key), Tls("on", None, certificate, key)):
+        changes = await told(server.url, ROWS, tls)
+        assert [each.rows[0]["id"] for each in changes] == [*range(1, ROWS + 1)]
+        logical_server.execute("TRUNCATE items", FILL)
+    for tls in (Tls("verify", str(stranger.ca), certificate, key), Tls("verify", None, certificate, key)):
+        with pytest.raises(Unavailable, match="certificate cannot be trusted"):
+            await told(server.url, 1, tls)
+    for tls in (Tls("off"), Tls("verify", str(authority.ca))):
+        with pytest.raises(Unavailable, match=r"does not let this user in|certificate"):
+            await told(server.url, 1, tls)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from feeds import reader_process
+from feeds import killed_reader
 from feeds.poll_world import PollWorld
 from feeds.reading import Reading
 
@@ -289,7 +289,7 @@ async def test_a_restarted_reader_goes_on_where_it_was_and_misses_nothing(world,
 
 async def test_a_reader_that_is_killed_is_followed_when_its_lease_ends(pg_url, redis_url):
     world = await PollWorld(pg_url, redis_url).start()
-    killed = await reader_process.started("poll", pg_url, redis_url)
+    killed = await killed_reader.started("poll", pg_url, redis_url)
     second = Reading(world.feed(), confirms=True)
     async with world.transaction() as rows:
         await rows.insert(1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.feed_replication.decode import Decoder, Event
     from cacheupdater.adapters.feed_replication.progress import Progress
 
-EVENTS_MAX = 1000  # changes of a batch: some 10 ms of decoding, and less than a megabyte
+EVENTS_MAX = 500  # changes of a batch: 4 ms of the event loop, and some hundred KiB
 TRUNCATED = "the table was truncated"
 
 
@@ -39,6 +39,7 @@ class Batching:
         self._committed: float | None = None  # of the transaction that is being read
         self._last: float | None = None  # of the last change
         self._owed = False  # the transaction that is being read tells something
+        self.inside = False  # a transaction has begun, and more of it follows
         self._due = False  # a transaction has ended of which something was told
         self.beat: float | None = None  # when our last heartbeat was said that came back
 
@@ -55,7 +56,7 @@ class Batching:
             return
         if isinstance(event, Changed):
             self._changes.append(event)
-            self._tells()
+            self._owed, self._last = True, self._committed
         else:
             self._marked(event)
 
@@ -76,19 +77,16 @@ class Batching:
 
     def _marked(self, event: Event) -> None:
         if isinstance(event, Begin):
-            self._committed, self._owed = event.committed, False
-            self._progress.began()
+            self._committed, self._owed, self.inside = event.committed, False, True
         elif isinstance(event, Commit):
             self._progress.ended(event.end, owed=self._owed)
+            self.inside = False
             self._due, self._owed = self._due or self._owed, False
         elif isinstance(event, Truncated):
             self._emptied |= dict.fromkeys(event.tables, TRUNCATED)
-            self._tells()
+            self._owed, self._last = True, self._committed
         elif isinstance(event, Said):
             self._heard(event)
-
-    def _tells(self) -> None:
-        self._owed, self._last = True, self._committed
 
     def _heard(self, word: Said) -> None:
         why = slot.lost(word.content, self._slot) if word.prefix == slot.PREFIX else None

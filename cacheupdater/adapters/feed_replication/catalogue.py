@@ -40,18 +40,19 @@ WITH RECURSIVE watched AS (
   UNION
   SELECT types.of, t.typbasetype FROM types JOIN pg_type t ON t.oid = types.kind WHERE t.typbasetype <> 0
 ), leaves AS (
-  SELECT c.root, l.relreplident, ARRAY(
+  SELECT c.root, l.relkind, l.relreplident, ARRAY(
     SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = l.oid AND a.attnum = ANY(i.indkey) WHERE i.indrelid = l.oid
     AND CASE l.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END) AS key
   FROM (SELECT relation AS root, relation AS leaf FROM watched
         UNION SELECT relation, t.relid FROM watched, pg_partition_tree(relation) t WHERE t.isleaf) c
   JOIN pg_class l ON l.oid = c.leaf AND l.relkind <> 'p'
 )
-SELECT w.written, n.nspname, c.relname, c.relkind = 'p', c.oid::bigint,
-       ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+SELECT w.written, n.nspname, c.relname, c.relkind = 'p', c.relkind IN ('r', 'p') AND c.relpersistence = 'p', c.oid::bigint,
+       ARRAY(SELECT a.attname::text FROM pg_attribute a
+             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
        ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
              AND NOT EXISTS (SELECT FROM leaves l WHERE l.root = c.oid AND l.relreplident <> 'f' AND a.attname <> ALL(l.key))),
-       EXISTS (SELECT FROM leaves l WHERE l.root = c.oid AND l.relreplident <> 'f' AND l.key = '{}'),
+       EXISTS (SELECT FROM leaves l WHERE l.root = c.oid AND l.relkind = 'r' AND l.relreplident <> 'f' AND l.key = '{}'),
        (SELECT jsonb_object_agg(of, kind) FROM types
         WHERE kind <> of AND NOT EXISTS (SELECT FROM pg_type t WHERE t.oid = types.kind AND t.typbasetype <> 0))
 FROM watched w LEFT JOIN pg_class c ON c.oid = w.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -61,7 +62,9 @@ SELECT p.puballtables, coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false),
        p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,
        ARRAY(SELECT r.prrelid::bigint FROM pg_publication_rel r WHERE r.prpubid = p.oid)
        || ARRAY(SELECT (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass::bigint
-                FROM pg_publication_tables t WHERE t.pubname = p.pubname)
+                FROM pg_publication_tables t WHERE t.pubname = p.pubname),
+       ARRAY(SELECT r.prrelid::bigint FROM pg_publication_rel r
+             WHERE r.prpubid = p.oid AND coalesce(to_jsonb(r) ->> 'prattrs', to_jsonb(r) ->> 'prqual') IS NOT NULL)
 FROM pg_publication p WHERE p.pubname = %s
 """
 
@@ -83,8 +86,9 @@ class Known(NamedTuple):
     schema: str
     name: str
     partitioned: bool
+    publishable: bool
     oid: int
-    columns: Sequence[str]
+    columns: Sequence[str]  # those that a publication can tell
     identifying: Sequence[str]  # columns that are told of a deleted row, and of a row whose identity changes
     refuses: bool  # no identity at all: once published, PostgreSQL refuses updates and deletes
 
@@ -118,6 +122,7 @@ class Publication(NamedTuple):
     via_root: bool  # changes of partitions are told as those of the table
     all_kinds: bool  # inserts, updates, deletes, truncates
     oids: frozenset[int]  # its tables
+    partial: frozenset[int]  # those of which it leaves out rows or columns
 
 
 async def slot(questions: Questions, name: str) -> Slot | None:
@@ -131,8 +136,8 @@ async def publication(questions: Questions, name: str) -> Publication | None:
     rows = await questions.asked(_PUBLICATION, (name,))
     if not rows:
         return None
-    all_tables, via_root, all_kinds, oids = rows[0]
-    return Publication(all_tables, via_root, all_kinds, frozenset(oids))
+    all_tables, via_root, all_kinds, oids, partial = rows[0]
+    return Publication(all_tables, via_root, all_kinds, frozenset(oids), frozenset(partial))
 
 
 async def waiting(questions: Questions, name: str) -> int | None:
@@ -145,9 +150,9 @@ async def tables(questions: Questions, watched: Sequence[Watched]) -> Tables:
     """The watched tables, as far as they exist."""
     by_name = {_written(each.table): each for each in watched}
     rows = await questions.asked(_TABLES, (list(by_name),))
-    known = [_known(by_name[row[0]], row) for row in rows if row[4] is not None]
-    missing = [by_name[row[0]] for row in rows if row[4] is None]
-    bases: Mapping[str, str] = next((row[8] for row in rows if row[8]), {})
+    known = [_known(by_name[row[0]], row) for row in rows if row[5] is not None]
+    missing = [by_name[row[0]] for row in rows if row[5] is None]
+    bases: Mapping[str, str] = next((row[9] for row in rows if row[9]), {})
     return Tables(known, missing, {int(of): int(kind) for of, kind in bases.items()})
 
 
@@ -162,4 +167,4 @@ def _written(table: str) -> str:
 
 
 def _known(watched: Watched, row: Sequence[Any]) -> Known:
-    return Known(watched, *row[1:8])
+    return Known(watched, *row[1:9])

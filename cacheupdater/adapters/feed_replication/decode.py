@@ -21,7 +21,7 @@ _SINCE_1970 = 946_684_800.0  # seconds from 1970 to 2000, where PostgreSQL's clo
 _NULL, _UNCHANGED, _TEXT = b"nut"
 _OLD_KEY, _OLD_ROW, _NEW = b"KON"
 _PART_OF_KEY = 1  # a column's flag: it belongs to the replica identity
-_U16, _I32, _U32 = Struct(">H"), Struct(">i"), Struct(">I")
+_U16, _U32 = Struct(">H"), Struct(">I")
 _BEGIN, _COMMIT, _SAID = Struct(">QqI"), Struct(">BQQq"), Struct(">BQ")
 _COLUMN = Struct(">Ii")
 
@@ -227,10 +227,10 @@ def _cells(message: bytes, at: int, wanted: Sequence[tuple[str, Read] | None]) -
         kind = message[at]
         at += 1
         if kind == _TEXT:
-            (length,) = _I32.unpack_from(message, at)
+            (length,) = _U32.unpack_from(message, at)
             at += 4
             end = at + length
-            if length < 0 or end > len(message):
+            if end > len(message):
                 raise ValueError
             if column is not None:
                 cells[column[0]] = column[1](message[at:end])

@@ -43,10 +43,12 @@ _UNREACHED = {
     r"certificate verify failed|does not match host name": (
         "its certificate cannot be trusted: name its authority by ca, and the server in url as its certificate does"
     ),
+    r"requires a valid client certificate": "it wants a certificate of ours: name it by cert, and its key by key",
     r"private key file": "the file of `key` may be read by others: make it 0600",
     r"starting up|shutting down": "it is starting up or shutting down",
     r"Connection refused": "nobody listens there",
     r"could not translate host name": "its host has no address: ask this machine's name server",
+    r"closed the connection|connection has been closed|connection already closed": "the connection was lost",
     r"timeout expired": "it did not answer in time",
 }
 UNDEFINED = "42704"  # no such slot, or no such publication

@@ -2,11 +2,11 @@
 
 The composition root makes one `ReplicationFeed` per source, and it lives as long as its reader. The slot itself is the lock: the
 server lets one process at a time read a slot, and frees the slot when that process dies. That is stricter than an advisory lock,
-which a process could hold while another reads. The others look each second whether the slot is free.
+which a process could hold while another reads. The others look twice a second whether the slot is free.
 
 A slot keeps WAL until it is confirmed. So what was not confirmed comes again, whoever dies. A slot that is lost is made anew,
 and all watched tables count as emptied (`slot`). While nobody asks for batches, nothing is read, and the server waits. It is
-told each 2 s that we live, unless nobody has asked for a minute: then the turn goes to another process.
+told each 2 s that we live, unless nobody has asked for ten minutes: then the turn goes to another process.
 """
 
 from __future__ import annotations
@@ -32,15 +32,20 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.feed_replication.settings import Settings
     from cacheupdater.feed_ports import Position
 
-TURN_S = 1.0  # seconds between two looks whether the slot is free
+TURN_S = (
+    0.5  # seconds between two looks whether the slot is free; a look costs the database one short question
+)
 ALIVE_S = 2.0  # seconds between two words to the server; it waits for 20 s (settings.SENDER_TIMEOUT_S)
 TELL_S = 0.1  # seconds from a confirmation until the server is told; those in between are told together
+LINGER_S = (
+    0.01  # seconds for the rest of a transaction, of which something was read, before a part of it is given
+)
 BEAT_S = 3.0  # seconds between two heartbeats through the WAL: some 100 bytes of WAL each
 QUIET_S = SILENCE_MAX / 2  # seconds without a change until an empty batch
 LOST_S = 3 * SILENCE_MAX  # seconds without a word of the server until the connection counts as dead
-# Seconds without a question of the consumer until the server hears no more of us. It then ends the connection: a server that
-# shuts down waits for each reader that lives
-ASLEEP_S = 60.0
+# Seconds without a question of the consumer until the server hears no more of us, and ends the connection: a server that shuts
+# down waits for each reader that lives. A consumer that is held up by a full queue takes less
+ASLEEP_S = 600.0
 MESSAGES_MAX = 2000  # read in one turn of the event loop: rows of tables that nobody watches count too
 
 _GONE = "the replication slot had gone, and was made anew"
@@ -65,6 +70,7 @@ class ReplicationFeed:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._beating: asyncio.Task[None] | None = None
         self._asked = self._given = self._heard = 0.0  # by the loop's clock
+        self._linger: float | None = None  # until when the rest of a transaction is waited for
 
     async def start(self) -> None:
         """Waits until the slot is ours, and makes it anew if it is lost."""
@@ -72,11 +78,11 @@ class ReplicationFeed:
         self._stopped.clear()
         driver()
         while not self._stopped.is_set():
-            tables = await self._tables()
             found = await catalogue.slot(self._questions, self._settings.slot)
             if (why := self._why_anew(found)) and (found is None or not found.active):
+                await self._tables()  # a slot without its publication is of no use
                 await self._make_anew(found, why)
-            elif found is not None and not found.active and await self._open(found, tables):
+            elif found is not None and not found.active and await self._open(found, await self._tables()):
                 return
             else:
                 with suppress(TimeoutError):
@@ -88,17 +94,23 @@ class ReplicationFeed:
             self._asked = self._now()
             try:
                 dry = self._read(stream, batching)
+                if dry and self._rest_comes(batching):
+                    await self._wait(stream, LINGER_S)
+                    continue
                 batch = batching.given()
                 if batch is None and dry:
                     await self._wait(stream)
                     batch = self._quiet(stream, batching)
                 elif batch is None:
                     await asyncio.sleep(0)  # much was read, and nothing of it is watched
+            except driver().Error as e:
+                self._close()
+                raise self._translated(e) from None
             except CacheUpdaterError:
                 self._close()
                 raise
             if batch is not None and self._stream is stream:
-                self._given = self._now()
+                self._given, self._linger = self._now(), None
                 yield batch
 
     async def confirm(self, position: Position) -> None:
@@ -122,6 +134,8 @@ class ReplicationFeed:
             with suppress(Exception):
                 self._stream.tell(self._progress.tell())
         self._close()
+        if self._beating is not None:
+            await asyncio.wait({self._beating})
         self._questions.close()
 
     # --- start ----------------------------------------------------------------------------------------------------
@@ -199,17 +213,13 @@ class ReplicationFeed:
         """Reads what has come, as far as a batch holds it. True if there is no more to read now."""
         if self._error is not None:
             raise self._error
-        try:
-            for _ in range(MESSAGES_MAX):
-                if batching.full or not self._progress.may_read():
-                    return not batching.full
-                message = stream.read()
-                if message is None:
-                    self._progress.heard(stream.end_of_wal)
-                    return True
-                batching.take(message.data_start, message.payload)
-        except driver().Error as e:
-            raise self._translated(e) from None
+        for _ in range(MESSAGES_MAX):
+            if batching.full or not self._progress.may_read():
+                return not batching.full
+            message = stream.read()
+            if message is None:
+                return True
+            batching.take(message.data_start, message.payload)
         return False
 
     def _translated(self, error: Exception) -> CacheUpdaterError:
@@ -218,22 +228,35 @@ class ReplicationFeed:
             return Unavailable("the replication slot stands where the publication did not exist")
         return failures.of_server(error)
 
-    async def _wait(self, stream: Stream) -> None:
+    def _rest_comes(self, batching: Batching) -> bool:
+        """Whether the rest of a transaction is on its way: the server sends it row by row, and a batch for each costs more."""
+        if not batching.inside or not self._progress.may_read():
+            self._linger = None
+        elif self._linger is None:
+            self._linger = self._now() + LINGER_S
+        return self._linger is not None and self._now() < self._linger
+
+    async def _wait(self, stream: Stream, seconds: float | None = None) -> None:
         """Until a message, a confirmation or a timer may have changed something."""
         self._wake.clear()
         if self._error is not None or self._stream is not stream:
             return
         if self._progress.may_read():
             stream.when_readable(self._wake.set)
+        self._asked = inf  # who waits is not asleep
         try:
-            await self._wake.wait()
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
         finally:
+            self._asked = self._now()
             stream.unwatch()
 
     def _quiet(self, stream: Stream, batching: Batching) -> Batch | None:
         """An empty batch, if the server speaks and has told no change for a while. Raises Unavailable if it is silent."""
         now = self._now()
-        if self._stream is not stream:
+        if self._stream is not stream or self._error is not None:
             return None
         if not self._progress.may_read() or stream.spoken():
             self._heard = now

@@ -70,9 +70,8 @@ def steps(found: Found | None, settings: Settings) -> Sequence[str]:
             _publish(settings, roots=True, tables=[_written(each.table) for each in settings.watched]),
             make(settings.slot),
         ]
-    made = [] if found.slot is not None and not found.slot.lost else [make(settings.slot)]
-    if found.slot is not None and found.slot.lost:
-        made = []  # the reader makes it anew, for it must tell that changes were lost
+    # one that is lost is left to the reader, which must tell that changes were lost
+    made = [make(settings.slot)] if found.slot is None else []
     return [*_publication_steps(found, settings), *made]
 
 
@@ -120,9 +119,14 @@ def _of_tables(tables: Tables, settings: Settings) -> Iterator[Lack]:
         if watched in tables.missing:
             yield Lack(f"there is no table {watched.table}, or the user does not see it")
     for table in tables.known:
+        if not table.publishable:
+            yield Lack(
+                f"{table.told} is no table whose changes PostgreSQL publishes, but a view, a foreign table or one without WAL:"
+                " name the tables behind it"
+            )
         for column in table.watched.columns:
             if column not in table.columns:
-                yield Lack(f"table {table.told} has no column {column}, of which keys should be made")
+                yield Lack(f"table {table.told} has no column {column} that is told; a generated one is not")
 
 
 def _of_publication(found: Found, settings: Settings) -> Iterator[Lack]:
@@ -134,6 +138,16 @@ def _of_publication(found: Found, settings: Settings) -> Iterator[Lack]:
     for table in _unpublished(publication, tables):
         added = [f"ALTER PUBLICATION {quoted(name)} ADD TABLE {table.quoted}"]
         yield Lack(f"table {table.told} is not in the publication {name}", added)
+    for table in tables:
+        if table.oid in publication.partial:
+            yield Lack(
+                f"the publication {name} tells only some columns or rows of {table.told}",
+                [
+                    f"ALTER PUBLICATION {quoted(name)} DROP TABLE {table.quoted}",
+                    f"ALTER PUBLICATION {quoted(name)} ADD TABLE {table.quoted}",
+                ],
+                grave=False,
+            )
     if not publication.all_kinds:
         yield Lack(f"the publication {name} leaves out a kind of change", [_all_kinds(name)])
     if any(table.partitioned for table in tables) and not publication.via_root:

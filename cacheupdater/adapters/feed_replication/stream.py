@@ -64,11 +64,6 @@ class Stream:
                 return message
         return None
 
-    @property
-    def end_of_wal(self) -> int:
-        """The server's place, as its last message has it."""
-        return int(self._cursor.wal_end)
-
     def spoken(self) -> bool:
         """Whether the server has said anything since the last call, be it an answer to `tell`."""
         spoken = self._spoken or self._cursor.io_timestamp != self._cursor.feedback_timestamp

@@ -16,7 +16,8 @@ import pytest
 
 _numbers = count(1)
 _SERVED = {"_pg_base", "_logical_base", "postgres_server", "logical_server"}
-LOGICAL = {"wal_level": "logical", "max_slot_wal_keep_size": "1GB"}
+# a commit that is not flushed yet is told 200 ms later
+LOGICAL = {"wal_level": "logical", "max_slot_wal_keep_size": "1GB", "synchronous_commit": "on"}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -184,19 +184,20 @@ messages = st.one_of(
 )
 
 
-def outcome(message):
+def outcome(message, *watched):
     try:
-        return described("id", "sku").event(message)
+        return described(*watched or ("id", "sku")).event(message)
     except Faulty:
         return "refused"
 
 
 @given(messages, st.data())
 def test_a_message_that_was_cut_off_says_the_same_or_is_refused(message, data):
-    whole = outcome(message)
+    watched = data.draw(st.sampled_from([("id",), ("id", "sku"), ("shelf",), ("id", "note")]))
+    whole = outcome(message, *watched)
     assert whole != "refused"
     cut = message[: data.draw(st.integers(0, len(message) - 1))]
-    assert outcome(cut) in ("refused", whole)
+    assert outcome(cut, *watched) in ("refused", whole)
 
 
 @given(messages, st.data())

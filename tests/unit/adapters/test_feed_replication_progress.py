@@ -10,7 +10,6 @@ from cacheupdater.adapters.feed_replication.progress import Progress
 
 def read_transaction(progress, end, *, begins=None, owed=True):
     progress.came(begins if begins is not None else end - 5)
-    progress.began()
     progress.came(end)
     progress.ended(end, owed=owed)
 
@@ -36,22 +35,6 @@ def test_a_transaction_that_tells_nothing_is_confirmed_by_itself_but_not_past_on
     assert progress.tell() == 300
 
 
-def test_the_end_of_the_wal_is_confirmed_only_if_nothing_waits_and_no_transaction_has_begun():
-    progress = Progress()
-    progress.heard(1000)
-    assert progress.tell() == 1000
-    progress.came(900)
-    progress.began()
-    progress.heard(2000)
-    assert progress.tell() == 1000
-    progress.ended(1500, owed=True)
-    progress.heard(3000)
-    assert progress.tell() == 1000
-    progress.confirmed(1500)
-    progress.heard(3000)
-    assert progress.tell() == 3000
-
-
 def test_no_message_is_read_where_a_keepalive_would_confirm_too_much():
     progress = Progress()
     read_transaction(progress, 100)
@@ -60,7 +43,6 @@ def test_no_message_is_read_where_a_keepalive_would_confirm_too_much():
     read_transaction(progress, 200)
     assert progress.may_read()  # the last message begins behind what was told
     progress.came(60)  # a row of a transaction that has been open for long
-    progress.began()
     assert not progress.may_read()
     progress.confirmed(200)
     assert progress.may_read()
@@ -116,15 +98,12 @@ def test_nothing_is_ever_confirmed_at_the_server_that_the_consumer_has_not(drawn
             begins, what, end, owes = messages.pop(0)
             driver.message(begins)
             progress.came(begins)
-            if what == "begin":
-                progress.began()
-            elif what == "commit":
+            if what == "commit":
                 progress.ended(end, owed=owes)
                 owed += [end] if owes else []
                 sent = end
         elif step == "keepalive" and progress.may_read():
             driver.keepalive(sent)
-            progress.heard(sent)
         elif step == "confirm" and owed:
             confirmed = max(confirmed, owed[number % len(owed)])
             progress.confirmed(confirmed)
