@@ -36,13 +36,16 @@ _CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
 
 
 @contextmanager
-def servers():
-    """PostgreSQL with 100,000 rows of some 230 bytes, and an empty Redis. Starts them on their core, then moves to ours."""
+def servers(postgres=None, further=()):
+    """PostgreSQL with 100,000 rows of some 230 bytes, and an empty Redis. Starts them on their core, then moves to ours.
+
+    `postgres` is another server than the usual one, and `further` are statements after those that make the rows.
+    """
     pin(0)
-    postgres = PostgresServer()
+    postgres = postgres or PostgresServer()
     try:
         postgres.start()
-        postgres.execute(*_TABLE)
+        postgres.execute(*_TABLE, *further)
         with RedisServer() as redis:
             pin(-1)
             yield postgres.url(), redis.url

@@ -9,8 +9,11 @@ adapter and its fake.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from cacheupdater_client.protocol.patterns import Capture
 
 Cell: TypeAlias = int | str | UUID | None
 """What a column holds. Whole numbers and UUIDs are read by the column's type; everything else is text, or None for NULL."""
@@ -26,7 +29,9 @@ class Changed(NamedTuple):
     """One row that was inserted, updated or deleted."""
 
     table: str  # with its schema, as `public.products`, where the database has schemas
-    rows: Sequence[Cells]  # as it was and as it is: one of them, or both if columns that the feed watches may have changed
+    rows: Sequence[
+        Cells
+    ]  # as it was and as it is: one of them, or both if columns that the feed watches may have changed
 
 
 class Batch(NamedTuple):
@@ -34,8 +39,12 @@ class Batch(NamedTuple):
 
     changes: Sequence[Changed]
     position: Position  # to confirm, once all of the batch is safe
-    committed: float | None = None  # when the last of them was committed: seconds since 1970, by the database's clock
-    emptied: Sequence[str] = ()  # tables of which any row may have changed: a truncate, or changes that were lost
+    committed: float | None = (
+        None  # when the last of them was committed: seconds since 1970, by the database's clock
+    )
+    emptied: Sequence[
+        str
+    ] = ()  # tables of which any row may have changed: a truncate, or changes that were lost
     why: str = ""  # why `emptied`, for people
 
 
@@ -75,6 +84,14 @@ class Feed(Protocol):
         ...
 
 
+class Finder(Protocol):
+    """The keys that a row of another table concerns: one change, many keys."""
+
+    async def find(self, values: Sequence[Capture]) -> Sequence[Sequence[Cell]]:
+        """The captures of the keys that rows with these values, all of one type, concern. Raises Unavailable or Faulty."""
+        ...
+
+
 SILENCE_MAX = 10.0  # seconds without a word; a feed that is silent for three times as long counts as lost
 
 
@@ -103,6 +120,10 @@ class Installable(Protocol):
 
     async def script(self) -> Sequence[str]:
         """The statements of `install`, for a person to run. Needs no connection where the database need not be asked."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the connection. Never raises."""
         ...
 
 

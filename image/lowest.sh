@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 folder=${1:-build/lowest}
 "$UV" venv --quiet --clear --no-config --python "$PYTHON" "$folder"
 "$UV" pip compile --quiet --no-config --python "$folder/bin/python" --resolution lowest-direct pyproject.toml \
-    --extra updater --extra postgres --extra sqlite --extra kafka --extra demo --output-file "$folder/versions"
+    --extra updater --extra postgres --extra replication --extra sqlite --extra kafka --extra demo --output-file "$folder/versions"
 "$UV" pip install --quiet --no-config --python "$folder/bin/python" --constraint "$folder/versions" --editable '.[dev]'
 grep -v '^ *#' "$folder/versions" | tr '\n' ' '
 echo

@@ -16,7 +16,7 @@ import psutil
 from freshness_live.judge import Changes, judge
 from freshness_live.reader import Reading, Reads, read
 from freshness_live.servers import LOADER
-from freshness_live.writer import write
+from freshness_live.writer import Writing, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,16 @@ class Crowd:
     """The readers and the writer of one lane."""
 
     def __init__(
-        self, traffic: Traffic, servers: Servers, folder: Path, *, emit: str | None, ttl: float | None
+        self,
+        traffic: Traffic,
+        servers: Servers,
+        folder: Path,
+        *,
+        emit: str | None,
+        ttl: float | None,
+        announce: bool = False,
     ) -> None:
-        """`emit` and `ttl` as in `Reading`."""
+        """`emit` and `ttl` as in `Reading`. `announce`: the writer calls `invalidate` after each commit."""
         spawn = get_context("spawn")
         self._gate = spawn.Barrier(traffic.readers + 2, timeout=GATE_S)
         self._seen = [folder / f"reads{number}.npz" for number in range(traffic.readers)]
@@ -45,8 +52,9 @@ class Crowd:
         for number, file in enumerate(self._seen):
             told = Reading(traffic, number, servers.redis.url, emit, servers.database(LOADER), ttl)
             self.readers.append(spawn.Process(target=read, args=(told, file, self._gate), daemon=True))
-        changing = (traffic, servers.database(), self._written, self._gate)
-        self.writer = spawn.Process(target=write, args=changing, daemon=True)
+        announced = (servers.redis.url, emit) if announce else None
+        writing = Writing(traffic, servers.database(), announced)
+        self.writer = spawn.Process(target=write, args=(writing, self._written, self._gate), daemon=True)
 
     def gather(self) -> None:
         """Returns when all wait at the gate."""

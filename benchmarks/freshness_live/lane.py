@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 LAST_S = 0.5  # before the end
 PRICE, FIXED, TTL = POLICIES = ("price", "fixed", "ttl")
+FEED, INVALIDATE = TOLD = (
+    "price+feed",
+    "price+invalidate",
+)  # price, and changes are told: by the database, by the writer
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Lane:
     @property
     def name(self) -> str:
         return f"{self.policy}{', killed once,' if self.restart else ''} at {self.budget:g} rows/s"
+
+    @property
+    def prices(self) -> bool:
+        """Whether the policy is price."""
+        return self.policy in {PRICE, *TOLD}
 
     @property
     def interval(self) -> float:
@@ -76,14 +85,15 @@ def measure(lane: Lane, servers: Servers, *, look: float, tell: Callable[[str], 
     """Measures one lane. Every `look` seconds the updater is asked about the reads of that time."""
     ttl = lane.interval if lane.policy == TTL else None
     cached = inherited(lane.traffic, lane.interval)
-    servers.renew(lane.traffic.keys)
+    servers.renew(lane.traffic.keys, feed=lane.policy == FEED)
     with tempfile.TemporaryDirectory(prefix="cacheupdater-live-") as name, ExitStack() as stack:
         updater = None if ttl else Updater(Path(name), _settings(lane, servers), over=look)
         if updater:
             stack.callback(updater.stop)
             updater.start()
         emit = updater.emit if updater else None
-        crowd = Crowd(lane.traffic, servers, Path(name), emit=emit, ttl=ttl)
+        announce = lane.policy == INVALIDATE
+        crowd = Crowd(lane.traffic, servers, Path(name), emit=emit, ttl=ttl, announce=announce)
         stack.callback(crowd.end)
         crowd.gather()
         servers.fill(cached, ttl=ttl is not None)
@@ -95,8 +105,9 @@ def measure(lane: Lane, servers: Servers, *, look: float, tell: Callable[[str], 
 
 def _settings(lane: Lane, servers: Servers) -> dict[str, object]:
     every = {"every": f"{lane.interval:.3f}s"}
-    refresh = {"policy": PRICE} if lane.policy == PRICE else every
-    return settings(servers, servers.database(LOADER), budget=lane.budget, refresh=refresh)
+    refresh = {"policy": PRICE} if lane.prices else every
+    feed = lane.policy == FEED
+    return settings(servers, servers.database(LOADER), budget=lane.budget, refresh=refresh, feed=feed)
 
 
 class _Watch:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from table import row
 
-from freshness_live.lane import FIXED, PRICE, TTL
+from freshness_live.lane import FEED, FIXED, PRICE, TOLD, TTL
 from freshness_live.statements import ON_THE_WAY_S
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def rows(results: Sequence[Result]) -> list[dict[str, object]]:
     for (policy, budget), one in by_lane.items():
         others = [by_lane.get((other, budget)) for other in (FIXED, TTL) if policy == PRICE]
         found += [_ratio(one, other) for other in others if other]
-    kept = [each for each in results if each.lane.policy != TTL]
+    found += [_told(each) for each in results if each.lane.policy in TOLD]
+    kept = [each for each in results if each.lane.policy not in {TTL, *TOLD}]
     if kept:
         found += [_waits(kept), _worst(kept)]
     return found + _sampler(results)
@@ -57,6 +58,18 @@ def _ratio(price: Result, other: Result) -> dict[str, object]:
     ratio = price.stale / other.stale if other.stale else inf
     goal = GOAL if budget <= GOAL_UP_TO else None
     return row(f"F7-{budget:g}-{other.lane.policy}", ratio, goal, method=method)
+
+
+def _told(one: Result) -> dict[str, object]:
+    how = (
+        "by the feed alone: no application announces anything" if one.lane.policy == FEED else "by its writer"
+    )
+    method = (
+        f"% of the reads that were stale at {one.lane.budget:g} rows/s and {one.lane.traffic.changes:g} changes/s, each told {how};"
+        f" {one.rows:.0f} rows/s, {one.missing} reads found nothing, {one.reads:.0f} reads/s, {one.lane.traffic.seconds:.0f} s"
+    )
+    name = "feed" if one.lane.policy == FEED else "invalidate"
+    return row(f"F10-{name}", one.stale * 100, 0.1 if one.lane.policy == FEED else None, method=method)
 
 
 def _waits(kept: Sequence[Result]) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """`make freshness-live`: every policy at every budget, on real servers; the table, and the rows of build/bench.json.
 
-    python -m freshness_live.run                             # 10 minutes a lane: 92 minutes
+    python -m freshness_live.run                             # 10 minutes a lane: 112 minutes
     python -m freshness_live.run --seconds 90                # shorter; price has then learned less
     python -m freshness_live.run --budgets 200 --lanes price,ttl --no-restart
 
@@ -12,19 +12,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 import table
 
 from freshness_live import report
-from freshness_live.lane import POLICIES, PRICE, Lane, measure
+from freshness_live.lane import POLICIES, PRICE, TOLD, Lane, measure
 from freshness_live.servers import servers
 from freshness_live.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WINDOW_S = 60.0  # of the sampler's measured share
 WINDOWS_MIN = 6  # in a lane, however short
 KEPT_S = 60.0  # shorter lanes are still in their transients; their figures would mislead
 RESTART_S = 120.0  # two windows of the longest kind
-RESTART_BUDGET = 200.0
+RESTART_BUDGET = TOLD_BUDGET = 200.0
 
 
 def main(argv: list[str]) -> int:
@@ -53,6 +57,7 @@ def _lanes(options: argparse.Namespace, traffic: Traffic) -> list[Lane]:
         shift = turn % len(options.lanes)
         order = options.lanes[shift:] + options.lanes[:shift]
         lanes += [Lane(policy, budget, traffic) for policy in order]
+    lanes += [Lane(policy, TOLD_BUDGET, traffic) for policy in options.told]
     if options.restart:
         short = Traffic(seconds=min(options.seconds, RESTART_S))
         lanes.append(Lane(PRICE, RESTART_BUDGET, short, restart=True))
@@ -67,6 +72,12 @@ def _options(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--lanes", type=_policies, default=list(POLICIES), help="price,fixed,ttl")
     parser.add_argument(
+        "--told",
+        type=_told,
+        default=list(TOLD),
+        help="lanes whose changes are told: price+feed,price+invalidate",
+    )
+    parser.add_argument(
         "--no-restart", dest="restart", action="store_false", help="without the lane whose updater is killed"
     )
     return parser.parse_args(argv)
@@ -77,9 +88,17 @@ def _budgets(text: str) -> list[float]:
 
 
 def _policies(text: str) -> list[str]:
+    return _some(text, POLICIES)
+
+
+def _told(text: str) -> list[str]:
+    return _some(text, TOLD) if text else []
+
+
+def _some(text: str, known: Sequence[str]) -> list[str]:
     lanes = text.split(",")
-    if unknown := set(lanes) - set(POLICIES):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(POLICIES)}")
+    if unknown := set(lanes) - set(known):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(known)}")
     return lanes
 
 

@@ -29,6 +29,14 @@ _TABLE = (
     "DROP TABLE IF EXISTS items",
     "CREATE TABLE items (id bigint PRIMARY KEY, version bigint NOT NULL) WITH (fillfactor = 50)",
 )
+_NO_FEED = (
+    "DROP PUBLICATION IF EXISTS cacheupdater",
+    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots",
+)
+_FEED = (  # as `cacheupdater changes install` makes it
+    "CREATE PUBLICATION cacheupdater FOR TABLE items",
+    "SELECT pg_create_logical_replication_slot('cacheupdater', 'pgoutput')",
+)
 
 
 class Servers(NamedTuple):
@@ -41,11 +49,17 @@ class Servers(NamedTuple):
     def database(self, user: str = "postgres") -> str:
         return self.postgres.url().replace("postgres@", f"{user}@")
 
-    def renew(self, keys: int) -> None:
-        """Makes rows of version 1 and an empty cache: nothing of the last lane stays."""
+    def renew(self, keys: int, *, feed: bool = False) -> None:
+        """Makes rows of version 1 and an empty cache: nothing of the last lane stays but a feed's slot, if this lane has one too."""
         rows = f"INSERT INTO items SELECT n, 1 FROM generate_series(0, {keys - 1}) n"
         self.postgres.execute(
-            *_TABLE, rows, f"GRANT SELECT ON items TO {LOADER}", "VACUUM ANALYZE items", "CHECKPOINT"
+            *_NO_FEED,
+            *_TABLE,
+            rows,
+            f"GRANT SELECT ON items TO {LOADER}",
+            *(_FEED if feed else ()),
+            "VACUUM ANALYZE items",
+            "CHECKPOINT",
         )
         with redis.Redis.from_url(self.redis.url) as cache:
             cache.flushall()
@@ -67,11 +81,14 @@ class Servers(NamedTuple):
 @contextmanager
 def servers() -> Iterator[Servers]:
     """Servers that end with this process."""
-    postgres = PostgresServer()
+    # a commit is told once its WAL is written, as in a database that must not lose it
+    postgres = PostgresServer(settings={"wal_level": "logical", "synchronous_commit": "on"})
     try:
         postgres.start()
         postgres.execute(
-            *LOGGED, f"CREATE ROLE {LOADER} LOGIN", f"ALTER ROLE {LOADER} SET log_statement = 'all'"
+            *LOGGED,
+            f"CREATE ROLE {LOADER} LOGIN REPLICATION",
+            f"ALTER ROLE {LOADER} SET log_statement = 'all'",
         )
         with RedisServer() as cache:
             yield Servers(postgres, cache, Log.of(postgres.url()))

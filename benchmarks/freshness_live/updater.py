@@ -28,13 +28,17 @@ _RUN = (
 LIVE = "2h"  # longer than any run, so that nothing but the policy decides
 
 
-def settings(servers: Servers, loader: str, *, budget: float, refresh: dict[str, str]) -> dict[str, object]:
-    """The configuration of a lane. Lanes differ in `refresh` alone."""
+def settings(
+    servers: Servers, loader: str, *, budget: float, refresh: dict[str, str], feed: bool = False
+) -> dict[str, object]:
+    """The configuration of a lane. Lanes differ in `refresh` alone, and in whether the database tells its changes."""
+    source = {"changes": "replication"} if feed else {}
+    namespace = {"changes": [{"table": "items"}]} if feed else {}
     return {
         "version": 1,
         "queue": {"url": "memory://", "partitions": 1},
         "cache": {"url": servers.redis.url},
-        "sources": {"main": {"url": loader, "budget": f"{budget:g}/s", "burst": "1s"}},
+        "sources": {"main": {"url": loader, "budget": f"{budget:g}/s", "burst": "1s", **source}},
         "namespaces": {
             "item": {
                 "key": "item:{id:int}",
@@ -42,6 +46,7 @@ def settings(servers: Servers, loader: str, *, budget: float, refresh: dict[str,
                 "value": {"encoding": "string", "columns": ["version"]},
                 "refresh": refresh,
                 "ttl": LIVE,
+                **namespace,
             }
         },
     }

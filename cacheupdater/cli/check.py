@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.config import Config, NamespaceSection, SourceSection
     from cacheupdater.config.problems import Path
-    from cacheupdater.service.connection_check import Finding
+    from cacheupdater.service.findings import Finding
     from cacheupdater_client.protocol.definitions import Definition
 
 

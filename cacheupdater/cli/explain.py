@@ -99,6 +99,8 @@ def _page(said: Facts) -> Iterable[str]:
     yield f"  updater    {_owner(updater) if updater else said['silence']}"
     if updater:
         yield from _known(updater)
+    if feed := _facts(_facts(updater).get("feed")):
+        yield f"  feed       {_feed(feed)}"
     yield ""
     yield "because"
     because = said["because"]
@@ -138,6 +140,18 @@ def _known(updater: Facts) -> Iterable[str]:
             f"  policy     {rates}, stale with {_float(known['stale']):.0%}, last read {_s(known['unread'])} ago;"
             f" a load is worth {_float(known['worth']):.2g} stale reads, the price is {_float(known['price']):.2g}"
         )
+
+
+def _feed(feed: Facts) -> str:
+    """The feed that tells changes of the key's namespace."""
+    if not feed["reads"]:
+        return f"{feed['kind']} of source {feed['source']}, which another updater reads"
+    lag = (
+        ""
+        if feed["lag_s"] is None
+        else f", the last change {number(_float(feed['lag_s']) * 1000)} ms after its commit"
+    )
+    return f"{feed['kind']} of source {feed['source']}, which spoke {_s(feed['spoke_s'])} ago{lag}"
 
 
 def _listed(facts: Facts) -> str:

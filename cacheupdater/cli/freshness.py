@@ -85,6 +85,9 @@ def _first(said: Figures) -> Iterable[str]:
         about = f"{each['event']} {each['subject']}".rstrip()
         worker = f" (worker {each['worker']})" if "worker" in each else ""
         yield f"WARNING  {about}{worker} for {number(_float(each, 'seconds'))} s: {each['text']}"
+    if feeds := _many(said, "feeds"):
+        yield from table(("FEED", "OF SOURCE", "READ HERE", "SPOKE", "LAG", "WAITING"), map(_feed, feeds))
+        yield ""
     if ages := _many(said, "read_ages"):
         yield from table(("AGE WHEN READ", "MEDIAN", "95 % BELOW", "LOOKS IN A MINUTE"), map(_age, ages))
         yield ""
@@ -93,6 +96,14 @@ def _first(said: Figures) -> Iterable[str]:
 def _age(one: Figures) -> Sequence[str]:
     median, most = (f"{_float(one, name):.3g} s" for name in ("median", "p95"))
     return str(one["name"]), median, most, str(one["looks"])
+
+
+def _feed(one: Figures) -> Sequence[str]:
+    """A feed that another updater reads says nothing here."""
+    spoke = "-" if one["spoke_s"] is None else f"{number(_float(one, 'spoke_s'))} s ago"
+    lag = "-" if one["lag_s"] is None else f"{1000 * _float(one, 'lag_s'):.3g} ms"
+    waiting = "-" if one["waiting"] is None else number(_float(one, "waiting"))
+    return str(one["kind"]), str(one["source"]), "yes" if one["reads"] else "no", spoke, lag, waiting
 
 
 def _lines(sources: Sequence[Figures]) -> Iterable[str]:

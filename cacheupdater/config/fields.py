@@ -116,6 +116,11 @@ def short_fail_safe(value: object) -> object:
     return {"extend_to": value} if isinstance(value, str) else value
 
 
+def short_feed(value: object) -> object:
+    """`changes: replication` is short for `changes: {replication: {}}`."""
+    return {value: {}} if isinstance(value, str) else value
+
+
 def short_backlog(value: object) -> object:
     """`max_backlog: 5000` is short for `max_backlog: {keys: 5000}`."""
     return {"keys": value} if isinstance(value, str) else value

@@ -18,6 +18,7 @@ from cacheupdater.config.clear_text import warn_of_clear_text
 from cacheupdater.config.declared import put_under
 from cacheupdater.config.document import Document
 from cacheupdater.config.explain import explain
+from cacheupdater.config.feed_checks import check_feeds
 from cacheupdater.config.idle import warn_of_idle
 from cacheupdater.config.merge import merged, plain
 from cacheupdater.config.models import (
@@ -25,12 +26,12 @@ from cacheupdater.config.models import (
     LoadSection,
     Named,
     NamespaceSection,
-    Section,
     SourceSection,
     TopSection,
 )
 from cacheupdater.config.queues import MemoryQueueConfig, queue_of
 from cacheupdater.config.reader import read_document
+from cacheupdater.config.section import Section
 from cacheupdater.config.settings import Config
 from cacheupdater.core.statements import dialect_of
 
@@ -162,6 +163,8 @@ class _Parts:
                 found[name] = whole
                 checks.check_refresh(document, ("namespaces", name), own.refresh, whole.refresh.policy)
                 checks.check_merged(document, whole)
+        sources = {name: one for name, one in self._sources.items() if one}
+        check_feeds(document, sources, found)
         checks.check_overlap(document, {name: each.pattern for name, each in found.items()})
         return found
 

@@ -10,15 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
 from cacheupdater.config import frameworks, units
 from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
@@ -32,6 +24,7 @@ from cacheupdater.config.choices import (  # noqa: TC001  pydantic reads them
     Serializer,
     WrongType,
 )
+from cacheupdater.config.feeds import ChangeSection, Feed, Table  # noqa: TC001  pydantic reads them
 from cacheupdater.config.fields import (
     BacklogAge,
     CacheUrl,
@@ -61,6 +54,7 @@ from cacheupdater.config.fields import (
     short_ttl,
     switch,
 )
+from cacheupdater.config.section import Section
 from cacheupdater.core import database_url
 from cacheupdater_client.protocol.encoding import Encoding  # noqa: TC001  pydantic reads it
 from cacheupdater_client.protocol.patterns import Pattern
@@ -72,18 +66,6 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol.fence import Form
 
 _BURST_MAX = 3600.0  # seconds: an hour's rows at once would be a batch job and no refresh
-
-
-class Section(BaseModel):
-    """Base of every section."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        arbitrary_types_allowed=True,
-        hide_input_in_errors=True,
-        ser_json_inf_nan="null",
-    )
 
 
 class Named(Section):
@@ -163,6 +145,8 @@ class SourceSection(Named):
     """A file with the certificate that the updater shows to the database (PEM)."""
     key: Text | None = None
     """A file with the certificate's key, without a password (PEM). None: it is in the file of `cert`."""
+    changes: Feed | None = None
+    """How this database tells the changes that nobody announces. None: it does not."""
 
     @property
     def encryption(self) -> Encryption:
@@ -182,10 +166,7 @@ class SourceSection(Named):
 class LoadSection(Section):
     source: Text = Field(description="the name of a source")
     sql: Text | None = None
-    table: (
-        Annotated[Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")]
-        | None
-    ) = None
+    table: Table | None = None
     python: (
         Annotated[Text, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")] | None
     ) = None
@@ -325,6 +306,8 @@ class NamespaceSection(DefaultsSection, Named):
     load: LoadSection = Field(description="where its rows come from, such as {source: main, table: products}")
     framework: FrameworkSection | None = None
     """Whose cache the namespace is in; `key` then says the key as the application does. None: nobody's."""
+    changes: Annotated[tuple[ChangeSection, ...], Field(max_length=100)] = ()
+    """The tables whose changes concern these keys, as the feed of the source tells them."""
     _pattern: Pattern = PrivateAttr()
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from cacheupdater.config import addresses, fields, models, queues, units
+from cacheupdater.config import addresses, feeds, fields, models, queues, units
 from cacheupdater.core import cache_url, depot_url
 from cacheupdater_client.protocol import streams
 
@@ -106,6 +106,9 @@ class _OfTheFile(GenerateJsonSchema):
         inner = schema["schema"]
         if function in {fields.short_ttl, fields.short_fail_safe}:
             return {"anyOf": [_FORMS[units.duration], self.generate_inner(inner)]}
+        if function is fields.short_feed:
+            names = _or_variable({"enum": list(feeds.FeedSection.model_fields)})
+            return {"anyOf": [*names["anyOf"], self.generate_inner(inner)]}
         if function is fields.short_backlog:
             return {"anyOf": [*_whole({"type": "int"})["anyOf"], self.generate_inner(inner)]}
         if function is units.whole:
@@ -172,9 +175,9 @@ def _bound(form: JsonSchemaValue) -> None:
 
 
 def _sentences() -> dict[tuple[str, str], str]:
-    """The sentences under the models' fields, by class and field."""
+    """The sentences under the sections' fields, by class and field."""
     said = {}
-    for section in ast.parse(inspect.getsource(models)).body:
+    for section in (*ast.parse(inspect.getsource(models)).body, *ast.parse(inspect.getsource(feeds)).body):
         if not isinstance(section, ast.ClassDef):
             continue
         for field, text in zip(section.body, section.body[1:], strict=False):

@@ -42,3 +42,13 @@ class Config:
     def collects(self) -> bool:
         """Whether an updater has listeners of its own beside a queue that it shares: it collects their hints and forwards them."""
         return bool(self.listen) and not isinstance(self.queue, MemoryQueueConfig)
+
+    @property
+    def feeds(self) -> bool:
+        """Whether any source tells its changes."""
+        return any(each.changes for each in self.namespaces.values())
+
+    @property
+    def forwards(self) -> bool:
+        """Whether an updater puts hints on a queue that it shares: those of its clients, or those of feeds."""
+        return self.collects or (self.feeds and not isinstance(self.queue, MemoryQueueConfig))

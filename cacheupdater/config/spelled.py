@@ -20,11 +20,11 @@ from cacheupdater.config.models import (
     FrameworkSection,
     LoadSection,
     NamespaceSection,
-    Section,
     SourceSection,
 )
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.config.secrets import Url
+from cacheupdater.config.section import Section
 from cacheupdater.core import depot_url
 from cacheupdater_client.protocol.patterns import Pattern
 

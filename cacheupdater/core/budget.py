@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.breaker import Breaker
 from cacheupdater.core.outage import Outage
+from cacheupdater.core.pace import Pace, unread_rate
 from cacheupdater.core.priorities import Priorities
 from cacheupdater.core.slots import SLOW_S, TIMES_AS_LONG, Slots
 from cacheupdater.core.witnesses import Witnesses
@@ -29,7 +30,18 @@ _DEAREST = (
 class Source:
     """A database: its budget and how many units it serves at a time."""
 
-    __slots__ = ("breaker", "bucket", "due", "name", "outage", "priorities", "slots", "timed", "witnesses")
+    __slots__ = (
+        "breaker",
+        "bucket",
+        "due",
+        "name",
+        "outage",
+        "priorities",
+        "slots",
+        "timed",
+        "unread",
+        "witnesses",
+    )
 
     def __init__(self, name: str, bucket: Bucket, *, concurrency: int, timed: bool = False) -> None:
         self.name = name
@@ -43,6 +55,7 @@ class Source:
         self.priorities = Priorities(bucket)
         self.witnesses = Witnesses()
         self.outage = Outage()
+        self.unread = Pace(unread_rate)
 
     def began(self, unit: Witness, now: float) -> None:
         """The unit runs."""

@@ -56,6 +56,17 @@ class Drops:
         self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
         demand.open_pack.release(len(keys) - len(ours))
 
+    def remove_unread(self, keys: Sequence[bytes], open_pack: OpenPack) -> None:
+        """Changed keys that nobody reads. Keys of no namespace are not ours to remove."""
+        removed = 0
+        for namespace, known in self._keyspace.resolve_many(keys)[0].items():
+            ours = self._strangers.ours(namespace.pattern, known)
+            self._tally.add("fed", len(ours), namespace.name, reason="removed")
+            open_pack.hold(len(ours))
+            self._removals.ask(namespace, ours, [open_pack] * len(ours), unread=True)
+            removed += len(ours)
+        self._tally.add("dropped", len(keys) - removed, reason="unknown")
+
     def outside_quarantine(
         self, keys: list[bytes], demand: Demand, now: float, *, quarantine: Quarantine
     ) -> tuple[list[bytes], list[bytes]]:

@@ -21,6 +21,7 @@ from cacheupdater.core.cursors import Cursor, OpenPack
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.drops import Drops
 from cacheupdater.core.explain import Explained, seat_of
+from cacheupdater.core.fed import Fed
 from cacheupdater.core.fills import Fills
 from cacheupdater.core.heard import count_hints
 from cacheupdater.core.hints import Hints, Kind
@@ -106,6 +107,7 @@ class Engine:
         self._drops = Drops(
             keyspace, self._strangers, removals=self._removals, prolonging=self._prolonging, tally=self.tally
         )
+        self._fed = Fed(keyspace, self._dedup, policy=policy, drops=self._drops, tally=self.tally)
         self._troubles = Troubles(limits, random)
         self.quarantine = self._troubles.quarantine
         self._outcomes = Outcomes(
@@ -185,6 +187,8 @@ class Engine:
                 keys = self._policy.on_hints(hints.keys, hints.counts, now)
                 self.tally.add("decisions", len(hints.keys) - len(keys), reason="policy")
                 self._touches(keys, open_pack, now)
+            elif hints.kind is Kind.CHANGE and hints.tokens:
+                self._others(self._fed.take(hints, open_pack, now), open_pack, now)
             else:
                 self._others(hints, open_pack, now)
 
@@ -351,10 +355,9 @@ class Engine:
         if not self._policy.learns:
             return ()
         if hints.kind is Kind.CHANGE:
-            return self._policy.on_changes(hints.keys, now)
+            return () if hints.tokens else self._policy.on_changes(hints.keys, now)  # a fed one: told already
         if withheld := self._dedup.schedule.withheld:
-            seen = self._dedup.seen
-            hints = without_made_up(hints, seen, keyspace=self._keyspace, withheld=withheld)
+            hints = without_made_up(hints, self._dedup.seen, keyspace=self._keyspace, withheld=withheld)
         self._policy.on_misses(hints.keys, hints.counts, now)
         return ()
 

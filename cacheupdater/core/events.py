@@ -40,6 +40,8 @@ OurEvent: TypeAlias = Literal[
     "elsewhere",
     "clock_off",
     "spill_failed",
+    "feed_down",
+    "feed_swept",
 ]
 
 Event: TypeAlias = QueueEvent | OurEvent
@@ -73,5 +75,7 @@ EVENTS: Mapping[str, str] = {
     "nobodys": "more than a hundredth of a minute's hints are of no namespace",
     "elsewhere": "most keys that readers find are not in our Redis: the readers use another server or database",
     "clock_off": "a client's clock is more than 5 s off ours, so the age of its hints is uncertain",
+    "feed_down": "the changes that this source tells cannot be read; they wait there, and old values are found by policy and ttl only",
+    "feed_swept": "all keys of this namespace in Redis counted as changed: a table was truncated, or changes were lost",
     "spill_failed": "the disk of a collector's spill is full or faulty; the collector goes on as without a spill, and tries again every 5 s",
 }

@@ -45,7 +45,8 @@ class Hints(NamedTuple):
     peer: int = NOBODY
     tokens: Sequence[
         int
-    ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; or empty
+    ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; of
+    # changes that a feed told: when each was committed; or empty
 
     @property
     def asks(self) -> Mapping[bytes, int]:

@@ -21,6 +21,7 @@ Metric = Literal[
     "unsound",  # counter by reason: invalid entries under our names in Redis, treated as absent
     "prolonged",  # counter by namespace and result: old values for which more time was asked, as their source failed
     "invalidations",  # counter by namespace: keys removed because a change could not be served
+    "fed",  # counter by namespace and result: keys of changes that a feed told: refreshed, or removed as nobody reads them
     "removals_at_once",  # counter by namespace: invalidations that could not wait for the rate of removals
     "removals_waiting",  # gauge by partition: keys that wait for this rate
     "intake_rejected",  # counter by reason: packs and frames refused
@@ -75,6 +76,12 @@ Metric = Literal[
     "spill_hints",  # gauge: hints on a collector's disk that were neither replayed nor dropped
     "spill_bytes",  # gauge: bytes of a collector's segments
     "spill_age_seconds",  # gauge: age of a collector's oldest segment
+    "feed_reads",  # gauge by source: 1 in the process that reads the feed
+    "feed_changes",  # counter by source: changed rows that the feed has told
+    "feed_keys",  # counter by source: keys that these rows concern
+    "feed_unmapped",  # counter by source: rows that did not tell a column of a key, or whose values cannot stand in a key
+    "feed_lag_seconds",  # histogram by source: from a commit until its change was read
+    "feed_waiting",  # gauge by source: what waits there for the reader: bytes, rows or messages
     "config_last_reload_successful",  # gauge: 1, or 0 after a refused reload
     "config_last_reload_success_timestamp_seconds",  # gauge: when the configuration was last taken over
 ]

@@ -14,11 +14,12 @@ from cacheupdater.core.absent_bucket import AbsentBucket
 from cacheupdater.core.budget import Cost
 from cacheupdater.core.loads import Loads
 from cacheupdater.core.priorities import Priority
-from cacheupdater.core.removing import Removing
+from cacheupdater.core.removing import removing
 
 if TYPE_CHECKING:
     from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.budget import Source
+    from cacheupdater.core.pace import Pace
     from cacheupdater.core.turns import Turns
     from cacheupdater_client.protocol.patterns import Pattern
 
@@ -51,14 +52,14 @@ class Namespace:
     weight: float = 1.0  # its part of the source, beside the weights of the others of its priority
     cost: Cost = field(init=False)
     absent_bucket: AbsentBucket = field(init=False)
-    removing: Removing = field(init=False)
+    removing: Pace = field(init=False)
     loads: Loads = field(init=False, default_factory=Loads)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", Cost(self.source))
         absent_bucket = AbsentBucket(self.source, self.quota, self.cost, share=self.missing_share)
         object.__setattr__(self, "absent_bucket", absent_bucket)
-        object.__setattr__(self, "removing", Removing(self.source, self.quota, self.cost))
+        object.__setattr__(self, "removing", removing(self.source, self.quota, self.cost))
 
     @property
     def turns(self) -> Turns:

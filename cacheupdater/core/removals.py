@@ -1,18 +1,18 @@
-"""Keys that must leave Redis because a change of theirs was dropped or quarantined: dropping never leaves an old value.
+"""Keys that must leave Redis because a change of theirs is not loaded: giving up never leaves an old value.
 
 The engine collects them, and the partition asks Redis to remove them. Their packs are not done before Redis has acknowledged.
 Nothing is given up while Redis cannot be reached. Redis itself may refuse to remove a key: the user has no right to it, or
 its floor holds another type. Such a key is given up in the end, with a count: it must not pin its pack for ever.
 Each namespace has a rate for removals (`removing`). A removal that waits for its rate has not been tried, so this time counts
 towards nothing. The number of removals has a cap. A socket's peer is not read any further before its removals reach the cap.
-Nobody can make a topic's senders wait, so beyond the cap their removals run at once, with a count.
-Lives as long as its engine.
+Nobody can make a topic's senders wait, so beyond the cap their removals run at once, with a count. Changed keys that nobody
+reads (`fed`) have a pace of their own, which is far quicker, and this cap is not for them. Lives as long as its engine.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
     from cacheupdater.core.metrics import Tally
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.pace import Pace
 
 
 # gone; or not ours to remove
@@ -58,15 +59,28 @@ class Invalidation:
         return [each.key for each in self.removals]
 
 
+@dataclass(slots=True, eq=False)
+class _Line:
+    """Removals of one namespace, in their order, until their pace lets them go."""
+
+    namespace: Namespace
+    unread: bool  # nobody reads these keys
+    removals: deque[Removal] = field(default_factory=deque)
+
+    @property
+    def pace(self) -> Pace:
+        return self.namespace.source.unread if self.unread else self.namespace.removing
+
+
 class Removals:
     """The keys that Redis has been, or must be, asked to remove."""
 
     def __init__(self, limits: Limits, tally: Tally) -> None:
         self.open = 0  # keys that Redis has not acknowledged
-        self.waiting = 0  # those of them that the rate holds back
+        self.waiting = 0  # those of them that the rate of dropped changes holds back
         self._most, self._senders_wait = limits.removals, limits.senders_wait
         self._tally = tally
-        self._waiting: dict[Namespace, deque[Removal]] = {}
+        self._lines: dict[tuple[Namespace, bool], _Line] = {}
         self._paid = -inf  # when the rate lets more of them go
         self._hastened = False
         self._asked: dict[bytes, int] = {}  # keys that are open, and how often
@@ -76,26 +90,35 @@ class Removals:
     def wake(self) -> float:
         """When the next removal is asked for, or asked for again."""
         again = self._later[0][0] if self._later else inf
-        return min(again, self._paid) if self._waiting else again
+        return min(again, self._paid) if self._lines else again
 
     @property
     def full(self) -> bool:
         """Whether reading must stop: the sender of so many changes that cannot be served has to wait."""
         return self._senders_wait and self.waiting >= self._most
 
-    def ask(self, namespace: Namespace, keys: Sequence[bytes], open_packs: Sequence[OpenPack]) -> None:
+    def ask(
+        self,
+        namespace: Namespace,
+        keys: Sequence[bytes],
+        open_packs: Sequence[OpenPack],
+        *,
+        unread: bool = False,
+    ) -> None:
         """These keys shall be removed as soon as their rate allows it. Their open packs are held already."""
         if not keys:
             return
+        line = self._lines.setdefault((namespace, unread), _Line(namespace, unread))
+        line.removals.extend(map(Removal, keys, open_packs))
+        line.pace.join(line)
+        self._paid = -inf
         self.open += len(keys)
-        self.waiting += len(keys)
-        self._waiting.setdefault(namespace, deque()).extend(map(Removal, keys, open_packs))
         for key in keys:
             self._asked[key] = self._asked.get(key, 0) + 1
-        for open_pack in open_packs:
-            open_pack.peer.removals += 1
-        self._paid = -inf
-        namespace.removing.join(self)
+        if not unread:
+            self.waiting += len(keys)
+            for open_pack in open_packs:
+                open_pack.peer.removals += 1
 
     def asked(self, key: bytes) -> bool:
         """Whether this key is to be removed."""
@@ -103,8 +126,8 @@ class Removals:
 
     def resting(self) -> Iterator[Removal]:
         """Those that are not being asked for just now."""
-        for waiting in self._waiting.values():
-            yield from waiting
+        for line in self._lines.values():
+            yield from line.removals
         for _, removal in self._later:
             yield removal
 
@@ -114,44 +137,49 @@ class Removals:
 
     def leave(self) -> None:
         """The partition has gone."""
-        for namespace in self._waiting:
-            namespace.removing.leave(self)
+        for line in self._lines.values():
+            line.pace.leave(line)
 
     def take(self, now: float) -> Invalidation | None:
         """The next request, if there is one. A removal that is asked for again has been paid."""
         taken: list[Removal] = []
         while self._later and self._later[0][0] <= now:
             taken.append(self._later.popleft()[1])
-        if self._waiting and (self._hastened or now >= self._paid or self._excess):
+        if self._lines and (self._hastened or now >= self._paid or self._excess):
             self._paid = inf
-            for namespace in list(self._waiting):
-                taken += self._let_go(namespace, now)
+            for line in list(self._lines.values()):
+                taken += self._let_go(line, now)
         return Invalidation(taken, now) if taken else None
 
     @property
     def _excess(self) -> int:
-        """How many must not wait for their rate any longer."""
-        if self._hastened:
-            return self.waiting
+        """How many dropped changes are too many to wait."""
         return 0 if self._senders_wait else max(0, self.waiting - self._most)
 
-    def _let_go(self, namespace: Namespace, now: float) -> list[Removal]:
-        waiting, pace = self._waiting[namespace], namespace.removing
+    def _let_go(self, line: _Line, now: float) -> list[Removal]:
+        waiting, pace = line.removals, line.pace
         paid = min(pace.share(now), len(waiting))
-        unpaid = min(self._excess, len(waiting)) - paid
+        unpaid = min(self._beyond(line), len(waiting)) - paid
         if unpaid > 0:
-            self._tally.add("removals_at_once", unpaid, namespace.name)
+            self._tally.add("removals_at_once", unpaid, line.namespace.name)
         gone = [waiting.popleft() for _ in range(max(paid, paid + unpaid))]
-        self.waiting -= len(gone)
-        for removal in gone:
-            removal.open_pack.peer.removals -= 1
+        if not line.unread:
+            self.waiting -= len(gone)
+            for removal in gone:
+                removal.open_pack.peer.removals -= 1
         pace.take(len(gone) if unpaid <= 0 else paid, now)
         if waiting:
             self._paid = min(self._paid, pace.when(len(waiting), now))
         else:
-            del self._waiting[namespace]
-            pace.leave(self)
+            del self._lines[line.namespace, line.unread]
+            pace.leave(line)
         return gone
+
+    def _beyond(self, line: _Line) -> int:
+        """How many of these must not wait any longer."""
+        if self._hastened:
+            return len(line.removals)
+        return 0 if line.unread else self._excess
 
     def unanswered(self, invalidation: Invalidation, now: float) -> None:
         """Redis could not be reached: all of them are asked for again, as often as it takes."""

@@ -77,8 +77,26 @@ def pieces(sql: str, captures: Sequence[str], dialect: Dialect) -> Sequence[str]
         raise Misconfigured(
             f"binds no capture, so it would load the same rows for every batch; add WHERE … {wanted}"
         )
-    _refuse_limit(code)
+    if word := _limit(code):
+        raise Misconfigured(
+            f"has {word}: it loads many keys at once, and a row left out would count as deleted;"
+            " limit the rows of each key inside a (LATERAL) subquery"
+        )
     return [*cut, sql[at:]]
+
+
+def selecting(sql: str, dialect: Dialect) -> str:
+    """The one name behind `IN :` in the text, of a statement that finds keys by a column; Misconfigured if there is not one."""
+    code = _code(sql, dialect)
+    names = dict.fromkeys(bind[1] for bind in _BIND.finditer(code))
+    if len(names) != 1:
+        said = "binds " + (", ".join(f":{name}" for name in names) if names else "no column")
+        raise Misconfigured(f"{said}; write IN :column, with one column of the table whose rows have changed")
+    if word := _limit(code):
+        raise Misconfigured(f"has {word}: a key that is left out would keep its old value; remove it")
+    [name] = names
+    pieces(sql, (name,), dialect)
+    return name
 
 
 def _problem(name: str, match: re.Match[str] | None, captures: Sequence[str]) -> str:
@@ -97,16 +115,14 @@ def _problem(name: str, match: re.Match[str] | None, captures: Sequence[str]) ->
     return ""
 
 
-def _refuse_limit(code: str) -> None:
-    """A limit of the whole result hides rows that exist, and their values would be deleted. In parentheses it may be per key."""
+def _limit(code: str) -> str:
+    """The word that limits the whole result, and so hides rows that exist; or nothing. In parentheses it may be per key."""
     depth = 0
     for token in _LIMIT.finditer(code):
         depth += (token[0] == "(") - (token[0] == ")")
         if token[1] and depth == 0:
-            raise Misconfigured(
-                f"has {token[1].upper()}: it loads many keys at once, and a row left out would count as deleted;"
-                " limit the rows of each key inside a (LATERAL) subquery"
-            )
+            return token[1].upper()
+    return ""
 
 
 def _code(sql: str, dialect: Dialect) -> str:

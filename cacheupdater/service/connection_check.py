@@ -11,13 +11,11 @@ a person waits for the result. So the words of the servers decide whether a pers
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from cacheupdater import masking
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.core.answers import FINISHING
@@ -26,6 +24,8 @@ from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater.ports import Entry
 from cacheupdater.service.components import Components
+from cacheupdater.service.feed_check import feeds
+from cacheupdater.service.findings import REFUSED, Finding, State, plain, trouble
 from cacheupdater.service.side_by_side import side_by_side
 from cacheupdater_client.protocol.lease import Grace
 
@@ -46,31 +46,12 @@ QUEUE_S = 15.0  # seconds for a depot, which takes milliseconds
 JOIN_S = 2.0  # seconds: a check that dies meanwhile holds up no takeover for longer
 TTL_MS = 5_000  # of the key that is written as a trial, in case this process ends before the key is removed
 
-State: TypeAlias = Literal["ok", "note", "away", "wrong"]
-"""It works; it works, with something worth knowing; it cannot be reached now; a person must change something."""
-
 # Captures that no application has: none numbers its rows from the least bigint, and this UUID was drawn for this purpose
 _NOBODY: dict[CaptureType, Capture] = {
     int: -(2**63) + 1,
     str: "cacheupdater-check",
     UUID: UUID("5f2b6c1e-93d4-4b7a-8e0f-c41d7a9be356"),
 }
-# Words of Redis, PostgreSQL, SQLite and TLS for errors that waiting does not cure
-_REFUSED = re.compile(
-    r"\b(NOPERM|NOAUTH|WRONGPASS|MISCONF|READONLY|28000|28P01|3D000|InvalidPassword|AuthenticationError)"
-    r"|no permission|can't run this command|invalid username-password|user is disabled|without any password"
-    r"|unable to open database file|Authentication required|offers no TLS|certificate cannot be trusted|ends TLS|CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
-    re.IGNORECASE,
-)
-
-
-class Finding(NamedTuple):
-    """The result for one part."""
-
-    part: str
-    name: str  # of the source or namespace
-    state: State
-    what: str
 
 
 async def contact(config: Config) -> Sequence[Finding]:
@@ -90,7 +71,7 @@ async def contact(config: Config) -> Sequence[Finding]:
         )
         asked = [each for each in namespaces if not each.load.python or each.name in config.declared]
         built = {each.name: _built(each, components) for each in asked}
-        visits = [_queue(config.queue), _cache(config, components)]
+        visits = [_queue(config.queue), _cache(config, components), feeds(config)]
         for name in config.sources:
             its = [each for each in asked if each.load.source == name]
             visits += [_source(name, its, built)] if its else []
@@ -105,7 +86,7 @@ async def _values(config: Config, components: Components, found: Sequence[Findin
         return []
     names = [each.name for each in found if each.part == "load" and each.state == "ok"]
     said = await side_by_side(config, components, names)
-    return [Finding("values", name, state, _plain(what)) for name, state, what in said]
+    return [Finding("values", name, state, plain(what)) for name, state, what in said]
 
 
 def _built(namespace: NamespaceSection, components: Components) -> Loader | Finding:
@@ -116,7 +97,7 @@ def _built(namespace: NamespaceSection, components: Components) -> Loader | Find
     try:
         return components.recipe(namespace.name).loader
     except CacheUpdaterError as e:
-        return _trouble("load", namespace.name, e)
+        return trouble("load", namespace.name, e)
 
 
 async def _queue(queue: QueueConfig) -> Sequence[Finding]:
@@ -132,13 +113,13 @@ async def _queue(queue: QueueConfig) -> Sequence[Finding]:
     try:
         topic = await topic_kafka.inspect(queue.address, queue.group)
     except CacheUpdaterError as e:
-        return [_trouble("queue", "", e)]
+        return [trouble("queue", "", e)]
     said: Sequence[tuple[State, Sequence[str]]] = (
         ("wrong", topic.wrong),
         ("away", topic.away),
         ("note", topic.notes),
     )
-    found = [Finding("queue", "", state, _plain(each)) for state, all_of_it in said for each in all_of_it]
+    found = [Finding("queue", "", state, plain(each)) for state, all_of_it in said for each in all_of_it]
     works = not (topic.wrong or topic.away)
     may = f"; group {queue.group} may read it" if works else ""
     return [
@@ -162,7 +143,7 @@ async def _sql(queue: SqlQueueConfig) -> Finding:
     try:
         return await _joined(depot_at(queue.address), queue)
     except CacheUpdaterError as e:  # a driver or a file is missing
-        return _trouble("queue", "", e)
+        return trouble("queue", "", e)
 
 
 async def _joined(depot: Depot, queue: StreamsQueueConfig | SqlQueueConfig) -> Finding:
@@ -178,7 +159,7 @@ async def _joined(depot: Depot, queue: StreamsQueueConfig | SqlQueueConfig) -> F
     except TimeoutError:
         return Finding("queue", "", "away", f"{queue.address}: no answer within {QUEUE_S:g} s")
     except CacheUpdaterError as e:
-        return _trouble("queue", "", e)
+        return trouble("queue", "", e)
     finally:
         await depot.close()
     return Finding("queue", "", "ok", f"{queue.address}: {partitions} partitions; this updater may read them")
@@ -190,13 +171,13 @@ async def _cache(config: Config, components: Components) -> Sequence[Finding]:
         writer = components.writer()
         await writer.token()
     except CacheUpdaterError as e:
-        return [_trouble("cache", "", e)]
+        return [trouble("cache", "", e)]
     found: list[Finding] = []
     try:
         async with asyncio.timeout(CACHE_S):
             for namespace in config.namespaces.values():
-                trouble = await _written(writer, namespace)
-                found += [trouble] if trouble else []
+                refused = await _written(writer, namespace)
+                found += [refused] if refused else []
     except TimeoutError:
         found.append(Finding("cache", "", "away", f"not all namespaces were tried within {CACHE_S:g} s"))
     return found or [
@@ -214,12 +195,12 @@ async def _written(writer: Writer, namespace: NamespaceSection) -> Finding | Non
             await writer.prolong([key], Grace(ttl_ms=2 * TTL_MS, fail_safe_ms=0))
         [removal] = await writer.invalidate([key])
     except CacheUpdaterError as e:
-        return _trouble("cache", namespace.name, e)
+        return trouble("cache", namespace.name, e)
     if answer.result in FINISHING:
         answer = removal
     if answer.result in FINISHING:
         return None
-    return _trouble(
+    return trouble(
         "cache", namespace.name, Unavailable(f"a trial write ended as {answer.result.value}: {answer.why}")
     )
 
@@ -239,7 +220,7 @@ async def _source(
             continue
         one = await _loaded(namespace, loader)
         left = len(namespaces) - at - 1
-        if not answers and (one.state == "away" or _REFUSED.search(one.what)):
+        if not answers and (one.state == "away" or REFUSED.search(one.what)):
             rest = f"; {left} more of its statements were not tried" if left else ""
             return [Finding("source", name, one.state, f"{namespace.name}: {one.what}{rest}"), *found]
         answers = True
@@ -255,7 +236,7 @@ async def _loaded(namespace: NamespaceSection, loader: Loader) -> Finding:
     try:
         await loader.load([_nobody(namespace.pattern)])
     except CacheUpdaterError as e:
-        return _trouble("load", namespace.name, e)
+        return trouble("load", namespace.name, e)
     return Finding(
         "load", namespace.name, "ok", "its loader answers" if namespace.load.python else "its statement runs"
     )
@@ -270,11 +251,11 @@ async def _python(namespace: NamespaceSection, function: str, *, deadline: float
         what = f"{function} was not imported within {IMPORT_S:g} s: what does its module do at import?"
         return Finding("load", namespace.name, "wrong", what)
     except CacheUpdaterError as e:
-        return _trouble("load", namespace.name, e)
+        return trouble("load", namespace.name, e)
     try:
         await made[0].try_out()
     except CacheUpdaterError as e:
-        said = _trouble("load", namespace.name, e)
+        said = trouble("load", namespace.name, e)
         return said._replace(what=f"called with an empty list, {said.what}")
     finally:
         await made[0].close()
@@ -309,13 +290,3 @@ async def _in_thread(work: Callable[[], object]) -> None:
 def _nobody(pattern: Pattern) -> tuple[Capture, ...]:
     """The captures of a key of this pattern that no application has."""
     return tuple(_NOBODY[kind] for kind in pattern.types)
-
-
-def _trouble(part: str, name: str, error: CacheUpdaterError) -> Finding:
-    away = isinstance(error, Unavailable) and not _REFUSED.search(str(error))
-    return Finding(part, name, "away" if away else "wrong", _plain(str(error)))
-
-
-def _plain(text: str) -> str:
-    """The text in one line, without passwords."""
-    return masking.text(" ".join(text.split()))

@@ -19,7 +19,7 @@ from cacheupdater.price.view import view
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cacheupdater.core.events import Event
     from cacheupdater.core.namespace import Namespace
@@ -47,9 +47,16 @@ class Explainer:
     """The page `/explain` of one service."""
 
     def __init__(
-        self, door: Door, around: Surroundings, pricing: Pricing, *, partitions: Mapping[int, Partition]
+        self,
+        door: Door,
+        around: Surroundings,
+        pricing: Pricing,
+        *,
+        partitions: Mapping[int, Partition],
+        feeds: Sequence[Mapping[str, object]] = (),
     ) -> None:
-        """`partitions` are the partitions that this process owns at the moment."""
+        """`partitions` are the partitions that this process owns at the moment, `feeds` what it knows of its feeds."""
+        self._feeds = feeds
         self._door = door
         self._around = around
         self._pricing = pricing
@@ -75,6 +82,7 @@ class Explainer:
             **(self._held(ours, key, now) if ours else {}),
             "last": self._last(key, now),
             "policy": self._policy(namespace, number, key, now),
+            "feed": self._feed(namespace),
         }
 
     async def _owner(self, partition: int) -> str | None:
@@ -120,6 +128,11 @@ class Explainer:
         policy = self._pricing.policies.get(partition)
         known = view(policy, key, now) if isinstance(policy, Price) else None
         return {"name": "price", "known": None if known is None else known._asdict()}
+
+    def _feed(self, namespace: Namespace | None) -> Mapping[str, object] | None:
+        """The feed that tells changes of this namespace."""
+        source = namespace.source.name if namespace else None
+        return next((each for each in self._feeds if each["source"] == source), None)
 
     def _troubles(self, namespace: Namespace | None) -> list[dict[str, object]]:
         """The standing troubles that may concern a key of this namespace."""

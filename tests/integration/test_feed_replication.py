@@ -14,8 +14,8 @@ from statistics import quantiles
 import asyncpg
 import pytest
 from feeds.following import Follower
-from feeds.reader_process import now
 from feeds.reading import Reading
+from feeds.replication_reader import now
 from feeds.replication_world import ReplicationWorld
 from servers.postgres import LOGICAL, started_postgres
 
@@ -56,7 +56,7 @@ class Reader:
 
     def __init__(self, world):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "feeds.reader_process", world.url, world.settings.slot],
+            [sys.executable, "-m", "feeds.replication_reader", world.url, world.settings.slot],
             stdout=subprocess.PIPE,
             cwd=SUPPORT,
         )

@@ -15,26 +15,26 @@ sys.path[:0] = [str(ROOT), str(ROOT / "client"), str(ROOT / "tests" / "support")
 
 def main():
     from simulated import campaign
-    from simulated.plan import draw
     from simulated.planted_faults import PLANTED_FAULTS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1, help="so many seeds from there on")
     parser.add_argument("--planted", choices=sorted(PLANTED_FAULTS), default="")
+    parser.add_argument("--fed", action="store_true", help="schedules with a feed")
     parser.add_argument("--trace", action="store_true", help="print every event")
     arguments = parser.parse_args()
     if arguments.trace:
-        print(draw(arguments.seed))
-        outcome = campaign.run_seed(arguments.seed, arguments.planted, trace=print)
+        print(campaign.plan_of(arguments.seed, fed=arguments.fed))
+        outcome = campaign.run_seed(arguments.seed, arguments.planted, trace=print, fed=arguments.fed)
         print(*outcome.violations or ["no violation"], sep="\n")
         return bool(outcome.violations)
     seeds = range(arguments.seed, arguments.seed + arguments.count)
-    report = campaign.run_block(seeds, arguments.planted)
+    report = campaign.run_block(seeds, arguments.planted, fed=arguments.fed)
     print(campaign.table(report.fired))
     rate = report.schedules / report.seconds
     print(f"{report.schedules} schedules, {rate:.0f} a second, {report.virtual:.0f} virtual seconds")
-    print(campaign.explain(report.failures, arguments.planted) or "no violation")
+    print(campaign.explain(report.failures, arguments.planted, fed=arguments.fed) or "no violation")
     return bool(report.failures)
 
 

@@ -73,6 +73,9 @@ class NotifyInstallation:
             *(statement for each in targets for statement in self._made(each, outbox.EVENTS)),
         ]
 
+    async def close(self) -> None:
+        """As the port says: each question has had a connection of its own."""
+
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Connection]:
         connection = await connected(self._settings)

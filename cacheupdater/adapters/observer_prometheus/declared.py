@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _IO_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _AGE_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+_LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0)
 _TURN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _UNIT_KEYS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)  # a unit never holds more than 200
 
@@ -116,6 +117,10 @@ _UNSOUND = {
     "floor": "a key's floor was invalid, and has been replaced by a valid one",
     "fleet": "an entry of the fleet's record, or the whole record, was invalid, and has been removed",
 }
+_FED = {
+    "refreshed": "somebody reads the key: it is loaded at once",
+    "removed": "nobody reads the key: its value is removed",
+}
 _COMMIT_FAILURES = {
     "rebalance": "the partitions belong to other updaters by now, which read the rest again",
     "unavailable": "the broker did not take the commit; it is tried again",
@@ -174,6 +179,13 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     "invalidations": Declared(
         "counter", "Keys removed because their change could not be served.", "namespace"
     ),
+    "fed": Declared(
+        "counter",
+        "Keys of changes that a feed told.",
+        "namespace",
+        reason="result",
+        reasons=_FED,
+    ),
     "unsound": Declared(
         "counter",
         "Invalid entries found in Redis under our names; they count as absent. Another program writes there.",
@@ -221,6 +233,25 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     "source_silence_seconds": Declared(
         "gauge",
         "Time since the last successful load, or since the start; it also grows while no loads are needed.",
+        "source",
+    ),
+    "feed_reads": Declared("gauge", "1 in the updater that reads the feed of this source, else 0.", "source"),
+    "feed_changes": Declared("counter", "Changed rows that the feed has told.", "source"),
+    "feed_keys": Declared("counter", "Keys that these rows concern.", "source"),
+    "feed_unmapped": Declared(
+        "counter",
+        "Rows that did not tell a column of a key, or whose values cannot stand in a key.",
+        "source",
+    ),
+    "feed_lag_seconds": Declared(
+        "histogram",
+        "From a commit, by the database's clock, until its change was read here.",
+        "source",
+        buckets=_LAG_SECONDS,
+    ),
+    "feed_waiting": Declared(
+        "gauge",
+        "What waits at the source for the reader: bytes of WAL (replication), rows (notify).",
         "source",
     ),
     "source_slots": Declared(

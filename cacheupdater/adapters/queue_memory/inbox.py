@@ -18,7 +18,7 @@ from cacheupdater.ports import Message
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 PACK_COST = 64  # bytes by which the cost of a pack exceeds the cost of its keys
 
@@ -65,12 +65,16 @@ class Inbox:
         "next",
         "putters",
         "total",
+        "watched",
     )
 
     def __init__(self) -> None:
         self.putters: deque[tuple[asyncio.Future[None], bytes, int]] = deque()  # one per waiting peer
         self.arrived = asyncio.Event()  # set while there are packs to fetch, and once the queue is closed
         self.total = Fill()
+        self.watched: dict[
+            int, Callable[[bytes], None]
+        ] = {}  # by peer: is told of each pack that is finished
         self.next = self.done = self.epoch = 0
         self._fills: dict[int, Fill] = {}
         self._unread: Fair[tuple[int, bool], deque[Message]] = Fair(deque)  # by peer, changes apart
@@ -153,3 +157,5 @@ class Inbox:
                 fill.undone_bytes -= len(message.payload)
             if not own.undone:
                 del self._fills[message.peer]
+            if told := self.watched.get(message.peer):
+                told(message.payload)

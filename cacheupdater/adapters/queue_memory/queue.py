@@ -22,7 +22,7 @@ from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Hashable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Hashable, Sequence
 
     from cacheupdater.ports import Message
 
@@ -65,6 +65,11 @@ class MemoryQueue:
     def gone(self, peer: int, origin: Hashable = None) -> None:
         """This peer has left, and will put nothing more."""
         self._numbers.gone(peer, origin)
+
+    def watch(self, peer: int, finished: Callable[[bytes], None]) -> None:
+        """From now on `finished` is called with each pack of this peer that is finished: the object that was put in."""
+        for inbox in self._inboxes:
+            inbox.watched[peer] = finished
 
     def owed(self, peer: int) -> int:  # noqa: ARG002  as every inlet
         """Nothing: a pack that is taken may be acknowledged."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from redis import exceptions as redis_errors
@@ -25,6 +26,7 @@ from cacheupdater.adapters.writer_redis.replies import (
     said_by,
     text_of,
 )
+from cacheupdater.adapters.writer_redis.scanning import pages
 from cacheupdater.adapters.writer_redis.sessions import ASKING, TOKENS_MAX, one_call
 from cacheupdater.adapters.writer_redis.slots import Member, Slots, View
 from cacheupdater.core import answers, cache_url
@@ -220,6 +222,18 @@ class ClusterWriter:
             if not self._is_redirection(home, key, replies[-1]):
                 return self._plain(home, replies[-1])
         raise Unavailable(_MOVING.why)
+
+    async def scan(self, prefix: bytes) -> AsyncIterator[Sequence[bytes]]:
+        """The keys that begin so, of all nodes, page by page, some perhaps twice. A slot that moves meanwhile may be missed."""
+        self._check_open()
+        for home in (await self._slots.view()).homes():
+            async for page in pages(partial(self._ask, home), prefix):
+                yield page
+
+    async def _ask(self, home: Member, command: Sequence[bytes]) -> Any:
+        async with self._reaching(home):
+            _, [reply] = await home.ask([command])
+        return self._plain(home, reply)
 
     def _plain(self, home: Member, reply: Any) -> Any:
         if not isinstance(reply, redis_errors.ResponseError):

@@ -23,6 +23,7 @@ from cacheupdater.adapters.writer_redis.replies import (
     said_by,
     text_of,
 )
+from cacheupdater.adapters.writer_redis.scanning import pages
 from cacheupdater.adapters.writer_redis.sentinel import Vote
 from cacheupdater.adapters.writer_redis.sessions import CONNECTIONS, Node, Session, connector, one_call
 from cacheupdater.core import answers, cache_url
@@ -30,7 +31,7 @@ from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.ports import Entry, Found
@@ -133,6 +134,10 @@ class RedisWriter:
         if isinstance(reply, redis_errors.ResponseError):
             raise await self._trouble(text_of(reply)) from reply
         return reply
+
+    def scan(self, prefix: bytes) -> AsyncIterator[Sequence[bytes]]:
+        """The keys that begin so, page by page, some perhaps twice."""
+        return pages(lambda command: self.command(prefix, *command), prefix)
 
     async def close(self) -> None:
         """Ends the connections; calls under way and later calls raise Unavailable."""

@@ -26,7 +26,7 @@ PACK_BYTES_MAX = 256 * 1024  # well below Kafka's default record limit of 1 MiB
 FRAME_BYTES_MAX = PACK_BYTES_MAX + 1024  # a pack and its header; a larger length announces a broken peer
 
 TOUCH, MISS, CHANGE = 0, 1, 2
-TOKENS = "tokens"  # the name, in the sixth element, of what readers say: see Pack
+TOKENS = "tokens"  # the name, in the sixth element, of what readers and feeds say: see Pack
 
 
 class Malformed(ValueError):
@@ -41,7 +41,8 @@ class Pack(NamedTuple):
     """1 to 1000 hints of one kind. An empty `counts` means that each key was hinted once.
 
     `tokens` of touches: the readers of these keys have filled them, each by a load with this fence token. Of misses: the
-    readers have looked at these times, found nothing, and wait for an updater. Mostly there are none.
+    readers have looked at these times, found nothing, and wait for an updater. Of changes: a feed told them, and nobody has
+    removed their values; each was committed at this time (microseconds since 1970). Mostly there are none.
     """
 
     kind: int
@@ -112,7 +113,7 @@ def decode_pack(payload: bytes) -> Pack:
         raise Malformed("garbage", "keys must be msgpack bin")
     if tokens and len(tokens) != len(keys):
         raise Malformed("garbage", f"{len(tokens)} tokens for {len(keys)} keys")
-    return Pack(kind, emitted_ms, keys, counts, tokens if tokens and kind != CHANGE else ())
+    return Pack(kind, emitted_ms, keys, counts, tokens)
 
 
 def is_change(payload: bytes) -> bool:

@@ -272,5 +272,11 @@ class SimWriter:
         self.process.check()
         return found
 
+    async def scan(self, prefix):
+        self.process.check()
+        async for page in self.redis.scan(prefix):
+            self.process.check()
+            yield page
+
     async def close(self):
         await self.redis.close()

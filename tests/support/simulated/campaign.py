@@ -6,8 +6,9 @@ import gc
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count, islice
-from time import perf_counter
+from time import process_time
 
+from simulated.fed_plan import draw_fed
 from simulated.plan import draw
 from simulated.planted_faults import PLANTED_FAULTS
 from simulated.world import simulate
@@ -26,25 +27,35 @@ class Report:
     priced: int = 0  # schedules with the policy `price`
     fleets: int = 0  # schedules whose updaters share the budget by a record
     files: int = 0  # schedules whose updaters keep learned state
-    seconds: float = 0.0
+    memory: int = 0  # schedules with a feed whose updaters have memory queues
+    split: int = 0  # or a log for each table
+    seconds: float = 0.0  # of CPU
     virtual: float = 0.0
     fired: Counter = field(default_factory=Counter)
     failures: list = field(default_factory=list)  # (seed, violations)
 
 
-def run_seed(seed, planted="", trace=None):
+def plan_of(seed, *, fed=False):
+    """The schedule of this seed; `fed`: of those with a feed."""
+    return draw_fed(seed) if fed else draw(seed)
+
+
+def run_seed(seed, planted="", trace=None, *, fed=False):
     """One schedule."""
-    return simulate(draw(seed), PLANTED_FAULTS[planted](), trace)
+    return simulate(plan_of(seed, fed=fed), PLANTED_FAULTS[planted](), trace)
 
 
-def run_block(seeds, planted="", *, most_failures=5):
+def run_block(seeds, planted="", *, most_failures=5, fed=False):
     """Runs schedules until enough of them have failed."""
-    report, began = Report(), perf_counter()
+    report, began = Report(), process_time()
     gc.set_threshold(GARBAGE)
     for seed in seeds:
-        outcome = run_seed(seed, planted)
+        outcome = run_seed(seed, planted, fed=fed)
         report.schedules += 1
-        plan = draw(seed)
+        plan = plan_of(seed, fed=fed)
+        if plan.fed:
+            report.memory += plan.fed.memory
+            report.split += plan.fed.split
         report.groups += plan.group is not None
         report.crowds += plan.crowded
         report.reloaded += plan.reloads > 0.0
@@ -57,7 +68,7 @@ def run_block(seeds, planted="", *, most_failures=5):
             report.failures.append((seed, outcome.violations))
             if len(report.failures) >= most_failures:
                 break
-    report.seconds = perf_counter() - began
+    report.seconds = process_time() - began
     return report
 
 
@@ -66,17 +77,20 @@ def first_failure(planted, breaks, *, within, begin=0):
 
     Only schedules that the planted fault concerns are run and counted. AssertionError if `within` of them show nothing.
     """
-    concerned = (seed for seed in count(begin) if PLANTED_FAULTS[planted]().concerns(draw(seed)))
+    fault = PLANTED_FAULTS[planted]
+    concerned = (seed for seed in count(begin) if fault().concerns(plan_of(seed, fed=fault.fed)))
     for number, seed in enumerate(islice(concerned, within), 1):
-        violations = [each for each in run_seed(seed, planted).violations if each.startswith(breaks)]
+        outcome = run_seed(seed, planted, fed=fault.fed)
+        violations = [each for each in outcome.violations if each.startswith(breaks)]
         if violations:
             return seed, violations, number
     raise AssertionError(f"{planted!r} has broken {breaks} in none of {within} schedules")
 
 
-def explain(failures, planted=""):
+def explain(failures, planted="", *, fed=False):
     """A text for people: the broken promises, and the command that replays them."""
     lines, option = [], f" --planted '{planted}'" if planted else ""
+    option = " --fed" + option if fed else option
     for seed, violations in failures:
         lines.append(f"seed {seed}: python tests/simulation/replay.py --seed {seed}{option} --trace")
         lines += [f"    {each}" for each in violations[:5]]

@@ -23,6 +23,7 @@ from simulated.history import CacheEvent
 from simulated.lost import Lost
 
 NAMES = {form[0]: form for form in ("type", "json", "msgpack", "string", "hash")}
+PAGE_KEYS = 2  # of a scan
 SECOND = 1_000_000_000  # of a token
 SCRIPTS = (fence.COMMIT, fence.INVALIDATE, lease.PROLONG, LOOK)
 
@@ -128,7 +129,16 @@ class SimConnection:
             script = next(each for each in SCRIPTS if each.text.encode() == args[1])
             self._cache.scripts.add(script.sha.encode())
             return script.sha.encode()
+        if name == b"SCAN":
+            return self._scan(int(args[0]), args[2])
         return self._evaluate(args, task)
+
+    def _scan(self, cursor, like):
+        """A page of two keys, whatever the caller wants."""
+        known, server = self._world.keys, self._cache.server
+        page = [key for key in known[cursor : cursor + PAGE_KEYS] if key.startswith(like.rstrip(b"*"))]
+        cursor = cursor + PAGE_KEYS if cursor + PAGE_KEYS < len(known) else 0
+        return [b"%d" % cursor, [key for key in page if server.get(key) is not None]]
 
     def _time(self):
         seconds, rest = divmod(self._cache.server.token(), SECOND)

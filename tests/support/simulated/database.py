@@ -33,7 +33,14 @@ class Database:
         self.turned = False  # whether the table's columns are in the other order
 
     def commit(self, key, *, absent=False):
-        """Commits one more version of a row, or its deletion."""
+        """Commits one more version of a row, or its deletion. If there is a log, the log tells of it."""
+        row = self.write(key, absent=absent)
+        if self._world.fed is not None:
+            self._world.fed.tell_rows([key])
+        return row
+
+    def write(self, key, *, absent=False):
+        """A part of a commit that the caller tells of."""
         self._versions += 1
         seen = self._world.seen
         row = RowCommit(seen.clock(), None if absent else self._versions)

@@ -52,6 +52,19 @@ AT_FILES = {  # likewise, where learned state is kept
     "state_unreadable": 1.00,
 }
 
+AT_FEEDS = {  # likewise, where updaters read a feed
+    "feed_delay": 0.20,  # a batch or its confirmation takes a long time
+    "feed_cut": 0.10,  # the connection is lost with a batch
+    "feed_again": 0.15,  # a batch comes twice
+    "feed_confirm_error": 0.30,
+    "feed_confirm_cut": 0.30,  # confirmed, and the answer is an error
+    "lookup_error": 0.40,  # a statement that finds keys fails
+    "sink_delay": 0.15,  # packs of a feed, or their acknowledgements, take a long time
+    "sink_cut": 0.20,  # the connection to the queue is lost, with all packs under way
+    "bypass_rolled_back": 0.20,  # a transaction is rolled back
+    "bypass_slow": 0.30,  # or commits late
+}
+
 FROM_OUTSIDE = {  # how often per schedule, at the most likely
     "updater_crash": 2.0,
     "updater_pause": 2.0,
@@ -86,6 +99,14 @@ TO_FLEETS = {
     "fleet_cut_off": 1.5,  # one member's exchanges fail for a while, though it reaches everything else
 }
 
+TO_FEEDS = {
+    "feed_outage": 1.0,  # the log cannot be reached
+    "feed_lost": 1.0,  # the log has forgotten all that was not confirmed
+    "feed_reader_cut": 1.0,  # who reads has lost its turn, and does not know it
+    "feed_reader_killed": 1.0,
+    "feed_reader_frozen": 1.0,  # for longer than its turn
+}
+
 IN_PASSING = (  # results of other faults
     "put_back",  # a pack of hints that had been open for long
     "thrown_out",  # a member was silent for too long, or did not join in time
@@ -93,6 +114,21 @@ IN_PASSING = (  # results of other faults
     "static_late",  # or later
 )
 
+FED_IN_PASSING = (
+    "lookup_given_up",  # so all keys of the namespace count as changed
+    "swept",
+    "sweep_failed",
+    "queue_full",  # a feed's keys waited for room
+    "bypass_bulk",
+    "bypass_deletes",
+    "bypass_truncates",
+    "bypass_changes_key",
+    "bypass_changes_brand",
+)
+FED_KINDS = (*AT_FEEDS, *TO_FEEDS, *FED_IN_PASSING)
+"""The kinds of schedules with a feed alone."""
+
+AT_QUEUES = tuple(kind for kind in AT_PORTS if kind.startswith("queue_"))
 OUTSIDE = (*FROM_OUTSIDE, *TO_GROUPS, *TO_FILES, *TO_FLEETS)
 KINDS = (*AT_PORTS, *AT_GROUPS, *AT_FILES, *OUTSIDE, *IN_PASSING, "app_foreign")
 
@@ -128,6 +164,11 @@ def draw_group_rates(random):
 def draw_file_rates(random):
     """The rates of the faults of a file of learned state."""
     return _draw(random, AT_FILES, TO_FILES)
+
+
+def draw_feed_rates(random):
+    """The rates of a feed's faults."""
+    return _draw(random, AT_FEEDS, TO_FEEDS)
 
 
 def draw_fleet_rates(random):

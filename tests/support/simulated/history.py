@@ -18,6 +18,9 @@ from cacheupdater.core.answers import ENDING
 OWNED = ContextVar("OWNED", default=None)  # the ownership that the present task works for
 
 
+UNREAD = "unread"  # a fed change of a key that nobody reads: its value is removed
+
+
 class Owner(NamedTuple):
     """One ownership. No two engines share one."""
 

@@ -6,8 +6,8 @@ exception that the design allows is stated where it is made.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
 from itertools import pairwise
 from math import inf
 
@@ -43,6 +43,7 @@ def check(world, *, idle):
         *f3_no_changed_value_lives_on(world.seen, served),
         *r1_what_was_learned_survives(world.seen),
         *k1_done_passes_only_what_is_finished(world.seen, served),
+        *k1_feeds_confirm_only_what_is_safe(world, served),
         *q1_budget_hold_and_gap(world.seen, world.plan),
         *world.seen.over_caps,
     ]
@@ -128,7 +129,10 @@ def _is_known(seen, event):
 
 
 def s2_at_rest_empty_or_equal(world):
-    """The cache is empty or equals the database. For an unannounced change this holds from the next refresh on."""
+    """The cache is empty or equals the database. For an unannounced change this holds from the next refresh on.
+
+    If there is a feed, every change counts as announced.
+    """
     seen, violations = world.seen, []
     losses, last = {}, {}
     for event in seen.cache:
@@ -143,8 +147,10 @@ def s2_at_rest_empty_or_equal(world):
             continue
         if _is_excepted(*last[key], seen.lag):
             continue
-        if is_announced(world, key, commits[-1].at) or _is_refreshed(
-            seen, key, commits[-1].at + world.plan.lag
+        if (
+            (world.fed is not None and commits[-1].at >= world.fed.began)
+            or is_announced(world, key, commits[-1].at)
+            or _is_refreshed(seen, key, commits[-1].at + world.plan.lag)
         ):
             violations.append(
                 f"S2: {key!r} holds {value!r} at rest, the database {commits[-1].version} since"
@@ -371,6 +377,42 @@ def k1_done_passes_only_what_is_finished(seen, served):
     return violations
 
 
+def k1_feeds_confirm_only_what_is_safe(world, served):
+    """A reader confirms a log only up to changes that outlive it: on the queue, or, if that dies with it, served.
+
+    Keys that a statement must find are left out once a statement was given up: then all keys that are in Redis count as
+    changed, and S2 judges what came of that.
+    """
+    if world.fed is None:
+        return []
+    queued = defaultdict(list)
+    for hint in world.seen.hints:
+        for key in hint.keys if hint.kind == CHANGE else ():
+            queued[key].append(hint.at)
+
+    def is_safe(key, since, by):
+        if world.plan.fed.memory:
+            return served.is_changed(key, since, by)
+        times = queued[key]
+        number = bisect_left(times, since)
+        return number < len(times) and times[number] <= by
+
+    violations = []
+    for number, (told, confirmed) in enumerate(zip(world.fed.told, world.fed.confirmed, strict=True)):
+        waiting = deque(told)
+        for each in confirmed:
+            while waiting and waiting[0].position <= each.position:
+                commit = waiting.popleft()
+                keys = commit.keys if world.fed.gave_up else (*commit.keys, *commit.found)
+                violations += [
+                    f"K1: {each.process} confirmed log {number} up to {each.position} at {each.at:.4f}, and the"
+                    f" change of {key!r} at {commit.at:.4f} was not safe"
+                    for key in keys
+                    if each.process and not is_safe(key, commit.at, each.at)
+                ]
+    return violations
+
+
 def _put_back(seen, hint, key, commit):
     """The last pack by which this key of the hint was put back, if `done` has not passed it; None if there is none."""
     where = hint.topic, hint.partition
@@ -444,9 +486,12 @@ def _within_rates(seen, plan):
 def _group_within_rates(seen, plan):
     """For all owners together: the parts of each rate that go with the partitions never exceed the whole.
 
-    Exception: an owner that was thrown out of the group and has not heard of it. Until then there are two owners.
+    Exceptions: an owner that was thrown out of the group and has not heard of it. Until then there are two owners. And memory
+    queues, for each of their processes has the whole rate.
     """
     violations = []
+    if plan.fed and plan.fed.memory:
+        return violations
     for name, rate, burst in _rates(plan):
         shared = plan.fleet and name == "budget"  # by a record that includes lost owners too
         flights = [f for f in seen.flights if f.keys and (shared or not f.lost)]

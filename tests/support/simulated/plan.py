@@ -46,6 +46,19 @@ class GroupPlan:
 
 
 @dataclass(frozen=True)
+class FeedPlan:
+    """A log that tells the updaters of each commit, and programs that commit and announce nothing."""
+
+    memory: bool  # each updater has a memory queue of its own
+    split: bool  # each table has a log of its own, so changes of two tables come in any order
+    events_max: int  # changes of a batch
+    pack_keys: int
+    room: int  # keys, or packs of a memory queue, that may wait for the queue
+    unconfirmed: int  # batches
+    pause: float  # mean seconds between two transactions
+
+
+@dataclass(frozen=True)
 class Plan:
     """The parameters of a world."""
 
@@ -93,6 +106,7 @@ class Plan:
     away: bool = (
         False  # whether nothing fails but the database, once, for long: then no value that is read may expire
     )
+    fed: FeedPlan | None = None
 
     def hold(self, key):
         """Seconds in which touches of this key are declined."""

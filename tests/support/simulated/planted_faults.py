@@ -19,6 +19,7 @@ from simulated.cache import SimWriter
 from simulated.fleet import SCALE
 from simulated.history import OWNED
 from simulated.plan import BUDGETS
+from simulated.planted_in_feeds import IN_FEEDS
 from simulated.updater import SimEngine
 from simulated.world import PlantedFault
 
@@ -648,5 +649,6 @@ PLANTED_FAULTS = {
         Leftovers,
         Wordless,
         Hasty,
+        *IN_FEEDS,
     )
 }

@@ -10,6 +10,7 @@ from math import inf
 
 from cacheupdater.core.answers import FINISHING
 from cacheupdater_client.protocol.wire import MISS
+from simulated.history import UNREAD
 
 BLINK = 1e-6  # seconds: times are floats, and Redis counts microseconds
 
@@ -33,6 +34,8 @@ class Served:
             for key in flight.landed:
                 self._flights[key].append(flight)
         for drop in seen.drops:
+            if drop.reason == UNREAD:
+                continue  # touches and misses of the key are owed all the same
             self._drops[drop.key].append(drop)
         for at, key in seen.declined:
             self._declined[key].append(at)
@@ -55,9 +58,12 @@ class Served:
         return [key for key in hint.keys if not serves(hint, key, by)]
 
     def _change(self, hint, key, by):
-        """A finished refresh whose database read began at or after the hint, or a removal of the value since then."""
-        return any(f.read_at >= hint.at and f.is_finished(key, by) for f in self._flights[key]) or any(
-            r.at >= hint.at and r.is_acked(by) for r in self._removals[key]
+        return self.is_changed(key, hint.at, by)
+
+    def is_changed(self, key, since, by):
+        """A finished refresh whose database read began at or after this moment, or a removal of the value since then."""
+        return any(f.read_at >= since and f.is_finished(key, by) for f in self._flights[key]) or any(
+            r.at >= since and r.is_acked(by) for r in self._removals[key]
         )
 
     def _miss(self, hint, key, by):

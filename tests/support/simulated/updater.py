@@ -20,7 +20,8 @@ from simulated.disk import SimState, keys_in, price_in
 from simulated.fleet import SimFleet
 from simulated.generation import SAME, Observer, SimGeneration
 from simulated.group import GroupConsumer
-from simulated.history import OWNED, Drop, Restart
+from simulated.history import OWNED, UNREAD, Drop, Restart
+from simulated.memory_queue import MemoryConsumer
 from simulated.process import Process
 from simulated.topic import own
 
@@ -48,6 +49,13 @@ class SimEngine(Engine):
             return left
 
         self._pausing.without_paused = without_and_note
+        remove_unread = self._drops.remove_unread
+
+        def remove_and_note(keys, open_pack):
+            self._note_drops(keys, UNREAD)
+            remove_unread(keys, open_pack)
+
+        self._drops.remove_unread = remove_and_note
         outside = self._drops.outside_quarantine
 
         def outside_and_note(keys, *rest, **named):
@@ -89,11 +97,14 @@ class Updater:
         elif world.plan.group:
             self.consumer = GroupConsumer(world.broker, self.process, world, instance)
             world.planted.member(self.consumer)
+        elif world.plan.fed and world.plan.fed.memory:
+            self.consumer = MemoryConsumer(world.broker, self.process, world)
         else:
             self.consumer = Consumer(world.broker, self.process, world)
         self._world = world
         self.fleet = SimFleet(world.cache, self.process)
         self._beside = []
+        self._feeding = []  # readers of feeds
         self.owned = set(), 1  # the partitions whose part of every rate it takes, and of how many
         self._learned = {}  # by partition: the keys in the file
         self.turnover = Turnover(SimGeneration(self, world), self, stack=None, observer=Observer())
@@ -198,6 +209,9 @@ class Updater:
             works.append(pricing._remembering.run(pricing.policies))
         self._beside = [self.process.start(self._told(each)) for each in works]
 
+        if world.fed is not None:
+            self._feeding = [self.process.start(self._told(each)) for each in world.fed.works(self)]
+
     async def _look_for_pauses(self):
         """As `Paused.follow` does, more often."""
         pauses = MemoryPauses(self._world.cache.server)
@@ -226,6 +240,8 @@ class Updater:
     async def leave(self, within):
         """Leaves as the service does at SIGTERM."""
         self.leaving = True
+        for each in self._feeding:
+            each.cancel()
         await self.supervisor.drain(within)
         for each in self._beside:
             each.cancel()

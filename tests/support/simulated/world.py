@@ -14,16 +14,18 @@ from random import Random
 
 from cacheupdater.testing.memory_redis import MemoryPauses
 from cacheupdater.testing.virtual_loop import VirtualLoop
-from simulated import adapter, cache, disk, fleet, invariants
+from simulated import adapter, bypass, cache, disk, feeds, fleet, invariants
 from simulated.application import Application
 from simulated.broker import Broker
 from simulated.cache import EPOCH, Cache, SimWriter
 from simulated.database import Database
 from simulated.disk import ALIENS, Disk
-from simulated.faults import OUTSIDE, TO_FLEETS, Faults
+from simulated.faults import OUTSIDE, TO_FEEDS, TO_FLEETS, Faults
+from simulated.feeds import Feeds
 from simulated.generation import PATTERNS
 from simulated.group import Group
 from simulated.history import Seen
+from simulated.memory_queue import MemoryQueues
 from simulated.plan import FILLED_S, LONG_OUTAGE_S
 from simulated.process import Process, task_factory
 from simulated.topic import SESSION_S
@@ -41,6 +43,7 @@ class PlantedFault:
     """Changes nothing: a schedule without a planted fault. Its subclasses in `planted_faults` each plant one."""
 
     name = ""
+    fed = False  # whether it concerns schedules with a feed
 
     def writer(self, cache, process, world):
         return SimWriter(cache, process, world)
@@ -69,6 +72,12 @@ class PlantedFault:
     def pricing(self, pricing):
         """As above: the parts of rates, the fleet and the file of learned state."""
 
+    def sink(self, sink):
+        """As above: where a process's feeds put their keys."""
+
+    def reader(self, reader):
+        """As above: one reader of a feed."""
+
     def reload(self, generation):
         """As above: the parts of the configuration that follows."""
 
@@ -91,6 +100,13 @@ class Outcome:
     seen: Seen = field(repr=False)
 
 
+def _queue_of(plan):
+    """The kind of queue."""
+    if plan.fed and plan.fed.memory:
+        return MemoryQueues
+    return Group if plan.group else Broker
+
+
 class World:
     """All parts of one schedule."""
 
@@ -101,9 +117,10 @@ class World:
         self.faults = Faults(plan.rates, self.random)
         self.seen = Seen(asyncio.get_running_loop().time, trace, lag=plan.lag)
         self.keys = [b"%s%d" % (prefix, n) for prefix in PATTERNS for n in range(plan.keys)]
-        self.broker = (Group if plan.group else Broker)(plan.partitions, self)
+        self.broker = _queue_of(plan)(plan.partitions, self)
         self.cache = Cache(self)
         self.database = Database(self)
+        self.fed = None  # the logs, once there is something to tell
         self.changes = []
         self.cursors = {}  # by ownership
         self.busy = True
@@ -125,6 +142,9 @@ class World:
             if self.random.random() < 0.7:
                 self.database.commit(key)
         self.database.poison = self.random.choice(self.keys)
+        if plan.fed:
+            self.fed = Feeds(self)
+            self._chaos.append(asyncio.get_running_loop().create_task(bypass.work(self)))
         self.updaters = [self._updater() for _ in range(plan.updaters)]
         self.applications = [self._application() for _ in range(plan.applications)]
         self._plan_chaos()
@@ -208,7 +228,7 @@ class World:
 
     def _plan_chaos(self):
         loop, random = asyncio.get_running_loop(), self.random
-        for kind in OUTSIDE:
+        for kind in (*OUTSIDE, *TO_FEEDS) if self.plan.fed else OUTSIDE:
             times = self.plan.rates.get(kind, 0.0)
             count = int(times) + (random.random() < times % 1)
             since, until = 0.1, self.plan.busy * (SHOWN_WITHIN if kind in TO_FLEETS else 1.0)
@@ -230,8 +250,10 @@ class World:
 
     async def _updater_crash(self):
         updater = self._some_updater()
-        if updater is None:
-            return
+        if updater is not None:
+            await self._crash(updater)
+
+    async def _crash(self, updater):
         self.updaters.remove(updater)
         updater.process.kill()
         await asyncio.sleep(self.random.uniform(0.0, 2 * SESSION_S))
@@ -376,6 +398,41 @@ class World:
         application = self.random.choice(self.applications)
         application.process.kill()
 
+    def _some_log(self):
+        return self.random.choice(self.fed.logs)
+
+    async def _feed_outage(self):
+        log = self._some_log()
+        log.down = True
+        log.cut()
+        await asyncio.sleep(self.random.choice((0.1, 0.5, 1.5)))
+        log.down = False
+
+    async def _feed_lost(self):
+        self.fed.lose(self._some_log())
+
+    async def _feed_reader_cut(self):
+        self._some_log().cut()
+
+    async def _feed_reader_killed(self):
+        reading = self.fed.reading()
+        if reading:
+            await self._crash(self.random.choice(reading))
+
+    async def _feed_reader_frozen(self):
+        """The database gives the turn to another process, and the frozen one does not know it."""
+        reading = [each for each in self.fed.reading() if not (each.process.stopped or each.leaving)]
+        if not reading:
+            return
+        process = self.random.choice(reading).process
+        process.stop()
+        await asyncio.sleep(self.random.uniform(0.0, feeds.SESSION_S))
+        for log in self.fed.logs:
+            if log.turn is not None and log.turn.process is process:
+                log.cut()
+        await asyncio.sleep(self.random.uniform(0.0, 2 * feeds.SESSION_S))
+        process.resume()
+
     # --- the end ----------------------------------------------------------------------------------------
 
     async def _heal(self):
@@ -403,6 +460,7 @@ class World:
         return (
             all(each.client.idle for each in self.applications if not each.process.dead)
             and broker.idle
+            and (self.fed is None or self.fed.idle)
             and all(each.idle for each in self.updaters)
         )
 
@@ -432,7 +490,7 @@ def simulate(plan, planted=None, trace=None):
 @contextmanager
 def _hurried(plan):
     """Scales the times of all parts for the schedule."""
-    with adapter.hurried(plan), cache.hurried(plan), fleet.hurried(), disk.hurried():
+    with adapter.hurried(plan), cache.hurried(plan), fleet.hurried(), disk.hurried(), feeds.hurried(plan):
         yield
 
 

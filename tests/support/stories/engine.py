@@ -103,6 +103,12 @@ class Story:
     def change(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
         self._hint(Kind.CHANGE, keys, at, peer)
 
+    def fed(self, *keys: bytes, at: float) -> None:
+        """A feed tells that these keys have changed just now."""
+        committed = [round(at * 1e6) + 1] * len(keys)
+        self.engine.on_hints([Hints(self.offset, Kind.CHANGE, list(keys), (), NOBODY, committed)], at)
+        self.offset += 1
+
     def _hint(self, kind: Kind, keys: tuple[bytes, ...], at: float, peer: int) -> None:
         self.engine.on_hints([Hints(self.offset, kind, list(keys), (), peer)], at)
         self.offset += 1

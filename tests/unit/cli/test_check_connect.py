@@ -8,7 +8,7 @@ import pytest
 
 from cacheupdater.cli import main
 from cacheupdater.service import connection_check
-from cacheupdater.service.connection_check import Finding
+from cacheupdater.service.findings import Finding
 
 _CONFIG = """\
 version: 1

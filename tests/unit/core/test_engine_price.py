@@ -113,6 +113,18 @@ def test_a_key_that_is_met_by_its_fill_is_as_young_as_the_fill():
     assert story.price.table.times[row, LOADED] == 29.0, "one claim is believed in half of the value's life"
 
 
+def test_a_fed_change_of_a_key_that_is_read_is_loaded_and_the_value_of_any_other_is_removed():
+    story = Priced().known(A, B)
+    for at in range(1, 100):
+        story.touch(A, at=float(at))
+        story.step(float(at))
+    story.at_price(20.0)
+    story.fed(A, B, C, at=100.0)
+    work = story.step(100.0)
+    assert [unit.keys for unit in work.units] == [[A]]
+    assert work.invalidation.keys == [B, C]
+
+
 def test_change_of_a_key_that_is_read_is_loaded_at_once():
     story = Priced().known(A)
     for at in range(1, 100):

@@ -1,0 +1,215 @@
+"""Reads one feed: makes keys of its changes, puts them on the queue, and confirms what is safe there.
+
+The service runs one `Reader` per feed. Each updater of a group has one; the feed gives the turn to one of them. An error ends the
+turn, and after a pause the reader asks for it again. So what was not confirmed comes again, here or in another updater. A change that
+comes twice costs a look more, and nothing is ever lost. While the queue has no room the feed is not read any further, so the source
+keeps what waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.errors import CacheUpdaterError, Unavailable, first_error
+from cacheupdater.feed_ports import SILENCE_MAX
+from cacheupdater.feeds.ledger import Ledger
+from cacheupdater.feeds.lookups import GivenUp
+from cacheupdater.feeds.sweep import AGAIN_S, sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cacheupdater.feed_ports import Batch, Feed
+    from cacheupdater.feeds.ledger import Safe
+    from cacheupdater.feeds.lookups import Lookups
+    from cacheupdater.feeds.row_keys import RowKeys
+    from cacheupdater.feeds.sinks import Sink
+    from cacheupdater.feeds.sweep import Scanning
+    from cacheupdater.pipeline.notices import Notices
+    from cacheupdater.ports import Observer
+    from cacheupdater_client.protocol.patterns import Pattern
+
+REST_S = 1.0  # after an error, before the turn is asked for again
+SILENCE_S = 3 * SILENCE_MAX  # after which a feed counts as lost
+CONFIRM_EVERY_S = (
+    0.1  # a confirmation costs the source a message or a statement, and what waits for it costs disk
+)
+BATCHES_MAX = 10_000  # that are not confirmed; then the feed is read no further
+WAITING_EVERY_S = 5.0  # between two questions how much waits at the source
+
+
+class Told(NamedTuple):
+    """What a feed tells about itself, for people."""
+
+    reads: bool = False  # whether this process has the turn
+    spoke: float = float("-inf")  # when the feed last said anything, by the loop's clock
+    lag: float | None = None  # seconds from the last commit until its change was read here
+    waiting: int | None = None  # at the source: see `Feed.waiting`
+
+
+class Reader:
+    """The reader of one feed."""
+
+    def __init__(
+        self,
+        source: str,
+        feed: Feed,
+        row_keys: RowKeys,
+        *,
+        sink: Sink,
+        lookups: Lookups,
+        redis: Scanning,
+    ) -> None:
+        self.source = source
+        self.told = Told()
+        self._feed = feed
+        self._row_keys = row_keys
+        self._sink = sink
+        self._lookups = lookups
+        self._redis = redis
+        self._ledger = Ledger()
+        self._again: set[asyncio.Task[list[Safe]]] = set()
+
+    async def run(self, observer: Observer, notices: Notices, wall: Callable[[], float]) -> None:
+        """Until it is cancelled."""
+        while True:
+            try:
+                await self._feed.start()
+                await self._read(observer, notices, wall)
+            except CacheUpdaterError as e:
+                _end_if_cancelled()
+                notices.trouble(
+                    "feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}"
+                )
+            finally:
+                self.told = self.told._replace(reads=False)
+                observer.level("feed_reads", 0.0, label=self.source)
+                self._forget()
+                await self._feed.stop()
+            await asyncio.sleep(REST_S)
+
+    async def _read(self, observer: Observer, notices: Notices, wall: Callable[[], float]) -> None:
+        self.told = self.told._replace(reads=True)
+        observer.level("feed_reads", 1.0, label=self.source)
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(self._confirm()), group.create_task(self._ask(observer))]
+                await self._take(observer, notices, wall)
+                for task in beside:
+                    task.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from errors
+
+    async def _take(self, observer: Observer, notices: Notices, wall: Callable[[], float]) -> None:
+        batches = self._feed.batches()
+        clock = asyncio.get_running_loop().time
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    batch = await anext(batches)
+            except TimeoutError:
+                raise Unavailable(f"the feed has been silent for {SILENCE_S:g} s") from None
+            except StopAsyncIteration:
+                raise Unavailable("the feed has ended") from None
+            notices.over("feed_down", self.source)
+            self.told = self.told._replace(spoke=clock())
+            if batch.changes:
+                self._note(batch, observer, wall())
+            safe = await self._put(batch, observer, notices)
+            self._ledger.add(safe, batch.position)
+            while len(self._ledger) >= BATCHES_MAX:  # noqa: ASYNC110  confirmed by the clock, not by an event
+                await asyncio.sleep(CONFIRM_EVERY_S)
+
+    def _note(self, batch: Batch, observer: Observer, now: float) -> None:
+        observer.count("feed_changes", len(batch.changes), label=self.source)
+        if batch.committed is not None:
+            lag = max(0.0, now - batch.committed)
+            self.told = self.told._replace(lag=lag)
+            observer.measure("feed_lag_seconds", lag, label=self.source)
+
+    async def _put(self, batch: Batch, observer: Observer, notices: Notices) -> list[Safe]:
+        """The keys of one batch are on their way."""
+        stamp = round((batch.committed or 0.0) * 1e6) or 1
+        concerned = self._row_keys.of(batch.changes)
+        if concerned.unmapped:
+            observer.count("feed_unmapped", concerned.unmapped, label=self.source)
+        safe = [await self._keys(list(concerned.keys), stamp, observer)] if concerned.keys else []
+        swept: dict[str, Pattern] = {}
+        for lookup, values in concerned.lookups.items():
+            try:
+                found = self._lookups.find(lookup, list(values))
+                safe += [await self._keys(keys, stamp, observer) async for keys in found]
+            except GivenUp as e:
+                notices.trouble(
+                    "feed_swept",
+                    lookup.namespace,
+                    f"the keys of {lookup.namespace} that changes of {lookup.table} concern cannot be found,"
+                    f" so all of them count as changed: {e}",
+                )
+                swept[lookup.namespace] = lookup.pattern
+        for table in batch.emptied:
+            patterns = self._row_keys.patterns_of(table)
+            swept.update(patterns)
+            for namespace in patterns:
+                why = batch.why or f"{table} was truncated"
+                notices.trouble(
+                    "feed_swept", namespace, f"all keys of {namespace} in Redis count as changed: {why}"
+                )
+        return safe + await self._sweep(swept, stamp, observer) if swept else safe
+
+    async def _keys(self, keys: Sequence[bytes], stamp: int, observer: Observer) -> Safe:
+        observer.count("feed_keys", len(keys), label=self.source)
+        return await self._sink.put(dict.fromkeys(keys, stamp))
+
+    async def _sweep(self, swept: Mapping[str, Pattern], stamp: int, observer: Observer) -> list[Safe]:
+        """All keys of these namespaces, now and once more."""
+        patterns = list(swept.values())
+        safe = [await self._keys(keys, stamp, observer) async for keys in sweep(self._redis, patterns)]
+        again = asyncio.ensure_future(self._sweep_again(patterns, stamp, observer))
+        self._again.add(again)
+        return [*safe, lambda: _is_swept(again)]
+
+    async def _sweep_again(self, patterns: Sequence[Pattern], stamp: int, observer: Observer) -> list[Safe]:
+        await asyncio.sleep(AGAIN_S)
+        return [await self._keys(keys, stamp, observer) async for keys in sweep(self._redis, patterns)]
+
+    async def _confirm(self) -> None:
+        while True:
+            await asyncio.sleep(CONFIRM_EVERY_S)
+            for task in [task for task in self._again if task.done()]:
+                task.result()  # its error ends the turn, so the batch comes again
+                self._again.discard(task)
+            position = self._ledger.take()
+            if position is not None:
+                await self._feed.confirm(position)
+
+    async def _ask(self, observer: Observer) -> None:
+        """How much waits at the source."""
+        while True:
+            waiting: int | None = None
+            with suppress(CacheUpdaterError):  # if the source does not answer, the feed says so
+                waiting = await self._feed.waiting()
+            self.told = self.told._replace(waiting=waiting)
+            if waiting is not None:
+                observer.level("feed_waiting", waiting, label=self.source)
+            await asyncio.sleep(WAITING_EVERY_S)
+
+    def _forget(self) -> None:
+        """What was not confirmed comes again."""
+        self._ledger = Ledger()
+        for task in self._again:
+            task.cancel()
+        self._again.clear()
+
+
+def _end_if_cancelled() -> None:
+    """A task group of Python 3.11 and 3.12 that ends by an error forgets that its task was cancelled meanwhile."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _is_swept(again: asyncio.Task[list[Safe]]) -> bool:
+    return again.done() and all(safe() for safe in again.result())

@@ -1,0 +1,44 @@
+"""What `check --connect` finds, and how an error becomes a finding. `connection_check` and `feed_check` fill it.
+
+A running updater waits until somebody corrects a wrong password; here a person waits for the result. So the words of the servers decide
+whether a person must act.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, TypeAlias
+
+from cacheupdater import masking
+from cacheupdater.errors import CacheUpdaterError, Unavailable
+
+State: TypeAlias = Literal["ok", "note", "away", "wrong"]
+"""It works; it works, with something worth knowing; it cannot be reached now; a person must change something."""
+
+# Words of Redis, PostgreSQL, SQLite and TLS for errors that waiting does not cure
+REFUSED = re.compile(
+    r"\b(NOPERM|NOAUTH|WRONGPASS|MISCONF|READONLY|28000|28P01|3D000|InvalidPassword|AuthenticationError)"
+    r"|no permission|can't run this command|invalid username-password|user is disabled|without any password"
+    r"|unable to open database file|Authentication required|offers no TLS|certificate cannot be trusted|ends TLS|CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
+    re.IGNORECASE,
+)
+
+
+class Finding(NamedTuple):
+    """The result for one part."""
+
+    part: str
+    name: str  # of the source or namespace
+    state: State
+    what: str
+
+
+def trouble(part: str, name: str, error: CacheUpdaterError) -> Finding:
+    """The finding that this error makes."""
+    away = isinstance(error, Unavailable) and not REFUSED.search(str(error))
+    return Finding(part, name, "away" if away else "wrong", plain(str(error)))
+
+
+def plain(text: str) -> str:
+    """The text in one line, without passwords."""
+    return masking.text(" ".join(text.split()))

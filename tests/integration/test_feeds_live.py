@@ -1,0 +1,289 @@
+"""Changes by plain SQL reach the cache through a feed: real PostgreSQL, real Redis, real updaters, and no application that helps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+
+import asyncpg
+import pytest
+from live.fed_shop import BRANDS, CACHED, EVERY_S, HOT, TABLES, FedShop, key, settings
+from live.updater_process import eventually
+from suite.pace import PATIENCE_S
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+KINDS = ["replication", "notify", "poll"]
+OPEN_S = 3.0
+
+
+@pytest.fixture
+def database(logical_pg_url):
+    from cacheupdater.local.postgres_server import run_sql
+
+    run_sql(logical_pg_url, *TABLES)
+    yield logical_pg_url
+    run_sql(
+        logical_pg_url,
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND database = current_database()",
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()",
+    )
+
+
+def changes(updater, verb):
+    """`cacheupdater changes VERB` with this updater's file, in its words."""
+    command = [sys.executable, "-m", "cacheupdater", "changes", verb, "-c", str(updater.file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def feed_of(kind):
+    """The feed, with names of this test run alone where the whole server shares them."""
+    return {
+        "replication": {"replication": {"slot": f"slot_{time.monotonic_ns()}"}},
+        "notify": {"notify": {}},
+        "poll": {"poll": {"every": "200ms"}},
+    }[kind]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def shop(kind, database, redis_url, updaters):
+    """A shop whose updater reads a feed of this kind."""
+    updater = updaters.make(settings(redis_url, database, feed_of(kind)))
+    changes(updater, "install")
+    updater.start()
+    with FedShop(database, redis_url, updater.emit) as shop:
+        shop.fill()
+        shop.updater = updater
+        yield shop
+    updater.terminate()
+    assert updater.wait() == 0
+
+
+def test_whatever_sql_changes_no_value_is_old_at_rest(shop, kind):
+    steps = {
+        "a key that is read": ["UPDATE products SET price = 2 WHERE id = 7"],
+        "a key that nobody reads": ["UPDATE products SET price = 2 WHERE id = 900"],
+        "another table": ["UPDATE stock SET pieces = 4 WHERE product_id IN (7, 900)"],
+        "a bulk update": ["UPDATE products SET price = price + 1 WHERE id <= 10000"],
+        "one brand": ["UPDATE products SET name = 'renamed' WHERE brand_id = 3", "UPDATE brands SET name = 'x' WHERE id = 3"],
+        "an insert": ["INSERT INTO products VALUES (30000, 1, 'new', 1)", "INSERT INTO stock VALUES (30000, 1)"],
+        "a delete": ["DELETE FROM products WHERE id IN (8, 901)"],
+        "a changed key": ["UPDATE products SET id = 30001 WHERE id = 9", "UPDATE products SET id = 30002 WHERE id = 902"],
+        "a truncate": ["TRUNCATE stock"],
+    }  # fmt: skip
+    if kind == "poll":  # which does not see them
+        steps = {
+            name: each
+            for name, each in steps.items()
+            if name not in {"a delete", "a changed key", "a truncate"}
+        }
+    for name, statements in steps.items():
+        shop.run(*statements)
+        print(f"{kind}, {name}: at rest after {shop.at_rest():.2f} s")
+
+
+def test_what_is_read_is_fresh_at_once_and_never_missing_and_what_is_not_read_costs_no_row(shop):
+    shop.forget(shop.updater)
+    before = shop.updater.metric("rows_total")
+    began = time.monotonic()
+    shop.run("UPDATE products SET price = 2 WHERE id <= 1000")
+    gone = set()
+    while shop.stale():
+        assert time.monotonic() < began + PATIENCE_S
+        gone |= set(HOT) - set(shop.there(HOT))
+    assert gone == set(), "readers of these had to wait or to load"
+    assert shop.there(CACHED) == list(HOT)
+    turns = 2 + (time.monotonic() - began) / EVERY_S  # the change, and what the interval asks for meanwhile
+    assert shop.updater.metric("rows_total") - before <= turns * len(HOT)
+    assert shop.updater.metric("fed_total", result="removed") == len(CACHED) - len(HOT)
+
+
+def test_what_is_rolled_back_costs_nothing_and_what_stays_open_is_told_after_its_commit(shop, database):
+    async def story():
+        connection = await asyncpg.connect(database.replace("+asyncpg", ""))
+        try:
+            rolled_back = connection.transaction()
+            await rolled_back.start()
+            await connection.execute("UPDATE products SET price = 77 WHERE id <= 500")
+            await asyncio.sleep(1.0)
+            await rolled_back.rollback()
+            await asyncio.sleep(1.0)
+            told = shop.updater.metric("feed_changes_total")
+            assert await asyncio.to_thread(shop.stale) == {}
+            async with connection.transaction():
+                await connection.execute("UPDATE products SET price = 78 WHERE id <= 500")
+                await asyncio.sleep(OPEN_S)
+                assert await asyncio.to_thread(shop.stale) == {}
+            return told
+        finally:
+            await connection.close()
+
+    shop.forget(shop.updater)
+    told = asyncio.run(story())
+    assert told == 0
+    shop.at_rest()
+    assert shop.there(range(51, 501)) == []
+
+
+def test_another_user_s_statement_counts_too(shop):
+    shop.run("CREATE ROLE colleague LOGIN", "GRANT SELECT, UPDATE ON products TO colleague")
+    try:
+        shop.run("UPDATE products SET price = 3 WHERE id IN (7, 900)", user="colleague")
+        shop.at_rest()
+    finally:
+        shop.run("DROP OWNED BY colleague", "DROP ROLE colleague")
+
+
+def test_pages_and_commands_tell_of_the_feed(shop, kind):
+    shop.run("UPDATE products SET price = 2 WHERE id = 7")
+    shop.at_rest()
+    [feed] = json.loads(shop.updater.page("/freshness")[1])["feeds"]
+    assert (feed["source"], feed["kind"], feed["reads"]) == ("shop", kind, True)
+    assert feed["spoke_s"] < 30.0
+    said = json.loads(shop.updater.page("/explain?key=product:7")[1])
+    assert said["feed"]["kind"] == kind
+    assert shop.updater.metric("feed_reads", source="shop") == 1.0
+
+
+def test_install_says_what_it_makes_and_remove_leaves_no_trace(kind, database, redis_url, updaters):
+    updater = updaters.make(settings(redis_url, database, feed_of(kind)))
+    before = _objects(database)
+    said = changes(updater, "install")
+    if kind == "poll":
+        assert "nothing to do" in said
+    else:
+        assert "CREATE" in said
+        assert _objects(database) != before
+    assert "nothing to do" in changes(updater, "install")
+    changes(updater, "remove")
+    assert _objects(database) == before
+    assert "nothing to do" in changes(updater, "remove")
+
+
+def _objects(database):
+    """Everything in the database that somebody has made."""
+    names = (
+        "SELECT 'class ' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public'"
+        " UNION ALL SELECT 'function ' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'public'"
+        " UNION ALL SELECT 'trigger ' || tgrelid::regclass || tgname FROM pg_trigger WHERE NOT tgisinternal"
+        " UNION ALL SELECT 'publication ' || pubname FROM pg_publication"
+        " UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots WHERE database = current_database() ORDER BY 1"
+    )
+
+    async def ask():
+        connection = await asyncpg.connect(database.replace("+asyncpg", ""))
+        try:
+            return [row[0] for row in await connection.fetch(names)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+# --- several updaters ------------------------------------------------------------------------------------
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_one_of_several_updaters_reads_and_another_goes_on_where_it_was(
+    how, kind, database, redis_url, updaters, tmp_path
+):
+    queue = {"url": f"sqlite:///{tmp_path}/queue.db?partitions=4&session_timeout=2s"}
+    told = settings(redis_url, database, feed_of(kind), queue=queue)
+    both = [updaters.make(told) for _ in range(2)]
+    changes(both[0], "install")
+    for each in both:
+        each.start()
+    with FedShop(database, redis_url, both[1].emit) as shop:
+        shop.fill()
+        [reader] = eventually(lambda: [each for each in both if each.metric("feed_reads") == 1.0])
+        [other] = [each for each in both if each is not reader]
+        shop.run("UPDATE products SET price = 2 WHERE id <= 1000")
+        if how == "killed":
+            reader.kill()
+        else:
+            reader.terminate()
+            assert reader.wait() == 0
+        ended = time.monotonic()
+        shop.run("UPDATE products SET price = 3 WHERE id <= 1000")
+        eventually(lambda: other.metric("feed_reads") == 1.0)
+        print(f"{kind}: another updater reads {time.monotonic() - ended:.1f} s after the first was {how}")
+        print(f"at rest after {shop.at_rest():.1f} s")
+        other.terminate()
+        assert other.wait() == 0
+
+
+# --- a database in trouble -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def troubled(kind, logical_server, redis_url, updaters):
+    """A shop on a PostgreSQL of its own."""
+    logical_server.execute(*TABLES)
+    updater = updaters.make(settings(redis_url, logical_server.url(), feed_of(kind)))
+    changes(updater, "install")
+    updater.start()
+    with FedShop(logical_server.url(), redis_url, updater.emit) as shop:
+        shop.fill()
+        shop.updater, shop.server = updater, logical_server
+        yield shop
+    updater.kill()
+
+
+@pytest.mark.prove
+def test_a_restart_of_the_database_loses_no_change(troubled):
+    troubled.run("UPDATE products SET price = 2 WHERE id <= 1000")
+    troubled.server.stop()
+    eventually(lambda: any("feed_down" in each for each in troubled.updater.troubles))
+    troubled.server.start()
+    troubled.run("UPDATE products SET price = 3 WHERE id IN (7, 900)")
+    print(f"at rest after {troubled.at_rest():.1f} s")
+    eventually(lambda: not any("feed_down" in each for each in troubled.updater.troubles))
+
+
+@pytest.mark.prove
+def test_an_updater_that_was_away_reads_what_it_has_missed(troubled):
+    troubled.updater.kill()
+    troubled.run("UPDATE products SET price = 2 WHERE id <= 1000", "DELETE FROM products WHERE id = 900")
+    troubled.updater.start()
+    print(f"at rest after {troubled.at_rest():.1f} s")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", ["replication"], indirect=True)
+def test_a_slot_that_is_dropped_under_way_is_made_anew_and_all_keys_count_as_changed(troubled):
+    troubled.updater.kill()
+    troubled.run(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots",
+        "UPDATE products SET price = 2 WHERE id <= 1000",
+    )
+    troubled.updater.start()
+    print(f"at rest after {troubled.at_rest():.1f} s")
+    assert any("feed_swept product" in each for each in troubled.updater.troubles)
+    troubled.run("UPDATE products SET price = 3 WHERE id <= 1000")
+    troubled.at_rest()
+
+
+# --- one change, many keys -------------------------------------------------------------------------------
+
+
+def test_one_brand_concerns_all_its_products(shop):
+    """Each brand has a thousand products, and every twentieth product that is read or lies in Redis is of one."""
+    of_brand = "id % 20 = 2"  # brand 3
+    before = shop.updater.metric("feed_keys_total")
+    shop.run(f"UPDATE products SET name = 'renamed' WHERE {of_brand}")
+    eventually(lambda: shop.updater.metric("feed_keys_total") - before == 20_000 / BRANDS)
+    shop.at_rest()
+    shop.run("UPDATE brands SET name = 'other' WHERE id = 3")
+    eventually(lambda: shop.updater.metric("feed_keys_total") - before == 2 * 20_000 / BRANDS)
+    assert key(2).encode() not in shop.stale()

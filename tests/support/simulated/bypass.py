@@ -1,0 +1,91 @@
+"""A program that changes rows and announces nothing: another application, a person at a prompt, a bulk import.
+
+It has no client and no Redis. The world runs one of them in each schedule with a feed, and nothing that happens to updaters happens to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from simulated.feeds import BRANDS, brand_of
+
+LATE_S = (0.05, 0.6)  # a slow transaction commits so long after its last statement
+SHARES = {
+    "one": 6,
+    "bulk": 2,
+    "deletes": 1,
+    "truncates": 0.3,
+    "changes_key": 1,
+    "changes_brand": 2,
+}
+
+
+async def work(world):
+    """One transaction after the other, until the end of the busy time."""
+    random, plan = world.random, world.plan
+    while world.busy:
+        await asyncio.sleep(random.expovariate(1.0 / plan.fed.pause))
+        if not world.busy:
+            return
+        [what] = random.choices(tuple(SHARES), tuple(SHARES.values()))
+        if world.faults("bypass_slow"):
+            await asyncio.sleep(world.slow(LATE_S))
+        if world.faults("bypass_rolled_back"):
+            continue  # nobody ever sees anything of it
+        if what != "one":
+            world.faults.fired[f"bypass_{what}"] += 1
+        _TRANSACTIONS[what](world)
+
+
+def _one(world):
+    world.database.commit(world.random.choice(world.keys))
+
+
+def _bulk(world):
+    """Many rows of one table, or of both."""
+    keys = world.random.sample(world.keys, world.random.randint(2, len(world.keys)))
+    for key in keys:
+        world.database.write(key)
+    world.fed.tell_rows(keys)
+
+
+def _deletes(world):
+    world.database.commit(world.random.choice(world.keys), absent=True)
+
+
+def _truncates(world):
+    prefix = world.random.choice((b"a:", b"b:"))
+    for key in world.keys:
+        if key.startswith(prefix):
+            world.database.write(key, absent=True)
+    world.fed.tell_truncated(prefix[:1].decode())
+
+
+def _changes_key(world):
+    """What was one key's row is another's. The other's own row goes before it in the same statement."""
+    prefix = world.random.choice((b"a:", b"b:"))
+    keys = [key for key in world.keys if key.startswith(prefix)]
+    key, other = world.random.choice(keys), world.random.choice(keys)
+    world.database.write(key, absent=True)
+    world.database.write(other)
+    world.fed.tell_moved(key, other)
+
+
+def _changes_brand(world):
+    """A row of another table, which is a part of these values."""
+    brand = world.random.randrange(BRANDS)
+    keys = [key for key in world.keys if key.startswith(b"b:") and brand_of(key) == brand]
+    for key in keys:
+        if world.database.row_at(key, world.seen.clock()) is not None:
+            world.database.write(key)
+    world.fed.tell_brand(brand, keys)
+
+
+_TRANSACTIONS = {
+    "one": _one,
+    "bulk": _bulk,
+    "deletes": _deletes,
+    "truncates": _truncates,
+    "changes_key": _changes_key,
+    "changes_brand": _changes_brand,
+}

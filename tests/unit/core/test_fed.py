@@ -1,0 +1,112 @@
+"""A change that a feed told: what is read is loaded and stays readable meanwhile, anything else only loses its value."""
+
+from __future__ import annotations
+
+from stories.engine import Story, namespace, plenty
+
+from cacheupdater.core.bucket import Bucket
+from cacheupdater.core.budget import Source
+from cacheupdater.core.pace import UNREAD_RATE
+
+A, B = b"p:1", b"p:2"
+
+
+def test_a_key_that_is_read_is_loaded_and_its_value_stays_meanwhile():
+    story = Story()
+    story.touch(A, at=0.0)
+    story.end(story.start(0.0), 0.1)
+    story.fed(A, at=1.0)
+    work = story.step(1.0)
+
+    assert [unit.keys for unit in work.units] == [[A]]
+    assert work.invalidation is None
+    assert story.count("fed", "refreshed") == 1
+
+
+def test_a_key_that_nobody_reads_costs_no_row_and_its_pack_is_done_once_redis_has_removed_it():
+    story = Story()
+    story.fed(A, B, at=0.0)
+    work = story.step(0.0)
+
+    assert (work.units, work.invalidation.keys, story.done) == ([], [A, B], 0)
+    assert story.count("fed", "removed") == 2
+    story.removed(work.invalidation, 0.1)
+    assert (story.done, story.engine.pending) == (1, 0)
+
+
+def test_a_key_whose_hold_is_over_is_read_no_more():
+    story = Story(namespace(every=5.0))
+    story.touch(A, at=0.0)
+    story.end(story.start(0.0), 0.1)
+    story.step(6.0)
+    story.fed(A, at=7.0)
+    assert story.step(7.0).invalidation.keys == [A]
+
+
+def test_a_change_while_a_load_runs_is_loaded_again_for_that_load_may_have_read_the_old_row():
+    story = Story()
+    story.touch(A, at=0.0)
+    unit = story.start(0.0)
+    story.fed(A, at=0.1)
+    story.end(unit, 0.2)
+    assert story.starts(0.3) == [[A]]
+
+
+def test_a_change_that_an_older_hint_stands_for_is_done_only_with_that_hint():
+    """A memory queue dies with its process, and the feed must not be confirmed before the key is refreshed."""
+    story = Story(namespace(source=Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)))
+    story.change(A, at=0.0)
+    story.fed(A, at=0.1)
+    story.step(0.2)
+    assert (story.done, story.engine.cursor.finished()) == (0, [])
+    story.end(story.start(1.0), 1.1)
+    assert story.done == 2
+
+
+def test_unread_keys_do_not_wait_for_the_budget_but_for_redis():
+    """A statement that changes more rows than the budget loads in an hour."""
+    source = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)
+    story = Story(namespace(source=source), pending=1_000_000)
+    keys = [b"p:%d" % n for n in range(12_000)]
+    for at in range(0, len(keys), 1000):
+        story.fed(*keys[at : at + 1000], at=0.0)
+    now, gone = 0.0, []
+    while story.engine.pending:
+        work = story.step(now)
+        if work.invalidation is not None:
+            gone += work.invalidation.keys
+            story.removed(work.invalidation, now)
+        now = work.wake if story.engine.pending else now
+
+    assert gone == keys
+    assert now <= (len(keys) - UNREAD_RATE) / UNREAD_RATE + 0.2
+    assert story.engine.removals_waiting == 0  # of dropped changes
+
+
+def test_unread_keys_of_a_partition_that_goes_are_removed_at_once():
+    source = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)
+    story = Story(namespace(source=source), pending=1_000_000)
+    keys = [b"p:%d" % n for n in range(3 * round(UNREAD_RATE))]
+    story.fed(*keys, at=0.0)
+    first = story.step(0.0).invalidation.keys
+    story.engine.hasten()
+    assert [*first, *story.step(0.0).invalidation.keys] == keys
+
+
+def test_keys_of_nobody_are_left_alone():
+    story = Story()
+    story.fed(b"p:cart", b"q:1", A, at=0.0)
+    assert story.step(0.0).invalidation.keys == [A]
+    assert story.count("dropped", "unknown") == 2
+
+
+def test_announced_changes_are_loaded_as_before():
+    story = Story()
+    story.change(A, at=0.0)
+    assert story.starts(0.0) == [[A]]
+
+
+def test_plenty_is_no_reason_to_load_what_nobody_reads():
+    story = Story(namespace(source=Source("db", plenty(), concurrency=10)))
+    story.fed(A, at=0.0)
+    assert story.step(0.0).units == []
