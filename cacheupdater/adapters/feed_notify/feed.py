@@ -8,7 +8,8 @@ were read already, so no cursor passes over ids: each look begins at the smalles
 look begins behind the ids that were given before the oldest transaction which still runs. All of these are visible, or never come.
 
 While no reader lives, the outbox grows: by one row for each statement, some 200 bytes, or for each 50 changes of a larger
-one. That is 1.7 GB a day at 100 statements/s. Nothing limits it, for a trigger that counts would cost each write. `waiting` tells the rows; whoever drops the feed removes the triggers.
+one. That is 1.7 GB a day at 100 statements/s. Nothing limits it, for a trigger that counts would cost each write. `waiting` tells
+the rows; whoever drops the feed removes the triggers.
 """
 
 from __future__ import annotations
