@@ -1,40 +1,43 @@
-"""A reader of a feed in a process of its own, to be killed: prints `started`, then a line per batch, and confirms all of them.
+"""A process that reads a replication feed, for tests that kill it: `python -m feeds.reader_process URL SLOT`.
 
-`python reader_process.py notify URL` or `python reader_process.py poll URL REDIS_URL` reads the table `items (id, shelf)`.
+It confirms each batch, and prints one line of JSON for each, after one when it waits and one when it reads: how many changes, the keys if they are few, what was emptied, the
+time by the system's clock, and the memory that the process has taken at the most, in KiB.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import sys
+import time
 from pathlib import Path
 
+from cacheupdater.adapters.feed_replication import ReplicationFeed, Settings
+from cacheupdater.feed_ports import Watched
 
-async def read(feed):
+FEW = 20
+
+
+async def main(url, slot):
+    feed = ReplicationFeed(Settings(url, "cacheupdater", slot, (Watched("items", ("id", "shelf")),)))
+    say({"waits": now()})
     await feed.start()
-    print("started", flush=True)
+    say({"started": now()})
     async for batch in feed.batches():
-        print(*(row["id"] for change in batch.changes for row in change.rows), flush=True)
         await feed.confirm(batch.position)
+        ids = [change.rows[-1]["id"] for change in batch.changes] if len(batch.changes) <= FEW else []
+        say({"changes": len(batch.changes), "ids": ids, "emptied": list(batch.emptied), "at": now()})
 
 
-async def main(kind, *urls):
-    if kind == "notify":
-        from feeds.notify_world import NotifyWorld as World
-    else:
-        from feeds.poll_world import PollWorld as World
-    await read(World(*urls).feed())
+def now():
+    return time.clock_gettime(time.CLOCK_REALTIME)  # the clock that all processes have
 
 
-async def started(kind, *urls):
-    """A process that has its turn, as `asyncio.subprocess` has it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, kind, *urls, stdout=asyncio.subprocess.PIPE
-    )
-    assert await process.stdout.readline() == b"started\n"
-    return process
+def say(line):
+    line["kib"] = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+    print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     asyncio.run(main(*sys.argv[1:]))
