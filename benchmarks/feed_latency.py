@@ -91,7 +91,10 @@ def measure(servers, folder):
     postgres, cache = servers
     address = f"unix://{folder}/hints.sock"
     config = CONFIG.format(listen=address, cache=cache, postgres=postgres)
-    fed = config.replace("pool_size: 4", "pool_size: 4, changes: replication") + "    changes: [{table: items}]\n"
+    fed = (
+        config.replace("pool_size: 4", "pool_size: 4, changes: replication")
+        + "    changes: [{table: items}]\n"
+    )
     with rig.updater(fed, folder):
         shop = Unannounced(postgres, cache, address)
         try:

@@ -28,7 +28,9 @@ class Writing(NamedTuple):
 
     traffic: Traffic
     database: str
-    announced: tuple[str, str | None] | None  # the cache, and where hints go, if it calls `invalidate` after each change
+    announced: (
+        tuple[str, str | None] | None
+    )  # the cache, and where hints go, if it calls `invalidate` after each change
 
 
 def write(writing: Writing, file: Path, gate: Barrier) -> None:
