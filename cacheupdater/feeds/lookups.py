@@ -27,7 +27,9 @@ KEYS_MAX = 100_000  # of one statement: 20 MiB while they are on their way
 TRIES = 3  # of one statement before it is given up
 AGAIN_S = 1.0  # between two tries
 LOOK_EVERY_S = 0.5  # while the budget is in debt: another share of it may come sooner
-SHUT_OUT_S = 5.0  # without any share of the budget: longer than a hand-over of partitions, or a fleet's exchange
+SHUT_OUT_S = (
+    5.0  # without any share of the budget: longer than a hand-over of partitions, or a fleet's exchange
+)
 
 
 class Paying(Protocol):

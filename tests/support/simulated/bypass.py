@@ -23,10 +23,10 @@ SHARES = {
 async def work(world):
     """One transaction after the other, until the end of the busy time."""
     random, plan = world.random, world.plan
-    while world.busy:
+    while True:
         await asyncio.sleep(random.expovariate(1.0 / plan.fed.pause))
         if not world.busy:
-            return
+            break
         [what] = random.choices(tuple(SHARES), tuple(SHARES.values()))
         if world.faults("bypass_slow"):
             await asyncio.sleep(world.slow(LATE_S))
@@ -35,6 +35,11 @@ async def work(world):
         if what != "one":
             world.faults.fired[f"bypass_{what}"] += 1
         _TRANSACTIONS[what](world)
+    if (
+        plan.fed.last
+    ):  # nobody reads any more, and a load that is under way may write what the sweep has not found
+        world.faults.fired["bypass_truncates"] += 1
+        _truncates(world)
 
 
 def _one(world):

@@ -39,6 +39,7 @@ def draw_fed(seed):
             room=random.choice((8, 1000, 1000)),
             unconfirmed=random.choice((2, 10_000)),
             pause=random.choice((0.03, 0.1)),
+            last=random.random() < 0.2,
         ),
     )
 

@@ -56,6 +56,7 @@ class FeedPlan:
     room: int  # keys, or packs of a memory queue, that may wait for the queue
     unconfirmed: int  # batches
     pause: float  # mean seconds between two transactions
+    last: bool  # whether the last transaction truncates a table
 
 
 @dataclass(frozen=True)
