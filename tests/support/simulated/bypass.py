@@ -18,47 +18,52 @@ SHARES = {
     "changes_key": 1,
     "changes_brand": 2,
 }
+UNSEEN = ("deletes", "truncates", "changes_key")  # by those who poll
 
 
 async def work(world):
     """One transaction after the other, until the end of the busy time."""
     random, plan = world.random, world.plan
+    polled = plan.fed.overlap is not None
+    shares = {what: share for what, share in SHARES.items() if not (polled and what in UNSEEN)}
     while True:
         await asyncio.sleep(random.expovariate(1.0 / plan.fed.pause))
         if not world.busy:
             break
-        [what] = random.choices(tuple(SHARES), tuple(SHARES.values()))
+        [what], began = random.choices(tuple(shares), tuple(shares.values())), world.seen.clock()
         if world.faults("bypass_slow"):
             await asyncio.sleep(world.slow(LATE_S))
         if world.faults("bypass_rolled_back"):
             continue  # nobody ever sees anything of it
         if what != "one":
             world.faults.fired[f"bypass_{what}"] += 1
-        _TRANSACTIONS[what](world)
+        _TRANSACTIONS[what](world, began)
     if (
         plan.fed.last
     ):  # nobody reads any more, and a load that is under way may write what the sweep has not found
         world.faults.fired["bypass_truncates"] += 1
-        _truncates(world)
+        _truncates(world, 0.0)
 
 
-def _one(world):
-    world.database.commit(world.random.choice(world.keys))
+def _one(world, began):
+    key = world.random.choice(world.keys)
+    world.database.write(key)
+    world.fed.tell_rows([key], began)
 
 
-def _bulk(world):
+def _bulk(world, began):
     """Many rows of one table, or of both."""
     keys = world.random.sample(world.keys, world.random.randint(2, len(world.keys)))
     for key in keys:
         world.database.write(key)
-    world.fed.tell_rows(keys)
+    world.fed.tell_rows(keys, began)
 
 
-def _deletes(world):
+def _deletes(world, _):
     world.database.commit(world.random.choice(world.keys), absent=True)
 
 
-def _truncates(world):
+def _truncates(world, _):
     prefix = world.random.choice((b"a:", b"b:"))
     for key in world.keys:
         if key.startswith(prefix):
@@ -66,7 +71,7 @@ def _truncates(world):
     world.fed.tell_truncated(prefix[:1].decode())
 
 
-def _changes_key(world):
+def _changes_key(world, _):
     """What was one key's row is another's. The other's own row goes before it in the same statement."""
     prefix = world.random.choice((b"a:", b"b:"))
     keys = [key for key in world.keys if key.startswith(prefix)]
@@ -76,14 +81,14 @@ def _changes_key(world):
     world.fed.tell_moved(key, other)
 
 
-def _changes_brand(world):
+def _changes_brand(world, began):
     """A row of another table, which is a part of these values."""
     brand = world.random.randrange(BRANDS)
     keys = [key for key in world.keys if key.startswith(b"b:") and brand_of(key) == brand]
     for key in keys:
         if world.database.row_at(key, world.seen.clock()) is not None:
             world.database.write(key)
-    world.fed.tell_brand(brand, keys)
+    world.fed.tell_brand(brand, keys, began)
 
 
 _TRANSACTIONS = {

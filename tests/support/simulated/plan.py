@@ -57,6 +57,7 @@ class FeedPlan:
     unconfirmed: int  # batches
     pause: float  # mean seconds between two transactions
     last: bool  # whether the last transaction truncates a table
+    overlap: float | None = None  # seconds, if tables are polled; None: there is a log
 
 
 @dataclass(frozen=True)
