@@ -6,6 +6,8 @@ in readers, sinks and engines must be found. `docs/explanation/simulation.md` sa
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from simulated import campaign
 from simulated.faults import FED_KINDS
@@ -17,7 +19,7 @@ PLANTED_WITHIN = 1_000  # schedules
 
 @pytest.mark.campaign(short=200, full=20_000, block=1_000)
 def test_unannounced_changes_keep_every_promise_under_every_fault(seeds, record_property):
-    report = apart(campaign.run_block, seeds, fed=True)
+    report = apart(partial(campaign.run_block, fed=True), seeds)
     record_property("figure: schedules with a feed", report.schedules)
     record_property("figure: schedules with a feed, seconds of CPU", round(report.seconds, 1))
     record_property("figure: schedules with a feed, of them with memory queues", report.memory)

@@ -10,6 +10,8 @@ import asyncio
 from simulated.feeds import BRANDS, brand_of
 
 LATE_S = (0.05, 0.6)  # a slow transaction commits so long after its last statement
+STALL_S = 0.35  # for a read, its hint, and a load
+SWEPT_S = 0.2  # for a sweep
 SHARES = {
     "one": 6,
     "bulk": 2,
@@ -25,10 +27,12 @@ async def work(world):
     """One transaction after the other, until the end of the busy time."""
     random, plan = world.random, world.plan
     polled = plan.fed.overlap is not None
+    # a change during the last loads would have them made again
+    until = plan.busy - 2 * STALL_S if plan.fed.last else plan.busy
     shares = {what: share for what, share in SHARES.items() if not (polled and what in UNSEEN)}
     while True:
         await asyncio.sleep(random.expovariate(1.0 / plan.fed.pause))
-        if not world.busy:
+        if world.seen.clock() >= until or not world.busy:
             break
         [what], began = random.choices(tuple(shares), tuple(shares.values())), world.seen.clock()
         if world.faults("bypass_slow"):
@@ -38,11 +42,30 @@ async def work(world):
         if what != "one":
             world.faults.fired[f"bypass_{what}"] += 1
         _TRANSACTIONS[what](world, began)
-    if (
-        plan.fed.last
-    ):  # nobody reads any more, and a load that is under way may write what the sweep has not found
-        world.faults.fired["bypass_truncates"] += 1
-        _truncates(world, 0.0)
+    if polled:
+        await _end_late(world)
+
+
+async def truncate_during_loads(world):
+    """At the end a table is truncated while loads have read its rows and not written them, and nobody reads what they write."""
+    await asyncio.sleep(max(0.0, world.plan.busy - STALL_S))
+    world.database.stalled = True
+    for key in world.random.sample(world.keys, 2):
+        world.cache.server.delete(key)
+    await asyncio.sleep(STALL_S)
+    world.faults.fired["bypass_truncates"] += 1
+    _truncates(world, 0.0)
+    await asyncio.sleep(SWEPT_S)
+    world.database.stalled = False
+
+
+async def _end_late(world):
+    """The last transaction began before the last but one."""
+    began = world.seen.clock()
+    await asyncio.sleep(LATE_S[0])
+    _one(world, world.seen.clock())
+    await asyncio.sleep(LATE_S[1])
+    _one(world, began)
 
 
 def _one(world, began):

@@ -71,7 +71,7 @@ class SweepsOnce(_OfFeeds):
 
     def concerns(self, plan):
         """Some loads take longer than a sweep, and nobody reads what they have written."""
-        return plan.fed.last and not {"db_slow", "db_delay"}.isdisjoint(plan.rates)
+        return plan.fed.last
 
     def reader(self, reader):
         async def nothing(*_):
@@ -124,7 +124,7 @@ class NoOverlap(_OfFeeds):
     name = "polled without an overlap"
 
     def concerns(self, plan):
-        return plan.fed.overlap is not None and "bypass_slow" in plan.rates
+        return plan.fed.overlap is not None
 
     def plan(self, plan):
         return replace(plan, fed=replace(plan.fed, overlap=0.0))
