@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from cacheupdater.collector import gathered
+from cacheupdater.core import watermark
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.feeds import lookups, reader, sinks
 from cacheupdater.feeds.lookups import GivenUp, Lookups
@@ -50,6 +51,7 @@ def hurried(plan):
         (memory_redis, "LOAD_AGE_S", LOAD_AGE_S),
         (reader, "AGAIN_S", LOAD_AGE_S + 1.0),
         (reader, "REST_S", 0.1),
+        (watermark, "TICK_S", 0.05),
         (reader, "CONFIRM_EVERY_S", 0.05),
         (reader, "BATCHES_MAX", fed.unconfirmed),
         (lookups, "AGAIN_S", 0.1),
