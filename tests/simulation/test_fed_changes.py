@@ -44,7 +44,6 @@ def test_unannounced_changes_keep_every_promise_under_every_fault(seeds, record_
         ("fed changes of unread keys are dropped", "L1"),
         ("fed changes of unread keys are dropped", "S2"),
         ("fed changes are declined while a load runs", "L1"),
-        ("fed changes are declined while a load runs", "S2"),
         ("the second sweep is left out", "S2"),
         ("fed changes do not lean on older hints", "K1"),
         ("polled without an overlap", "S2"),
