@@ -139,7 +139,7 @@ class Dedup:
             unit.phase, unit.began, unit.ended, unit.hold_until = Phase.HELD, began, now, began + hold
             self.seats.give(unit)
             self._remind(unit.hold_until, unit)
-            self.seen.put(held)
+            self.seen.put(held, now)
         return held, covered
 
     def _make_way(self, unit: Unit | None, key: bytes) -> None:
