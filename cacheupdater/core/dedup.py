@@ -79,6 +79,13 @@ class Dedup:
                 over.append(key)
         return fresh, over
 
+    def new(self, keys: Sequence[bytes], kind: Kind, now: float) -> Collection[bytes]:
+        """Of these missed or changed keys, those of which nothing is known: each needs a seat. Most need no more than this look."""
+        unseated = list(filterfalse(self.seats.__contains__, keys))
+        if kind is Kind.MISS:
+            unseated = self._marks.without(self._recent_ends.without(unseated, now))
+        return frozenset(unseated)
+
     def hint(self, key: bytes, new: Demand, now: float, *, asks: int = 1) -> Action | None:
         """Does what the table says about one hint, of so many readers, and returns it. None: the key needs a seat, which
         `accept` gives it later."""
