@@ -63,7 +63,7 @@ _ROOM = 1024  # finished packs that are kept before they are tidied up
 class Cursor:
     """The two cursors of one partition."""
 
-    __slots__ = ("_finished", "_open_packs", "_put_back", "_roomy", "_to_pass", "done", "scan")
+    __slots__ = ("_finished", "_open_packs", "_put_back", "_roomy", "done", "scan", "to_pass")
 
     def __init__(self, offset: int) -> None:
         self.scan = offset
@@ -72,7 +72,8 @@ class Cursor:
         self._finished: list[int] = []
         self._roomy = _ROOM
         self._put_back: list[OpenPack] = []  # those that are still open, or were a moment ago
-        self._to_pass: set[int] = set()  # offsets of our own packs, which were not read yet
+        self.to_pass: set[int] = set()
+        """Offsets of our own packs, which were not read yet."""
 
     def read(self, offset: int, now: float, peer: Peer) -> OpenPack:
         """A pack of this peer has been read: everything up to and including it has been scanned."""
@@ -147,17 +148,14 @@ class Cursor:
         gone = set(open_packs)
         self._open_packs = deque(each for each in self._open_packs if each not in gone)
         self._put_back = [each for each in dict.fromkeys([*self._put_back, *open_packs]) if each.open]
-        self._to_pass.update(offsets)
+        self.to_pass.update(offsets)
         return True
 
-    def passes(self, offset: int) -> bool:
-        """Whether the pack at this offset, which has been read, is our own. Its hints are known, so it is passed over."""
-        if offset not in self._to_pass:
-            return False
-        self._to_pass.remove(offset)
+    def pass_over(self, offset: int) -> None:
+        """The pack at this offset, which has been read, is our own. Its hints are known."""
+        self.to_pass.remove(offset)
         self.scan = offset + 1
         self._open_packs.extend(each for each in self._put_back if each.open and each.offset == offset)
-        return True
 
     def _bound(self) -> float:
         """A pack that leans waits if it was read at this offset or later: no new place may stand for it yet."""

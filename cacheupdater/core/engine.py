@@ -175,7 +175,7 @@ class Engine:
                 self.awaited.update(self._keyspace.resolve_many(hints.keys)[0])
             if hints.tokens or hints.kind is not Kind.MISS:  # who waits has looked: Redis has lost the mark
                 self._marks.end(hints.keys)
-            hints = self._pausing.without_paused(hints)
+            hints = self._pausing.without_paused(hints) if self._pausing.namespaces else hints
             if hints.kind is Kind.TOUCH:
                 self._prolonging.touched(hints.keys, now)
                 if hints.tokens:

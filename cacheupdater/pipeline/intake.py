@@ -51,7 +51,8 @@ def _decoded(
 ) -> Iterator[Hints]:
     """The hints, one pack at a time: freshly decoded keys are still in the processor's cache when the engine looks them up."""
     for message in messages:
-        if engine.cursor.passes(message.offset):
+        if message.offset in engine.cursor.to_pass:
+            engine.cursor.pass_over(message.offset)
             continue
         try:
             pack = wire.decode_pack(message.payload)
