@@ -182,7 +182,7 @@ class Reader:
         """Whether the owner has put this pack back, and knows where: then it passes over the pack."""
         return (
             self._world.seen.put_back.get(hint) == owner
-            and hint.offset in self._world.cursors[owner]._to_pass
+            and hint.offset in self._world.cursors[owner].to_pass
         )
 
     # --- committing -------------------------------------------------------------------------------------
