@@ -181,8 +181,7 @@ class Engine:
             if hints.kind is Kind.TOUCH:
                 self._prolonging.touched(hints.keys, now)
                 if hints.tokens:
-                    barred = self.quarantine.keys
-                    hints, refreshed = self._fills.take(hints, open_pack, now, barred=barred)
+                    hints, refreshed = self._fills.take(hints, open_pack, now, barred=self.quarantine.keys)
                     self._troubles.over(refreshed)
                 keys = self._policy.on_hints(hints.keys, hints.counts, now)
                 self.tally.add("decisions", len(hints.keys) - len(keys), reason="policy")
@@ -348,9 +347,7 @@ class Engine:
         for urgency, keys in groups.items():
             demand = Demand(hints.kind, urgency, open_pack, now)
             new = self._dedup.new(keys, hints.kind, now)
-            fresh = [
-                key for key in keys if key in new or self._decide(key, demand, now, asks=asks.get(key, 1))
-            ]
+            fresh = [k for k in keys if k in new or self._decide(k, demand, now, asks=asks.get(k, 1))]
             self._accept(fresh, demand, now, asks=asks)
 
     def _tell_policy(self, hints: Hints, now: float) -> Collection[bytes]:
