@@ -11,12 +11,22 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from cacheupdater.core.lanes import Lane
     from cacheupdater.core.membership import Roster
-    from cacheupdater.ports import Gained, Message
+    from cacheupdater.ports import Message
+
+
+class Claimed(NamedTuple):
+    """A partition that is ours under this epoch, and from where each of its lanes is read: the `done` that was committed last."""
+
+    partition: int
+    epoch: int
+    offset: int
+    urgent: int | None = None  # the same of the urgent lane; None: this depot has no lanes
 
 
 class Progress(NamedTuple):
-    """What a commit says of one partition."""
+    """What a commit says of one lane."""
 
     epoch: int
     scan: int  # read up to here
@@ -29,10 +39,12 @@ class Progress(NamedTuple):
 class Depot(Protocol):
     """Packs by partition, the cursors of their owners, and who owns what: kept outside of our processes.
 
-    Offsets rise within a partition, begin at 1 and may have gaps. Each call is one round trip, or a bounded few, and holds or
-    fails as a whole. Calls may overlap, and may be cancelled. Sessions run by the depot's own clock. Each call but `wait` and
-    `close` raises Unavailable (nothing is known: it may have been carried out, or will be), or Faulty or Misconfigured (a
-    person must act).
+    A depot has lanes or has none (`core.lanes`). Those in a SQL database have lanes. Streams of a Redis have none: all packs of a
+    partition lie in one order there, and `Lane` is a partition's number. Offsets rise within a lane, begin at 1 and may have gaps.
+
+    Each call is one round trip, or a bounded few, and holds or fails as a whole. Calls may overlap, and may be cancelled.
+    Sessions run by the depot's own clock. Each call but `wait` and `close` raises Unavailable (nothing is known: it may have been
+    carried out, or will be), or Faulty or Misconfigured (a person must act).
     """
 
     async def open(self) -> int:
@@ -47,11 +59,11 @@ class Depot(Protocol):
         """
         ...
 
-    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
+    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Claimed]:
         """Those of these partitions that are free or ours, each under a new epoch, which is higher than all before.
 
         We claim again what is ours already if we have not heard the answer to an earlier claim, or to give it to ourselves.
-        `Gained.offset` is the `done` that was committed last. Nothing is gained if our session does not run.
+        Nothing is claimed if our session does not run.
         """
         ...
 
@@ -63,22 +75,22 @@ class Depot(Protocol):
         """Our session ends, and all our partitions are free at once."""
         ...
 
-    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
-        """By partition, the packs at the given offset and behind it, in order, at most `limit` each. Waits for none.
+    async def read(self, after: Mapping[Lane, int], limit: int) -> Mapping[Lane, Sequence[Message]]:
+        """By lane, the packs at the given offset and behind it, in order, at most `limit` each. Waits for none.
 
-        A partition without such packs may be left out. One statement reads all partitions.
+        A lane without such packs may be left out. One statement reads all lanes.
         """
         ...
 
-    async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
-        """The partitions whose commit was refused: another epoch was given, or we have released the partition.
+    async def commit(self, member: str, progress: Mapping[Lane, Progress]) -> Collection[Lane]:
+        """The lanes whose commit was refused: another epoch of their partition was given, or we have released it.
 
         Neither `done` nor `scan` ever moves back. Packs before `done`, and those at `finished`, are deleted in bounded batches.
         """
         ...
 
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
-        """Each pack goes to the end of its partition, in this order; all of them or none."""
+        """Each pack goes to the end of its lane in this partition, in this order; all of them or none."""
         ...
 
     async def wait(self, seconds: float) -> None:
@@ -95,17 +107,24 @@ class Depot(Protocol):
 
 @runtime_checkable
 class TakesBack(Protocol):
-    """A depot that takes packs back. Where a depot does not, a pack that is not finished costs its own place and no more."""
+    """A depot that takes packs back. It has lanes.
+
+    Where a depot takes none, a pack that is not finished costs its own place and no more.
+    """
 
     async def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
-        """As `Depot.put`, for packs of one partition. Returns their offsets, which have no gaps."""
+        """They go to the end of the urgent lane, whatever their kind. Returns their offsets, which have no gaps.
+
+        They are few, and have waited for longest. Behind a backlog of touches they would not be met again for long, and each
+        further try would leave a copy of them there.
+        """
         ...
 
 
 class Lag(NamedTuple):
-    """The waiting packs of one partition."""
+    """The waiting packs of one lane."""
 
-    partition: int
+    lane: Lane
     done: int  # no waiting pack has a lower offset
     end: int  # nor this one, or a higher one; packs that come later do
     packs: int
@@ -119,18 +138,18 @@ class Waiting(Protocol):
     """
 
     async def lag(self) -> Sequence[Lag]:
-        """One for each partition, in order; none if nobody has made the queue yet. Changes and makes nothing."""
+        """One for each lane, in the order of partitions; none if nobody has made the queue yet. Changes and makes nothing."""
         ...
 
-    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
+    async def read(self, after: Mapping[Lane, int], limit: int) -> Mapping[Lane, Sequence[Message]]:
         """As `Depot.read`. After `lag` only.
 
-        A partition that is left out has no pack that waits there before the end that `lag` has named. Where that is not sure,
+        A lane that is left out has no pack that waits there before the end that `lag` has named. Where that is not sure,
         raises Unavailable.
         """
         ...
 
-    async def drop(self, partition: int, end: int) -> None:
+    async def drop(self, lane: Lane, end: int) -> None:
         """No pack before `end`, which `lag` has named, waits any more, whoever owns the partition. `done` never moves back."""
         ...
 

@@ -29,6 +29,7 @@ class Message(NamedTuple):
     offset: int
     payload: bytes
     peer: int = NOBODY
+    place: int = 0  # on a queue that takes packs back: where `put_back` has put it, if it has
 
 
 class Gained(NamedTuple):
@@ -93,9 +94,10 @@ class PutsBack(Protocol):
         ...
 
     async def put_back(self, partition: int, *, epoch: int, packs: Sequence[bytes]) -> range | None:
-        """These packs lie at the end of their partition, at these offsets. None: the partition is not ours. Raises Unavailable.
+        """These packs lie on the queue again, at these places. None: the partition is not ours. Raises Unavailable.
 
-        Before an owner learns of the offsets, its own `fetch` may return the packs.
+        `fetch` returns them in this order, perhaps with others in between, and `Message.place` says which they are. Their offsets
+        are known only then. Before an owner learns of the places, its own `fetch` may return the packs.
         """
         ...
 

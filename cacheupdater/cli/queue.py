@@ -79,16 +79,18 @@ def _page(found: Sequence[Behind]) -> Iterable[str]:
     if not late:
         yield f"nothing waits in {_counted(len(found), 'partition')}"
         return
+    apart = any(each.urgent is not None for each in late)
     rows = [
         (
             str(each.partition),
             f"{each.packs:,}",
+            *([f"{each.urgent or 0:,}"] if apart else []),
             "-" if each.age is None else f"{number(each.age)} s",
             each.owner or "-",
         )
         for each in late
     ]
-    yield from table(("PARTITION", "PACKS", "OLDEST", "OWNER"), rows)
+    yield from table(("PARTITION", "PACKS", *(["URGENT"] if apart else []), "OLDEST", "OWNER"), rows)
     packs = sum(each.packs for each in late)
     yield f"{_counted(packs, 'pack')} in {len(late)} of {_counted(len(found), 'partition')}"
 

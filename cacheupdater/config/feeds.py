@@ -46,7 +46,7 @@ class PollSection(Section):
 
     every: Annotated[Duration, Field(ge=0.1)] = 1.0
     """Seconds between two questions for each table: what a change is late at most, but for slow transactions."""
-    overlap: Interval = 10.0
+    overlap: Interval = 30.0
     """Seconds that a transaction may take from its change to its commit. A change that is committed later is never seen."""
     budget: Rate = 1000.0
     """Rows. The questions have a budget of their own, beside that of the loads."""

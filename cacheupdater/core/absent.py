@@ -45,6 +45,10 @@ class AbsentMarks:
         """The keys that take memory."""
         return set(self._queue_of)
 
+    def without(self, keys: list[bytes]) -> list[bytes]:
+        """These keys without those that may have a mark."""
+        return [key for key in keys if key not in self._queue_of] if self._queue_of else keys
+
     def mark(self, keys: Iterable[bytes], ttl: float) -> None:
         """These rows were just found absent, and Redis has accepted it."""
         keys = list(keys)

@@ -57,13 +57,13 @@ class Aged:
 
     def look_at(self, backlog: Backlog) -> None:
         """The next `find` looks at this backlog, whatever its age."""
-        self._look(backlog, -inf)
+        self.watch(backlog, -inf)
 
-    def watch(self, backlog: Backlog, unit: Unit) -> None:
-        """The unit is ready, and lies in this backlog."""
-        at = self.at(unit)
-        if at < backlog.looked_at:
-            self._look(backlog, at)
+    def watch(self, backlog: Backlog, at: float) -> None:
+        """`find` looks at this backlog at that time: a unit of its has waited too long by then."""
+        backlog.looked_at = at
+        if at < inf:
+            heappush(self._looks, (at, next(self._order), backlog))
 
     def find(self, now: float) -> bool:
         """Collects units that have waited too long. Returns whether these were all; if not, there are enough for a step."""
@@ -77,15 +77,10 @@ class Aged:
             backlog = heappop(looks)[2]
             all_found = self._collect(backlog, now)
             oldest = backlog.oldest
-            self._look(backlog, inf if oldest is None else self.at(oldest))
+            self.watch(backlog, inf if oldest is None else self.at(oldest))
             if not all_found:
                 break
         return False
-
-    def _look(self, backlog: Backlog, at: float) -> None:
-        backlog.looked_at = at
-        if at < inf:
-            heappush(self._looks, (at, next(self._order), backlog))
 
     def _collect(self, backlog: Backlog, now: float) -> bool:
         """Whether these were all."""

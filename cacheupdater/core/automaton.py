@@ -57,6 +57,9 @@ class Event(Enum):
 class Action(Enum):
     """What the automaton does about an event."""
 
+    def __init__(self, _said: str) -> None:
+        self.reason = self.name.lower()  # as the decisions are counted
+
     ACCEPT = "a new head, which waits until its gap is over"
     MERGE = "merged into the due head"
     BLOCK = "a tail waits"

@@ -44,18 +44,17 @@ class Backlog:
         "known",
         "known_waits",
         "last_partial",
+        "live",
         "looked_at",
         "namespace",
         "need",
         "owed",
-        "patient",
         "queued",
         "queues",
         "rests",
         "slow",
         "slow_waits",
         "start",
-        "unseen",
         "unseen_room",
         "unseen_wait",
         "unseen_waiting",
@@ -69,9 +68,8 @@ class Backlog:
         # keys of `waiting`, by the number of their peer; a number without keys stays, for there are few numbers
         self.by_peer: defaultdict[int, int] = defaultdict(int)
         self.owed = 0.0  # rows that changes have saved up while misses were served
-        self.queued = 0  # live keys in the queues
-        self.patient = 0  # those of them that can wait for a quiet moment
-        self.unseen = 0  # those of them that are unseen
+        self.live = [0] * QUEUES  # live keys in each queue
+        self.queued = 0  # all of them
         self.slow = 0  # those of them that are suspects, in pieces
         self.known = 0  # those of them that are suspects, alone
         self.slow_waits = self.known_waits = False  # as many of these run as may
@@ -90,13 +88,15 @@ class Backlog:
     @property
     def urgent(self) -> bool:
         """Whether a reader waits, or a value is known to be old."""
-        return bool(self.queues[0] or self.queues[1]) or (self.unseen > 0 and self.unseen_room >= 1)
+        live = self.live
+        return bool(live[_MISSES] or live[_CHANGES] or (live[UNSEEN] and self.unseen_room >= 1))
 
     @property
     def ready(self) -> int:
         """Live keys in the queues that may run once they are paid for."""
-        ready = self.queued - max(0, self.unseen - int(self.unseen_room)) if self.unseen_wait else self.queued
-        return ready - self.withheld
+        if self.unseen_wait:
+            return self.queued - max(0, self.live[UNSEEN] - int(self.unseen_room)) - self.withheld
+        return self.queued - self.withheld if self.slow_waits or self.known_waits else self.queued
 
     @property
     def withheld(self) -> int:
@@ -105,15 +105,13 @@ class Backlog:
 
     def count_ready(self, demand: Demand, keys: int) -> None:
         """So many more live keys are in the queues (fewer, if negative)."""
+        at = demand.queue
+        self.live[at] += keys
         self.queued += keys
-        if demand.slow > 1:
-            self.slow += keys
-        elif demand.slow:
+        if at >= KNOWN:
             self.known += keys
-        elif demand.urgency == PATIENT:
-            self.patient += keys
-        elif demand.unseen:
-            self.unseen += keys
+        elif at >= SLOW:
+            self.slow += keys
 
     def count(self, demand: Demand, keys: int) -> None:
         """So many more keys wait (fewer, if negative)."""
@@ -128,7 +126,8 @@ class Backlog:
         """In the order of arrival. A unit that is due again, or merged, keeps its place among those of its peer and heat."""
         unit.ready = True
         demand = unit.demand
-        queue = self.queues[demand.queue].of(demand.peer.number).of(demand.heat)
+        items = self.queues[demand.queue].of(demand.peer.number)
+        queue = items.coldest if demand.asks == 1 else items.of(demand.heat)
         since = demand.since
         if queue and since < queue[-1].demand.since:
             queue.insert(bisect_right(queue, since, key=lambda other: other.demand.since), unit)
@@ -154,33 +153,28 @@ class Backlog:
     def pick(self, rows: int, seats: Seats, *, quiet: bool) -> Picking:
         """The most urgent keys. Keys that can wait are picked only if it is `quiet`."""
         picking = Picking(rows, seats)
-        if not self.was_slow:
+        if (self.slow or self.known) and not self.was_slow:
             self._pick_suspects(picking)
         if self.owed >= 1.0:
             picking.take(self.queues[_CHANGES], min(rows, int(self.owed)))
         for at in _MOST_URGENT_FIRST:
-            queue = self.queues[at]
-            if at == PATIENT and not quiet:
-                continue
-            if queue:
+            if self.live[at] and (quiet or at != PATIENT):
                 most = picking.rows if at != UNSEEN else min(picking.rows, self.unseen_room)
-                picking.take(queue, int(most))
+                picking.take(self.queues[at], int(most))
         if not picking.parts:  # all others wait for something
             self._pick_suspects(picking)
         self._owe(picking.parts)
-        self.was_slow = any(demand.slow for demand, _ in picking.parts[:1])
+        self.was_slow = bool(picking.parts) and picking.parts[0][0].slow > 0
         return picking
 
     def _pick_suspects(self, picking: Picking) -> None:
-        if not self.slow and not self.known:
-            return
         first, end = KNOWN if self.slow_waits else SLOW, KNOWN if self.known_waits else QUEUES
         for queue in self.queues[first:end]:
             picking.take(queue, picking.rows)
 
     def _owe(self, parts: Sequence[tuple[Demand, list[bytes]]]) -> None:
         """Count the rows that these parts owe to changes."""
-        if not self.queues[_CHANGES]:
+        if not (self.live[_CHANGES] and self.queues[_CHANGES]):
             self.owed = 0.0
             return
         for demand, keys in parts:

@@ -55,6 +55,10 @@ class Breaker:
         self._closed = -inf  # when the ramp began
         self._spent = 0.0  # what the source had cost by then
 
+    def is_calm(self, now: float) -> bool:
+        """Whether the source has had no trouble lately, so that all may start that can be paid."""
+        return self.state is State.CLOSED and now - self._closed >= RAMP_S
+
     @property
     def is_open(self) -> bool:
         """Whether nothing but a probe may start."""
@@ -78,12 +82,11 @@ class Breaker:
         if self.state is State.OPEN:
             self._probe = unit
 
-    def answered(self, unit: object, now: float, spent: float) -> None:
+    def answered(self, now: float, spent: float) -> None:
         """The source has answered. `spent` is what it has cost so far."""
-        self.gone(unit)
         self._answered = now
         self._troubles.clear()
-        if self.state is State.OPEN:
+        if self.state is State.OPEN:  # else there is no probe
             self.state, self._probe = State.CLOSED, None
             self._closed, self._spent = now, spent
 

@@ -65,7 +65,7 @@ class Source:
     def answered(self, unit: Witness, now: float) -> None:
         """The source has answered the unit, be it with an error."""
         self.witnesses.answered(unit, now)
-        self.breaker.answered(unit, now, self.bucket.spent)
+        self.breaker.answered(now, self.bucket.spent)
 
     def troubled(self, unit: Witness, namespace: Hashable, now: float, *, seconds: float) -> None:
         """The source has not answered the unit: it refused or cut the connection, or the time was over after so many seconds.

@@ -6,9 +6,10 @@ A hint that merges into it later needs no mark of its own, for the cursor cannot
 that is stronger than what it merges into: its pack then *leans* on the older one, and both are read again together. The
 older pack alone would stand for less.
 
-Hints that stay open for long may be put back at the end of the partition (`put_back`), in new packs of ours. Their old packs
-move to the place of the new ones: `done` may pass the old place, and not the new one. A later pack may lean on a hint that was
-put back. This pack waits until the hint is finished or is put back again, for only then does the new place say all of it.
+Hints that stay open for long may be put back on the queue (`put_back`), in new packs of ours. Their old packs move to the place
+of the new ones: `done` may pass the old place, and not the new one. The queue names the new places, and their offsets are known
+once they are read. A later pack may lean on a hint that was put back. This pack waits until the hint is finished or is put back
+again, for only then does the new place say all of it.
 
 Lives as long as the engine of one epoch; replay after a crash is cheap, so nothing else is remembered.
 """
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 class OpenPack:
     """One pack on the queue, and how many heads, tails and removals still stand for its hints."""
 
-    __slots__ = ("knows", "last", "leans", "offset", "open", "peer", "placed", "since")
+    __slots__ = ("knows", "last", "leans", "offset", "open", "peer", "place", "placed", "since")
 
     def __init__(self, offset: int, since: float, peer: Peer, *, leans: bool = False) -> None:
         self.offset = self.last = offset  # `last` is that of the last leaning pack for which it stands
         self.peer = peer
         self.open = 0
         self.since = since  # when it was read
-        self.placed = since  # when it came to this offset
+        self.place = 0  # once it was put back: the first of its new places
+        self.placed = since  # when it came to its place
         self.leans = leans  # finished only when everything before it is
         self.knows = (
             inf  # once it was put back: its new place stands for all that was read before this offset
@@ -63,7 +65,7 @@ _ROOM = 1024  # finished packs that are kept before they are tidied up
 class Cursor:
     """The two cursors of one partition."""
 
-    __slots__ = ("_finished", "_open_packs", "_put_back", "_roomy", "_to_pass", "done", "scan")
+    __slots__ = ("_finished", "_met", "_open_packs", "_put_back", "_roomy", "_to_pass", "done", "scan")
 
     def __init__(self, offset: int) -> None:
         self.scan = offset
@@ -72,7 +74,8 @@ class Cursor:
         self._finished: list[int] = []
         self._roomy = _ROOM
         self._put_back: list[OpenPack] = []  # those that are still open, or were a moment ago
-        self._to_pass: set[int] = set()  # offsets of our own packs, which were not read yet
+        self._to_pass: set[int] = set()  # places of our own packs, which were not read yet
+        self._met = 0  # the last place that was read
 
     def read(self, offset: int, now: float, peer: Peer) -> OpenPack:
         """A pack of this peer has been read: everything up to and including it has been scanned."""
@@ -134,29 +137,33 @@ class Cursor:
         both = dict.fromkeys([*self._open_packs, *self._put_back])
         return [each for each in both if each.open and each.placed <= before]
 
-    def put_back(self, open_packs: Sequence[OpenPack], offsets: range, *, scan: int, now: float) -> bool:
-        """New packs at these offsets say what is open of these packs, as all that was read before `scan` has left it.
+    def put_back(self, open_packs: Sequence[OpenPack], places: range, *, scan: int, now: float) -> bool:
+        """New packs at these places say what is open of these packs, as all that was read before `scan` has left it.
 
         False, and nothing changes, if the first of them was read before we knew of it: then it was taken for anybody's.
         """
-        if offsets.start < self.scan:
+        if places.start <= self._met:
             return False
         for each in open_packs:
-            each.offset = each.last = offsets.start
+            each.place = places.start
             each.placed, each.knows, each.leans = now, scan, True
         gone = set(open_packs)
         self._open_packs = deque(each for each in self._open_packs if each not in gone)
         self._put_back = [each for each in dict.fromkeys([*self._put_back, *open_packs]) if each.open]
-        self._to_pass.update(offsets)
+        self._to_pass.update(places)
         return True
 
-    def passes(self, offset: int) -> bool:
+    def passes(self, offset: int, place: int) -> bool:
         """Whether the pack at this offset, which has been read, is our own. Its hints are known, so it is passed over."""
-        if offset not in self._to_pass:
+        self._met = max(self._met, place)
+        if place not in self._to_pass:
             return False
-        self._to_pass.remove(offset)
+        self._to_pass.remove(place)
         self.scan = offset + 1
-        self._open_packs.extend(each for each in self._put_back if each.open and each.offset == offset)
+        for each in self._put_back:
+            if each.open and each.place == place:
+                each.offset = each.last = offset
+                self._open_packs.append(each)
         return True
 
     def _bound(self) -> float:

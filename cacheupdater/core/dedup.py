@@ -79,6 +79,13 @@ class Dedup:
                 over.append(key)
         return fresh, over
 
+    def new(self, keys: Sequence[bytes], kind: Kind, now: float) -> Collection[bytes]:
+        """Of these missed or changed keys, those of which nothing is known: each needs a seat. Most need no more than this look."""
+        unseated = list(filterfalse(self.seats.__contains__, keys))
+        if kind is Kind.MISS:
+            unseated = self._marks.without(self._recent_ends.without(unseated, now))
+        return frozenset(unseated)
+
     def hint(self, key: bytes, new: Demand, now: float, *, asks: int = 1) -> Action | None:
         """Does what the table says about one hint, of so many readers, and returns it. None: the key needs a seat, which
         `accept` gives it later."""
@@ -99,7 +106,7 @@ class Dedup:
         elif action is Action.MERGE:
             demand = unit.demand.covering(kind, urgency, open_pack.peer)
             if kind is Kind.MISS and self.schedule.is_behind(unit.namespace):
-                demand = _asked(unit, demand, asks)
+                demand = unit.asked(demand, asks)
             if demand is not unit.demand:
                 self.schedule.leave(unit)
                 open_pack.lean(kind > unit.demand.kind)
@@ -139,7 +146,7 @@ class Dedup:
             unit.phase, unit.began, unit.ended, unit.hold_until = Phase.HELD, began, now, began + hold
             self.seats.give(unit)
             self._remind(unit.hold_until, unit)
-            self.seen.put(held)
+            self.seen.put(held, now)
         return held, covered
 
     def _make_way(self, unit: Unit | None, key: bytes) -> None:
@@ -160,7 +167,7 @@ class Dedup:
         if self.slow_keys:
             keys, pieces = self.slow_keys.split(keys)
             for piece in pieces:
-                self._accept(namespace, piece, demand.apart(self.slow_keys.most(piece[0])), now)
+                self._accept(namespace, piece, demand.apart(self.slow_keys[piece[0]]), now)
         self._accept(namespace, keys, demand, now)
 
     def _accept(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
@@ -187,7 +194,7 @@ class Dedup:
     def _seat(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
         """Seats keys in a unit of their own. The demand's open pack is held for them already."""
         if len(keys) == 1 and keys[0] in self.slow_keys:
-            demand = demand.apart(self.slow_keys.most(keys[0]))
+            demand = demand.apart(self.slow_keys[keys[0]])
         unit = Unit(namespace, keys, demand)
         self.seats.give(unit)
         self.schedule.add(unit, now)
@@ -375,14 +382,6 @@ class Dedup:
         if unit.late:
             unit.late = False
             self._late -= 1
-
-
-def _asked(unit: Unit, demand: Demand, asks: int) -> Demand:
-    """The demand of a key of this unit, with more readers. A key that is alone in its unit stays there until its heat rises."""
-    asked = demand._replace(asks=demand.asks + asks)
-    if demand is unit.demand and len(unit.keys) == 1 and asked.heat == demand.heat:
-        unit.demand = asked
-    return asked
 
 
 def _is_news(unit: Unit, began: float, now: float, *, gap: float) -> bool:

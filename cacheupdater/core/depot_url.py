@@ -3,7 +3,7 @@
     sqlite:////var/lib/cacheupdater/hints.db?partitions=12
     postgresql+asyncpg://user:password@host:5432/database?partitions=12&table=hints&tls=verify&ca=FILE
 
-`partitions` is what the first updater makes; who names none takes what is there. `length` is how many packs of one partition may
+`partitions` is what the first updater makes; who names none takes what is there. `length` is how many packs of one lane may
 wait. A PostgreSQL also has `table`, with which the names of the tables begin, `tls` and `ca`; its other options are the driver's.
 Pure text: nothing is looked up, and no message repeats the URL.
 """
@@ -23,7 +23,7 @@ POSTGRES_FORM = "postgresql+asyncpg://host:5432/database?partitions=12"
 SCHEMES = ("sqlite", "sqlite+aiosqlite", "postgresql", "postgresql+asyncpg")
 PARTITIONS = 12  # of new tables whose URL does not say
 PARTITIONS_MAX = 10_000
-LENGTH = 10_000  # packs of one partition that may wait, as many as in a stream of Redis
+LENGTH = 10_000  # packs of one lane that may wait, as many as in a stream of Redis
 LENGTH_MAX = 10_000_000
 TABLE = "cacheupdater_hints"
 

@@ -177,12 +177,11 @@ class Engine:
                 self.awaited.update(self._keyspace.resolve_many(hints.keys)[0])
             if hints.tokens or hints.kind is not Kind.MISS:  # who waits has looked: Redis has lost the mark
                 self._marks.end(hints.keys)
-            hints = self._pausing.without_paused(hints)
+            hints = self._pausing.without_paused(hints) if self._pausing.namespaces else hints
             if hints.kind is Kind.TOUCH:
                 self._prolonging.touched(hints.keys, now)
                 if hints.tokens:
-                    barred = self.quarantine.keys
-                    hints, refreshed = self._fills.take(hints, open_pack, now, barred=barred)
+                    hints, refreshed = self._fills.take(hints, open_pack, now, barred=self.quarantine.keys)
                     self._troubles.over(refreshed)
                 keys = self._policy.on_hints(hints.keys, hints.counts, now)
                 self.tally.add("decisions", len(hints.keys) - len(keys), reason="policy")
@@ -335,19 +334,20 @@ class Engine:
 
     def _touches(self, keys: Sequence[bytes], open_pack: OpenPack, now: float) -> None:
         fresh, over = self._dedup.touches(keys)
-        self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.name.lower())
+        self.tally.add("decisions", len(keys) - len(fresh) - len(over), reason=Action.HOLD.reason)
         demand = Demand(Kind.TOUCH, URGENCY[Kind.TOUCH], open_pack, now)
         fresh += [key for key in over if self._decide(key, demand, now)]
         self._accept(fresh, demand, now)
 
     def _others(self, hints: Hints, open_pack: OpenPack, now: float) -> None:
-        patient = self._tell_policy(hints, now)
-        prompt = [key for key in hints.keys if key not in patient] if patient else hints.keys
-        late = [key for key in hints.keys if key in patient] if patient else ()
-        asks = hints.asks
-        for keys, urgency in ((prompt, URGENCY[hints.kind]), (late, PATIENT)):
+        asks, groups = hints.asks, {URGENCY[hints.kind]: hints.keys}
+        if patient := self._tell_policy(hints, now):
+            groups = {URGENCY[hints.kind]: [key for key in hints.keys if key not in patient]}
+            groups[PATIENT] = [key for key in hints.keys if key in patient]
+        for urgency, keys in groups.items():
             demand = Demand(hints.kind, urgency, open_pack, now)
-            fresh = [key for key in keys if self._decide(key, demand, now, asks=asks.get(key, 1))]
+            new = self._dedup.new(keys, hints.kind, now)
+            fresh = [k for k in keys if k in new or self._decide(k, demand, now, asks=asks.get(k, 1))]
             self._accept(fresh, demand, now, asks=asks)
 
     def _tell_policy(self, hints: Hints, now: float) -> Collection[bytes]:
@@ -367,7 +367,7 @@ class Engine:
         if action is None:
             return True
         unit = self._dedup.seats.get(key)
-        self.tally.add("decisions", 1, unit.namespace.name if unit else "", reason=action.name.lower())
+        self.tally.add("decisions", 1, unit.namespace.name if unit else "", reason=action.reason)
         return False
 
     def _accept(

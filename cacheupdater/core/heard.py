@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.hints import Kind
+
 if TYPE_CHECKING:
     from cacheupdater.core.hints import Hints
     from cacheupdater.core.keyspace import Keyspace
@@ -16,12 +18,13 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
 
 _STRIDE = 2_654_435_761  # a prime near 2**32 / 1.618: offsets in a row give places that lie evenly
+LABELS = tuple(kind.name.lower() for kind in Kind)  # by the kind's number
 
 
 def count_hints(pack: Hints, keyspace: Keyspace[Namespace], tally: Tally) -> None:
     """Adds these hints, repeated ones included."""
     keys, counts = pack.keys, pack.counts
-    tally.add("hints", sum(counts) or len(keys), pack.kind.name.lower())
+    tally.add("hints", sum(counts) or len(keys), LABELS[pack.kind])
     if not keys:
         return
     at = pack.offset * _STRIDE % len(keys)

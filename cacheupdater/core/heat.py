@@ -37,13 +37,13 @@ def by_heat(keys: Sequence[bytes], asks: Sequence[int]) -> dict[int, list[bytes]
 class ByHeat(Generic[Item]):
     """The due units of one peer: one queue per heat, each in the order of arrival. Almost always there is only one queue."""
 
-    __slots__ = ("_queues",)
+    __slots__ = ("_queues", "coldest")
 
     def __init__(self) -> None:
-        self._queues: list[deque[Item]] = [deque()]  # the coldest first
+        self.clear()
 
     def __bool__(self) -> bool:
-        return bool(self.first)
+        return any(self._queues)
 
     def __iter__(self) -> Iterator[deque[Item]]:
         """The queues in which a unit waits, the coldest first."""
@@ -65,4 +65,6 @@ class ByHeat(Generic[Item]):
 
     def clear(self) -> None:
         """Nothing waits any more."""
-        self._queues = [deque()]
+        self.coldest: deque[Item] = deque()
+        """The queue of what nobody else has asked for: of heat 0."""
+        self._queues = [self.coldest]  # the coldest first

@@ -53,7 +53,8 @@ class Keyspace(Generic[T]):
 
     def resolve(self, key: bytes) -> T | None:
         """What this key belongs to; None if it begins like no pattern, or fits none of several that begin like it."""
-        return self._search(key, bisect_right(self._sorted, key))
+        at = bisect_right(self._sorted, key)
+        return self._nodes[at].own.first if key.startswith(self._closed[at]) else self._search(key, at)
 
     def _search(self, key: bytes, at: int) -> T | None:
         """The same for a key whose place among the prefixes is known."""

@@ -53,7 +53,7 @@ class Limits:
     """Seconds that a hint may wait; then it is dropped with a count, so that no key pins the cursor for longer."""
 
     put_back_after: float = 5.0
-    """Seconds after which open hints are put back at the end of their partition: those that nothing delays are long served."""
+    """Seconds after which open hints are put back on their queue: those that nothing delays are long served."""
 
     put_back_keys: int = 1_000
     """Such hints per partition: more are no long tail but a source that is down, and it would help nobody to write them anew."""

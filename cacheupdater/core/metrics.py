@@ -64,7 +64,7 @@ Metric = Literal[
     "lost_packs",  # counter by reason: packs that left the queue before they were read
     "skipped_batches",  # counter by reason: batches of the queue that were skipped unread
     "commit_failures",  # counter by reason
-    "put_back",  # counter: hints that had been open for long and were written anew at the end of their partition
+    "put_back",  # counter: hints that had been open for long and were written anew on their queue
     "collected",  # counter by kind: hints that clients have handed to a collector
     "forwarded",  # counter by kind: hints that the queue behind a collector has taken, each for all that were merged into it
     "merged",  # counter by kind: hints that a collector has merged into another of the same key

@@ -204,7 +204,7 @@ class Outcomes:
         gone = unit.gone
         keys = seats.live(unit)
         self.troubles.over(keys)
-        self._dedup.seen.put(keys)
+        self._dedup.seen.put(keys, now)
         if absent:
             self._dedup.seen.forget(absent)
             # A tail is a change or touch since the head began: it ends the mark at once.

@@ -64,7 +64,7 @@ class Pausing:
 
     def without_paused(self, hints: Hints) -> Hints:
         """A pack without the touches and misses of paused namespaces, which are dropped with a count."""
-        if not self.namespaces or hints.kind is Kind.CHANGE:
+        if hints.kind is Kind.CHANGE:
             return hints
         for namespace, keys in self._keyspace.resolve_many(hints.keys)[0].items():
             if namespace in self.namespaces:

@@ -38,7 +38,8 @@ class Receipt:
         self.paid = rows * namespace.cost.per_row
         """What the source's bucket has given."""
         namespace.source.slots.take(namespace, suspects=suspects)
-        namespace.absent_bucket.set_apart(unseen)
+        if unseen:
+            namespace.absent_bucket.set_apart(unseen)
         for bucket, amount in self._bills():
             bucket.set_apart(amount)
 
@@ -97,7 +98,8 @@ class Receipt:
 
     def _free_the_slot(self) -> None:
         self._namespace.source.slots.give_back(self._namespace, suspects=self._suspects)
-        self._namespace.absent_bucket.set_apart(-self._unseen)
+        if self._unseen:
+            self._namespace.absent_bucket.set_apart(-self._unseen)
         self._rows, self._unseen, self.paid = 0, 0, 0.0
 
     def _spend(self, now: float) -> None:

@@ -55,7 +55,8 @@ class Priorities:
     @property
     def backlogs(self) -> int:
         """How many stand in line, of all engines."""
-        return sum(turns.backlogs for turns in self.turns)
+        high, normal, low = self.turns
+        return high.backlogs + normal.backlogs + low.backlogs
 
     def rank(self, priority: Priority, amount: float) -> int:
         """When a unit of this priority is served that takes this amount: before all others (0), or in order."""

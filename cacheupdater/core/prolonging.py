@@ -98,7 +98,7 @@ class Prolonging:
 
     def touched(self, keys: Sequence[bytes], now: float) -> None:
         """These keys were read, and found."""
-        if not any(source.outage.lasts for source in self._seen):
+        if not (self.needed and any(source.outage.lasts for source in self._seen)):
             return  # nearly always
         for namespace, known in self._of_failing(keys):
             self._want(namespace, known, now)

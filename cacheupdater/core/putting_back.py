@@ -1,8 +1,8 @@
-"""Which open hints are put back at the end of their partition, so that a key that stays long holds up no cursor.
+"""Which open hints are put back on their queue, so that a key that stays long holds up no cursor.
 
 A row that fails for half a minute keeps its pack open. Otherwise `done` would stay at this pack, and a restart would read again
-every pack that holds such a key. So hints that have waited for some seconds (`put_back_after`) are written anew, at the end, and
-`done` may pass their old place. Their keys keep their seats and their next tries.
+every pack that holds such a key. So hints that have waited for some seconds (`put_back_after`) are written anew, and `done` may
+pass their old place. Their keys keep their seats and their next tries.
 
 Only a few hints are put back. If many wait, their source is down, and writing all of them anew every few seconds would help nobody.
 A pack is put back as a whole, once all of its open hints rest. A hint that runs just now may end in a moment.
@@ -71,9 +71,9 @@ class PuttingBack:
         hints = [hint for each in whole for hint in found[each]]
         return PutBack(list(_packs(hints)), whole, cursor.scan) if whole else None
 
-    def placed(self, put_back: PutBack, offsets: range, now: float) -> bool:
-        """The packs lie at these offsets. False if that came too late: then they are read as anybody's, which harms nothing."""
-        return self._cursor.put_back(put_back.open_packs, offsets, scan=put_back.scan, now=now)
+    def placed(self, put_back: PutBack, places: range, now: float) -> bool:
+        """The packs lie at these places. False if that came too late: then they are read as anybody's, which harms nothing."""
+        return self._cursor.put_back(put_back.open_packs, places, scan=put_back.scan, now=now)
 
     def failed(self, now: float) -> None:
         """The queue has not taken the packs, as far as we know. Each try may leave copies of them, so the next one comes later."""

@@ -36,12 +36,21 @@ class RecentEnds:
 
     def soon(self, key: bytes, now: float) -> bool:
         """Whether `now` is within a gap of the key's last end."""
-        if self._reported:
-            for until, keys in self._reported:
-                if until > now:
-                    self._young.update(dict.fromkeys(keys, until))
-            self._reported.clear()
+        self._sort_in(now)
         return now < self._young.get(key, self._old.get(key, -inf))
+
+    def without(self, keys: list[bytes], now: float) -> list[bytes]:
+        """These keys without those of which an end may be remembered."""
+        self._sort_in(now)
+        young, old = self._young, self._old
+        return [key for key in keys if key not in young and key not in old] if young or old else keys
+
+    def _sort_in(self, now: float) -> None:
+        """What was reported since the last question can be asked for."""
+        for until, keys in self._reported:
+            if until > now:
+                self._young.update(dict.fromkeys(keys, until))
+        self._reported.clear()
 
     def turn(self, now: float) -> None:
         """If a turn is due, forget what was reported before the last one: its gap is over."""

@@ -74,21 +74,21 @@ class Schedule:
         if backlog is None:
             backlog = self._backlogs[unit.namespace] = Backlog(unit.namespace)
         self._count(backlog, unit.demand, len(unit.keys))
-        if self.aged.at(unit) <= now:  # due again, but it has waited too long
+        too_late = self.aged.at(unit)
+        if too_late <= now:  # due again, but it has waited too long
             self.shedding.drop(backlog, unit, unit.keys, self.aged.why(unit))
         elif unit.demand.not_before > now:
-            due = min(unit.demand.not_before, self.aged.at(unit))
-            heappush(self.delayed, (due, next(self._order), unit))
+            heappush(self.delayed, (min(unit.demand.not_before, too_late), next(self._order), unit))
         else:
-            self._enqueue(backlog, unit)
-        if backlog.waiting > unit.namespace.max_backlog:
-            self.shedding.keep(backlog, unit.namespace.max_backlog)
-        excess = backlog.waiting - unit.namespace.max_backlog
-        if excess > 0:
-            # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
-            keys = unit.keys
-            narrow(unit, keys[excess:])
-            self.shedding.drop(backlog, unit, keys[:excess], "backlog")
+            self._enqueue(backlog, unit, too_late)
+        most = unit.namespace.max_backlog
+        if backlog.waiting > most:
+            self.shedding.keep(backlog, most)
+            if (excess := backlog.waiting - most) > 0:
+                # Only delayed keys are left, this unit among them; to look for the oldest would cost too much.
+                keys = unit.keys
+                narrow(unit, keys[excess:])
+                self.shedding.drop(backlog, unit, keys[:excess], "backlog")
         if self.waiting > self._room:
             self.shedding.make_room(self.active, int(self.waiting - self._room))
 
@@ -153,15 +153,17 @@ class Schedule:
             if not delayed or delayed[0][0] > now:
                 return
             _, _, unit = heappop(delayed)
-            if self.aged.at(unit) <= now or unit.demand.not_before > now:
+            too_late = self.aged.at(unit)
+            if too_late <= now or unit.demand.not_before > now:
                 self.aged.units.append(unit)
             elif len(unit.keys) > unit.gone:
-                self._enqueue(self._backlogs[unit.namespace], unit)
+                self._enqueue(self._backlogs[unit.namespace], unit, too_late)
 
-    def _enqueue(self, backlog: Backlog, unit: Unit) -> None:
+    def _enqueue(self, backlog: Backlog, unit: Unit, too_late: float) -> None:
         backlog.put(unit)
         self.active[backlog] = self._news[backlog] = None
-        self.aged.watch(backlog, unit)
+        if too_late < backlog.looked_at:
+            self.aged.watch(backlog, too_late)
 
     def _count(self, backlog: Backlog, demand: Demand, keys: int) -> None:
         """So many more keys wait (fewer, if negative). The source does not count keys as due that cannot run in any moment."""
@@ -259,7 +261,7 @@ class Schedule:
         limits, quota = self._limits, backlog.namespace.quota
         if self._is_apart(backlog):
             return inf
-        if backlog.unseen_wait and backlog.ready == backlog.patient:
+        if backlog.unseen_wait and backlog.ready == backlog.live[PATIENT]:
             paid = max(now + _MOMENT, backlog.namespace.absent_bucket.opens_at(now))
             return min(paid, self._quiet_from(backlog.namespace.source, now)) if backlog.ready else paid
         # no free connection waits while a reader or a change does: company comes while all of them are busy
@@ -273,7 +275,7 @@ class Schedule:
             enough = min(limits.unit_keys, backlog.ready, quota.share(limits.pace))
             if quota.rows(now) < enough:
                 return max(now + _MOMENT, quota.when(enough))
-        if backlog.ready == backlog.patient:
+        if backlog.ready == backlog.live[PATIENT]:
             return self._quiet_from(backlog.namespace.source, now)
         return now
 
@@ -320,21 +322,12 @@ class Schedule:
 
     def _undisputed(self, backlog: Backlog, source: Source, now: float) -> int:
         """The size of a whole unit, if no other backlog stands at the source and the unit can be paid now; else 0."""
-        rows = self._limits.unit_keys
-        if (
-            source.priorities.backlogs
-            or source.slots.room(backlog.namespace) <= 0
-            or backlog.namespace.quota is not None
-        ):
+        rows, ready, namespace = self._limits.unit_keys, backlog.ready, backlog.namespace
+        if ready < rows or ready == backlog.live[PATIENT] or namespace.quota is not None:
             return 0
-        if backlog.ready < rows or backlog.ready == backlog.patient:
+        if source.priorities.backlogs or source.slots.room(namespace) <= 0 or not source.breaker.is_calm(now):
             return 0
-        cost = backlog.namespace.cost.per_row
-        is_eased_in = (
-            source.breaker.is_open
-            or source.breaker.may_spend(now, source.bucket.rate, source.bucket.spent) < rows * cost
-        )
-        return rows if source.bucket.rows(now, cost) >= rows and not is_eased_in else 0
+        return rows if source.bucket.rows(now, namespace.cost.per_row) >= rows else 0
 
     def _payable(self, backlog: Backlog, line: Lines[Backlog], now: float) -> int:
         """How many keys the unit of the first in line may have. If none for now, `wake` is set, or a unit must end first."""
@@ -372,8 +365,8 @@ class Schedule:
     # --- units ------------------------------------------------------------------------------------------
 
     def _take(self, backlog: Backlog, rows: int, now: float) -> Unit:
-        quiet = bool(backlog.patient) and (
-            backlog.ready == backlog.patient or self._quiet_from(backlog.namespace.source, now) <= now
+        quiet = bool(backlog.live[PATIENT]) and (
+            backlog.ready == backlog.live[PATIENT] or self._quiet_from(backlog.namespace.source, now) <= now
         )
         picked = backlog.pick(rows, self._seats, quiet=quiet)
         backlog.namespace.loads.tries = False
@@ -385,15 +378,17 @@ class Schedule:
             unit = Unit(backlog.namespace, keys, parts[0][0])
             self._seats.give(unit)
         unit.parts = parts
+        unseen = 0
         for demand, keys in parts:
             self._count(backlog, demand, -len(keys))
             backlog.count_ready(demand, -len(keys))
+            unseen += len(keys) if demand.unseen else 0
         backlog.last_partial = now
-        unseen = sum(len(keys) for demand, keys in parts if demand.unseen)
         backlog.unseen_room -= unseen
         suspects = parts[0][0].slow
         unit.receipt = Receipt(backlog.namespace, len(unit.keys), now, unseen=unseen, suspects=suspects)
         if suspects:
             self._apart.took(backlog)
-        self._apart.ask(backlog, now)
+        if suspects or backlog.slow or backlog.known:
+            self._apart.ask(backlog, now)
         return unit

@@ -51,7 +51,7 @@ class Seating:
         self._tally.add("dropped", len(unknown), reason="unknown")
         self._strangers.put(unknown)
         for namespace, known in groups.items():
-            self._tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.name.lower())
+            self._tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.reason)
             if demand.kind is Kind.MISS and self._dedup.schedule.is_behind(namespace):
                 once = list(dict.fromkeys(known))  # a pack may name a key twice; its heat is then judged once
                 readers = self._readers(once, asks, now)

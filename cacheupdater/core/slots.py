@@ -85,7 +85,7 @@ class Slots:
     def room(self, namespace: Hashable) -> int:
         """How many slots this namespace may take now."""
         others = len(self._held) - (namespace in self._held)
-        if self.is_quick(namespace) or not others:
+        if not others or self.is_quick(namespace):
             return self.free
         return self._half(self._held.get(namespace, 0))
 

@@ -28,23 +28,15 @@ KNOWN_MAX = 20_000
 """Suspects of a partition, and noticed keys: a hundred units of each. The oldest are forgotten, and found again if they are still slow."""
 
 
-class SlowKeys:
-    """The suspects of one partition."""
+class SlowKeys(dict[bytes, int]):
+    """The suspects of one partition, each with how many others it may run, itself included. A dict, since every new head asks
+    whether there are any."""
 
-    __slots__ = ("_most", "_noticed")
+    __slots__ = ("_noticed",)
 
     def __init__(self) -> None:
-        self._most: dict[bytes, int] = {}  # with how many others a key may run, itself included
+        super().__init__()
         self._noticed: dict[bytes, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._most)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._most)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._most
 
     def loaded(self, unit: Unit, verdict: Verdict) -> None:
         """The rows of a unit were loaded, and this is how long it took."""
@@ -58,8 +50,8 @@ class SlowKeys:
     def suspect(self, keys: Collection[bytes], most: int) -> None:
         """One of these keys is slow: from now on they run apart, at most so many together."""
         self._acquit(keys)
-        self._most.update(dict.fromkeys(keys, most))
-        _forget_the_oldest(self._most)
+        self.update(dict.fromkeys(keys, most))
+        _forget_the_oldest(self)
 
     def _notice(self, keys: Collection[bytes]) -> None:
         """One of these keys may be slow. If some are noticed for the second time, it is one of them."""
@@ -71,21 +63,17 @@ class SlowKeys:
         _forget_the_oldest(self._noticed)
 
     def _acquit(self, keys: Collection[bytes]) -> None:
-        for table in (self._most, self._noticed):
+        for table in (self, self._noticed):
             if table and not table.keys().isdisjoint(keys):
                 for key in keys:
                     table.pop(key, None)
-
-    def most(self, key: bytes) -> int:
-        """With how many others this suspect may run, itself included."""
-        return self._most[key]
 
     def split(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[list[bytes]]]:
         """The keys that run with others, and the pieces in which suspects run; a suspect that is named twice is in one of them."""
         alike: defaultdict[int, dict[bytes, None]] = defaultdict(dict)
         others: list[bytes] = []
         for key in keys:
-            most = self._most.get(key)
+            most = self.get(key)
             if most is None:
                 others.append(key)
             else:

@@ -192,6 +192,9 @@ class Turns:
         """The namespace had its turn. Its backlogs in all engines share one account."""
         served, fair = self._served[namespace], self._fair(namespace)
         self._served[namespace] = served + amount / namespace.weight
+        if not self._standing and not self._ahead:  # alone: the fair source keeps up with it
+            self.clock = max(self.clock + amount * fair, min(start, served))
+            return
         if namespace not in self._standing:
             self._stay(namespace)
         self._go_on(max(self.clock + amount * fair, min(start, served)))

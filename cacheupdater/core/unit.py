@@ -147,5 +147,12 @@ class Unit:
         self.announced: Sequence[list[bytes]] = ()  # its keys that were started for a change, part by part
         self.began = self.hold_until = self.ended = 0.0
 
+    def asked(self, demand: Demand, asks: int) -> Demand:
+        """This demand of a key, with more readers. A key that is alone in its unit stays there until its heat rises."""
+        asked = demand._replace(asks=demand.asks + asks)
+        if demand is self.demand and len(self.keys) == 1 and asked.heat == demand.heat:
+            self.demand = asked
+        return asked
+
     def __repr__(self) -> str:
         return f"<Unit {self.namespace.name} {self.phase.value} {len(self.keys) - self.gone} keys>"

@@ -50,9 +50,7 @@ class Row(NamedTuple):
     """A row as a look has found it."""
 
     place: Place
-    version: (
-        Hashable  # what names the row and its last change; None: nothing does, and the row is told each time
-    )
+    version: Hashable  # names the row and its last change; None: nothing does, and it is told each time
     early: bool = False  # its value lies in the future by the database's clock, so the front must not follow
 
 
@@ -75,9 +73,7 @@ class Watermark:
         self._every = every
         self._told_max = told_max
         self._told: dict[Hashable, float] = {}  # by version, when the row was last found
-        self._past: deque[tuple[float, Place | None]] = (
-            deque()
-        )  # from when on the front was known to be there
+        self._past: deque[tuple[float, Place | None]] = deque()  # since when the front was known there
         self._open: dict[str, Look] = {}
         self._due = self._back_due = 0.0
         self._last_back = 0.0

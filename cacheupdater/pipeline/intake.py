@@ -51,7 +51,7 @@ def _decoded(
 ) -> Iterator[Hints]:
     """The hints, one pack at a time: freshly decoded keys are still in the processor's cache when the engine looks them up."""
     for message in messages:
-        if engine.cursor.passes(message.offset):
+        if engine.cursor.passes(message.offset, message.place):
             continue
         try:
             pack = wire.decode_pack(message.payload)

@@ -1,9 +1,9 @@
-"""Puts hints that stay open for long back at the end of their partition. `core.putting_back` decides which.
+"""Puts hints that stay open for long back on their queue. `core.putting_back` decides which.
 
 A partition whose queue can take hints back has one `Returner`, and calls it after its commits. The new packs are on the queue
 before the old place may count as done, so a crash in between repeats hints and loses none. If the queue does not answer, the
 hints stay where they are, and the next look tries again. Meanwhile the partition takes no packs in: it would take ours for
-anybody's before it learns of their offsets.
+anybody's before it learns of their places.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ class Returner:
 
     async def _put(self, found: PutBack, packs: Sequence[bytes]) -> None:
         gained = self._gained
-        offsets = await self._queue.put_back(gained.partition, epoch=gained.epoch, packs=packs)
-        if offsets is not None and self._putting_back.placed(
-            found, offsets, asyncio.get_running_loop().time()
-        ):
+        places = await self._queue.put_back(gained.partition, epoch=gained.epoch, packs=packs)
+        if places is not None and self._putting_back.placed(found, places, asyncio.get_running_loop().time()):
             self._observer.count("put_back", sum(len(each.keys) for each in found.packs))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cacheupdater.feed_ports import Feed, Installable
 
 
+LOOK_TIMEOUT_S = 5.0  # seconds: no reader of the cache waits for a look, nor for a question about a table
+
+
 def feed_of(config: Config, source: SourceSection) -> Feed:
     """The feed of this source, which has one."""
     said = source.changes
@@ -104,9 +107,8 @@ def _database(source: SourceSection) -> SqlSource:
     """One connection beside those of the loads, so that neither waits for the other."""
     from cacheupdater.adapters.loader_sql import SqlSource  # noqa: PLC0415
 
-    return SqlSource(
-        _url(source), pool_size=1, statement_timeout=source.statement_timeout, tls=Tls(*source.encryption)
-    )
+    timeout = max(source.statement_timeout, LOOK_TIMEOUT_S)
+    return SqlSource(_url(source), pool_size=1, statement_timeout=timeout, tls=Tls(*source.encryption))
 
 
 def _url(source: SourceSection) -> str:

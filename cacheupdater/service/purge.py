@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.core.answers import FINISHING, Result
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.keyspace import Keyspace
+from cacheupdater.core.lanes import partition_of_lane
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.service.components import form_in
 from cacheupdater_client.protocol import wire
@@ -70,22 +71,37 @@ class Purge:
 
     async def run(self) -> Purged:
         """Goes through the partitions, one after the other. A trouble with Redis or the queue ends it; one with a key does not."""
-        lags = [each for each in await self._waiting.lag() if each.packs]
-        self._all = sum(each.packs for each in lags)
-        for number, lag in enumerate(lags):
+        partitions: dict[int, list[Lag]] = {}
+        for lag in await self._waiting.lag():
+            if lag.packs:
+                self._all += lag.packs
+                partitions.setdefault(partition_of_lane(lag.lane), []).append(lag)
+        left = list(partitions)
+        for partition, lags in partitions.items():
+            left.remove(partition)
             try:
-                await self._partition(lag)
+                await self._partition(partition, lags)
             except CacheUpdaterError as e:
-                rest = dict.fromkeys((each.partition for each in lags[number + 1 :]), "not tried after that")
-                self._purged.kept |= {lag.partition: str(e), **rest}
+                self._purged.kept |= {partition: str(e), **dict.fromkeys(left, "not tried after that")}
                 break
         return self._purged
 
-    async def _partition(self, lag: Lag) -> None:
+    async def _partition(self, partition: int, lags: Sequence[Lag]) -> None:
         packs: Counter[str] = Counter()
+        for lag in lags:
+            if kept := await self._removed(lag, packs):
+                self._purged.kept[partition] = kept
+                return
+        for lag in lags:
+            await self._waiting.drop(lag.lane, lag.end)
+        self._purged.partitions += 1
+        self._purged.packs += packs
+
+    async def _removed(self, lag: Lag, packs: Counter[str]) -> str:
+        """Removes the values of the changed keys of this lane. Returns why one of them stays that must go; empty if none does."""
         at, kept = lag.done, ""
         while at < lag.end and not kept:
-            found = (await self._waiting.read({lag.partition: at}, PACKS)).get(lag.partition, ())
+            found = (await self._waiting.read({lag.lane: at}, PACKS)).get(lag.lane, ())
             here = [each for each in found if each.offset < lag.end]
             if not here:  # updaters have finished the rest meanwhile: `read` leaves out nothing that waits
                 break
@@ -93,12 +109,7 @@ class Purge:
             at = here[-1].offset + 1
             self._read += len(here)
             self._tell(self._read, self._all)
-        if kept:
-            self._purged.kept[lag.partition] = kept
-            return
-        await self._waiting.drop(lag.partition, lag.end)
-        self._purged.partitions += 1
-        self._purged.packs += packs
+        return kept
 
     async def _remove(self, keys: Sequence[bytes]) -> str:
         """Removes the values of these keys. Returns why one of them stays that must go; empty if none does."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.collector.shared_queue import depot_of
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
+from cacheupdater.core.lanes import urgent_of
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater_client.protocol import wire
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.config.queues import QueueConfig
+    from cacheupdater.core.lanes import Lane
     from cacheupdater.depot_ports import Lag, Waiting
     from cacheupdater.ports import Message
 
-TOGETHER = 50  # partitions whose oldest pack is read at once: at most 13 MiB
+TOGETHER = 50  # lanes whose oldest pack is read at once: at most 13 MiB
 IN_MEMORY = (
     "hints of a memory:// queue wait in the updater's own memory, where no other process sees them:"
     " ask the updater at its admin address (`/metrics` has cacheupdater_pending, `cacheupdater freshness` the rest);"
@@ -47,6 +49,8 @@ class Behind(NamedTuple):
     partition: int
     owner: str | None
     packs: int
+    urgent: int | None
+    """Packs of these with changes or misses, or that were put back. None if this queue does not keep them apart."""
     age: float | None
     """Seconds since its oldest pack was sent, by the sender's clock; None if the pack does not say."""
 
@@ -59,16 +63,25 @@ async def behind(queue: QueueConfig, now_ms: int) -> Sequence[Behind]:
         since = await _since(waiting, [each for each in lags if each.packs])
     finally:
         await waiting.close()
-    ages = {partition: max(0.0, (now_ms - ms) / 1000) for partition, ms in since.items()}
-    return [Behind(each.partition, each.owner, each.packs, ages.get(each.partition)) for each in lags]
+    by_lane = {each.lane: each for each in lags}
+    return [
+        _behind(each, by_lane.get(urgent_of(each.lane)), since, now_ms) for each in lags if each.lane >= 0
+    ]
 
 
-async def _since(waiting: Waiting, lags: Sequence[Lag]) -> Mapping[int, int]:
-    """By partition, when its oldest waiting pack was sent."""
-    since: dict[int, int] = {}
+def _behind(lag: Lag, urgent: Lag | None, since: Mapping[Lane, int], now_ms: int) -> Behind:
+    packs = lag.packs + (urgent.packs if urgent else 0)
+    sent = [since[lane] for lane in (lag.lane, urgent_of(lag.lane)) if lane in since]
+    age = max(0.0, (now_ms - min(sent)) / 1000) if sent else None
+    return Behind(lag.lane, lag.owner, packs, urgent.packs if urgent else None, age)
+
+
+async def _since(waiting: Waiting, lags: Sequence[Lag]) -> Mapping[Lane, int]:
+    """By lane, when its oldest waiting pack was sent."""
+    since: dict[Lane, int] = {}
     for first in range(0, len(lags), TOGETHER):
-        oldest = await waiting.read({each.partition: each.done for each in lags[first : first + TOGETHER]}, 1)
-        since |= {partition: ms for partition, [pack] in oldest.items() if (ms := _sent_ms(pack))}
+        oldest = await waiting.read({each.lane: each.done for each in lags[first : first + TOGETHER]}, 1)
+        since |= {lane: ms for lane, [pack] in oldest.items() if (ms := _sent_ms(pack))}
     return since
 
 

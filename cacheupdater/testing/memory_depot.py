@@ -1,4 +1,4 @@
-"""A depot in memory: the same rules as in a database, on dicts, with the test's clock.
+"""A depot in memory: the same rules as in a database, lanes included, on dicts, with the test's clock.
 
 One `MemoryTables` stands for the database, and each `MemoryDepot` for one process's connection to it. The contract tests compare
 them with the real depots, and the simulation of members runs on them. `down` makes calls fail, before or after they were
@@ -12,27 +12,31 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.lanes import FIRST, is_urgent_lane, lane_of, partition_of_lane, urgent_of
 from cacheupdater.core.membership import Roster
-from cacheupdater.depot_ports import Lag
+from cacheupdater.depot_ports import Claimed, Lag
 from cacheupdater.errors import Unavailable
-from cacheupdater.ports import Gained, Message
+from cacheupdater.ports import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from cacheupdater.core.lanes import Lane
     from cacheupdater.depot_ports import Progress
-
-_FIRST = 1  # the offset of a partition's first pack
 
 
 class _Shelf:
-    """One partition."""
+    """One lane. That of a partition's touches has its owner."""
 
     def __init__(self) -> None:
         self.packs: dict[int, bytes] = {}  # by offset, in order
-        self.next = self.scan = self.done = _FIRST
+        self.next = self.scan = self.done = FIRST
         self.epoch = 0
         self.owner: str | None = None
+
+    def put(self, payload: bytes) -> None:
+        self.packs[self.next] = payload
+        self.next += 1
 
     def read(self, after: int, limit: int) -> list[Message]:
         behind = (Message(offset, pack) for offset, pack in self.packs.items() if offset >= after)
@@ -63,10 +67,14 @@ class MemoryTables:
     def __init__(self, partitions: int, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.shelves = [_Shelf() for _ in range(partitions)]
+        self.urgent = [_Shelf() for _ in range(partitions)]
         self.sessions: dict[str, float] = {}
         """By member, when its session runs out. A test that sets an earlier time lets the session run out."""
         self.arrivals = 0  # how often packs were put
         self.news = asyncio.Event()  # set and replaced when packs are put
+
+    def shelf(self, lane: Lane) -> _Shelf:
+        return (self.urgent if is_urgent_lane(lane) else self.shelves)[partition_of_lane(lane)]
 
     def renew(self, member: str, session: float) -> Roster:
         self.sessions[member] = self.clock() + session
@@ -76,14 +84,14 @@ class MemoryTables:
         }
         return Roster(living, {partition: owner for partition, owner in owners.items() if owner})
 
-    def claim(self, member: str, partitions: Sequence[int]) -> list[Gained]:
+    def claim(self, member: str, partitions: Sequence[int]) -> list[Claimed]:
         gained = []
         for partition in partitions if self._runs(member) else ():
             shelf = self.shelves[partition]
             if shelf.owner is None or shelf.owner == member or not self._runs(shelf.owner):
                 shelf.owner = member
                 shelf.epoch += 1
-                gained.append(Gained(partition, shelf.epoch, shelf.done))
+                gained.append(Claimed(partition, shelf.epoch, shelf.done, self.urgent[partition].done))
         return gained
 
     def release(self, member: str, epochs: Mapping[int, int]) -> None:
@@ -97,35 +105,43 @@ class MemoryTables:
             if shelf.owner == member:
                 shelf.owner = None
 
-    def read(self, after: Mapping[int, int], limit: int) -> dict[int, list[Message]]:
-        found = {
-            partition: self.shelves[partition].read(offset, limit) for partition, offset in after.items()
-        }
-        return {partition: packs for partition, packs in found.items() if packs}
+    def read(self, after: Mapping[Lane, int], limit: int) -> dict[Lane, list[Message]]:
+        found = {lane: self.shelf(lane).read(offset, limit) for lane, offset in after.items()}
+        return {lane: packs for lane, packs in found.items() if packs}
 
-    def commit(self, member: str, progress: Mapping[int, Progress]) -> list[int]:
+    def commit(self, member: str, progress: Mapping[Lane, Progress]) -> list[Lane]:
         refused = []
-        for partition, each in progress.items():
-            if self._owns(member, partition, each.epoch):
-                self.shelves[partition].advance(each)
+        for lane, each in progress.items():
+            if self._owns(member, partition_of_lane(lane), each.epoch):
+                self.shelf(lane).advance(each)
             else:
-                refused.append(partition)
+                refused.append(lane)
         return refused
 
     def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         for partition, payload in packs:
-            shelf = self.shelves[partition]
-            shelf.packs[shelf.next] = payload
-            shelf.next += 1
+            self.shelf(lane_of(partition, payload)).put(payload)
+        self._ring()
+
+    def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
+        shelf = self.urgent[partition]
+        for each in packs:
+            shelf.put(each)
+        self._ring()
+        return range(shelf.next - len(packs), shelf.next)
+
+    def _ring(self) -> None:
         self.arrivals += 1
         self.news.set()
         self.news = asyncio.Event()
 
     def lag(self) -> list[Lag]:
-        return [
-            Lag(number, shelf.done, shelf.next, len(shelf.packs), self._owner(shelf))
-            for number, shelf in enumerate(self.shelves)
-        ]
+        lags = []
+        for partition, shelf in enumerate(self.shelves):
+            for lane in (urgent_of(partition), partition):
+                kept = self.shelf(lane)
+                lags.append(Lag(lane, kept.done, kept.next, len(kept.packs), self._owner(shelf)))
+        return lags
 
     def _owner(self, shelf: _Shelf) -> str | None:
         return shelf.owner if shelf.owner is not None and self._runs(shelf.owner) else None
@@ -159,7 +175,7 @@ class MemoryDepot:
         self._answer()
         return roster
 
-    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
+    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Claimed]:
         """Each under a new epoch."""
         self._request()
         gained = self._tables.claim(member, partitions)
@@ -178,15 +194,15 @@ class MemoryDepot:
         self._tables.leave(member)
         self._answer()
 
-    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
-        """Leaves out the partitions that have nothing."""
+    async def read(self, after: Mapping[Lane, int], limit: int) -> Mapping[Lane, Sequence[Message]]:
+        """Leaves out the lanes that have nothing."""
         self._request()
         self._seen = self._tables.arrivals
         found = self._tables.read(after, limit)
         self._answer()
         return found
 
-    async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
+    async def commit(self, member: str, progress: Mapping[Lane, Progress]) -> Collection[Lane]:
         """Deletes at once what is finished."""
         self._request()
         refused = self._tables.commit(member, progress)
@@ -200,24 +216,23 @@ class MemoryDepot:
         self._answer()
 
     async def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
-        """As `put` does."""
+        """Rings as `put` does."""
         self._request()
-        self._tables.put([(partition, each) for each in packs])
-        end = self._tables.shelves[partition].next
+        places = self._tables.put_back(partition, packs)
         self._answer()
-        return range(end - len(packs), end)
+        return places
 
     async def lag(self) -> Sequence[Lag]:
-        """Of all partitions."""
+        """Of all lanes."""
         self._request()
         lags = self._tables.lag()
         self._answer()
         return lags
 
-    async def drop(self, partition: int, end: int) -> None:
+    async def drop(self, lane: Lane, end: int) -> None:
         """Deletes at once."""
         self._request()
-        self._tables.shelves[partition].drop(end)
+        self._tables.shelf(lane).drop(end)
         self._answer()
 
     async def wait(self, seconds: float) -> None:

@@ -12,8 +12,10 @@ import pytest
 import redis.asyncio
 
 from cacheupdater.adapters.depot_redis import RedisDepot
+from cacheupdater.core.lanes import partition_of_lane
 from cacheupdater.depot_ports import Progress, TakesBack
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -188,7 +190,7 @@ async def test_a_new_partition_is_read_from_its_first_pack(depot):
 
 
 async def test_packs_may_be_of_any_bytes_and_large(depot):
-    packs = [b"\x00\xff\x80", b"", bytes(range(256)) * 4096]
+    packs = [b"\x00\xff\x80", b"", bytes(range(255, -1, -1)) * 4096]
     await put(depot, 0, *packs)
     assert await payloads(depot, 0) == packs
 
@@ -466,18 +468,17 @@ async def test_a_commit_of_one_partition_leaves_the_packs_of_others_alone(depot)
     assert await payloads(depot, 1) == [b"c", b"d"]
 
 
-async def test_packs_are_put_back_at_the_end_where_a_depot_keeps_all_packs_in_one_row(depot):
+async def test_packs_are_put_back_at_the_end_of_the_lane_that_is_read_first(depot):
     if not isinstance(depot, TakesBack):
         assert isinstance(depot, RedisDepot), (
             "streams alone delete each finished entry, and forget nothing else"
         )
         return
-    first, last = await put(depot, 1, b"a", b"b")
+    await depot.put([(1, A_CHANGE)])
     where = await depot.put_back(1, [b"c", b"d"])
-    assert list(where) == (await offsets(depot, 1))[2:]
-    assert where.start > last > first
-    await depot.put([(1, b"e")])
-    assert await payloads(depot, 1) == [b"a", b"b", b"c", b"d", b"e"]
+    await depot.put([(1, A_MISS)])
+    assert await payloads(depot, ~1) == [A_CHANGE, b"c", b"d", A_MISS]
+    assert list(where) == (await offsets(depot, ~1))[1:3]
 
 
 async def test_packs_that_are_put_back_while_others_send_lie_where_it_is_said(world):
@@ -485,11 +486,11 @@ async def test_packs_that_are_put_back_while_others_send_lie_where_it_is_said(wo
     if not isinstance(owner, TakesBack):
         return
     await owner.put_back(0, [b"back"])
-    sending = asyncio.gather(*(sender.put([(0, b"%d" % number)]) for number in range(20)))
+    sending = asyncio.gather(*(sender.put([(0, A_CHANGE)]) for _ in range(20)))
     where = [await owner.put_back(0, [b"back", b"back"]) for _ in range(10)]
     await sending
     said = [offset for each in where for offset in each]
-    messages = (await owner.read({0: 0}, 100))[0]
+    messages = (await owner.read({~0: 0}, 100))[~0]
     assert said == [each.offset for each in messages if each.payload == b"back"][1:]
 
 
@@ -506,11 +507,92 @@ async def test_what_was_put_is_there_for_a_depot_that_is_opened_later(world, dep
     assert await payloads(later, 0, gained.offset) == [b"b"]
 
 
+# --- lanes ----------------------------------------------------------------------------------------------------------
+
+KEY = b"item:7"
+A_TOUCH, A_MISS, A_CHANGE = (encode_pack(kind, 1, [KEY]) for kind in (TOUCH, MISS, CHANGE))
+
+
+async def found(depot, after):
+    """By lane, offset and payload of what lies there."""
+    read = await depot.read(after, 10)
+    return {lane: [(each.offset, each.payload) for each in messages] for lane, messages in read.items()}
+
+
+async def has_lanes(depot, partition=1):
+    """Whether this depot has lanes. Only streams of a Redis have none."""
+    await join(depot, "eve")
+    [claimed] = await depot.claim("eve", [partition])
+    await depot.leave("eve")
+    assert (claimed.urgent is None) == isinstance(depot, RedisDepot)
+    return claimed.urgent is not None
+
+
+async def test_changes_and_misses_go_to_the_urgent_lane_and_all_else_to_that_of_touches(depot):
+    packs = [A_TOUCH, A_MISS, b"no pack", A_CHANGE]
+    await depot.put([(1, pack) for pack in packs])
+    if not await has_lanes(depot):
+        assert await payloads(depot, 1) == packs
+        return
+    assert await found(depot, {1: 1, ~1: 1, ~0: 1}) == {
+        1: [(1, A_TOUCH), (2, b"no pack")],
+        ~1: [(1, A_MISS), (2, A_CHANGE)],
+    }
+    assert await found(depot, {~1: 2, 1: 3}) == {~1: [(2, A_CHANGE)]}
+
+
+async def test_each_lane_has_a_done_of_its_own_under_the_epoch_of_its_partition(world, depot):
+    if not await has_lanes(depot):
+        return
+    await depot.put([(1, A_TOUCH)] * 3 + [(1, A_CHANGE)] * 3 + [(2, A_CHANGE)])
+    epoch = await own(depot, "ann", 1)
+    assert list(await depot.commit("ann", {~1: Progress(epoch, 4, 2, [3]), 1: Progress(epoch, 3, 3)})) == []
+    assert list(await depot.commit("ann", {~1: Progress(epoch, 1, 1), 1: Progress(epoch, 1, 1)})) == []
+    await world.pass_time(SESSION + 1)
+    await join(depot, "bob")
+    [claimed] = await depot.claim("bob", [1])
+    assert (claimed.offset, claimed.urgent) == (3, 2)
+    assert await found(depot, {1: 3, ~1: 2}) == {1: [(3, A_TOUCH)], ~1: [(2, A_CHANGE)]}
+    late = {~1: Progress(epoch, 4, 4), 1: Progress(epoch, 4, 4)}
+    assert set(await depot.commit("ann", late)) == {1, ~1}
+    mixed = {~1: Progress(claimed.epoch, 4, 4), 1: Progress(epoch, 4, 4)}
+    assert list(await depot.commit("bob", mixed)) == [1]
+    assert await found(depot, {1: 3, ~1: 2, ~2: 1}) == {1: [(3, A_TOUCH)], ~2: [(1, A_CHANGE)]}
+
+
+async def test_what_is_put_back_lies_in_the_urgent_lane_whatever_it_is(depot):
+    if not await has_lanes(depot):
+        return
+    await depot.put([(1, A_CHANGE), (1, A_TOUCH)])
+    assert list(await depot.put_back(1, [A_TOUCH, A_MISS])) == [2, 3]
+    assert await found(depot, {1: 1, ~1: 2}) == {1: [(1, A_TOUCH)], ~1: [(2, A_TOUCH), (3, A_MISS)]}
+
+
+async def test_lag_and_drop_know_both_lanes(world, depot):
+    if not await has_lanes(depot):
+        return
+    await depot.put([(1, A_TOUCH)] * 3 + [(1, A_CHANGE)] * 2)
+    operator = await world.depot()
+    assert {each.lane: each.packs for each in await operator.lag()} == {~0: 0, 0: 0, ~1: 2, 1: 3, ~2: 0, 2: 0}
+    await operator.drop(~1, 3)
+    assert [(await lag_of(operator, lane)).packs for lane in (~1, 1)] == [0, 3]
+    await depot.put([(1, A_CHANGE)])
+    await operator.drop(1, 4)
+    assert [(await lag_of(operator, lane)).packs for lane in (~1, 1)] == [1, 0]
+    assert await found(depot, {1: 1, ~1: 1}) == {~1: [(3, A_CHANGE)]}
+
+
 # --- waiting packs --------------------------------------------------------------------------------------------------
 
 
-async def lag_of(depot, partition=0):
-    return (await depot.lag())[partition]
+async def lag_of(depot, lane=0):
+    [lag] = [each for each in await depot.lag() if each.lane == lane]
+    return lag
+
+
+async def lags_of_touches(depot):
+    """In a depot without lanes, of all packs."""
+    return [each for each in await depot.lag() if each.lane >= 0]
 
 
 async def test_lag_counts_the_packs_that_no_owner_has_finished(world, depot):
@@ -518,8 +600,8 @@ async def test_lag_counts_the_packs_that_no_owner_has_finished(world, depot):
     first, second, _, fourth = await put(depot, 1, b"a", b"b", b"c", b"d")
     await put(depot, 2, b"e")
     operator = await world.depot()
-    lags = await operator.lag()
-    assert [each.partition for each in lags] == [0, 1, 2]
+    lags = await lags_of_touches(operator)
+    assert [each.lane for each in lags] == [0, 1, 2]
     assert [each.packs for each in lags] == [0, 4, 1]
     assert lags[1].done <= first
     assert lags[1].end > fourth
@@ -533,7 +615,8 @@ async def test_lag_names_the_owners_whose_sessions_run_and_whoever_asks_joins_no
     await depot.renew("bob", 3 * SESSION)
     await depot.claim("bob", [2])
     await world.pass_time(SESSION + 1)
-    assert [each.owner for each in await (await world.depot()).lag()] == [None, None, "bob"]
+    owned = {partition_of_lane(each.lane): each.owner for each in await (await world.depot()).lag()}
+    assert owned == {0: None, 1: None, 2: "bob"}
     roster = await depot.renew("bob", SESSION)
     assert (roster.members, dict(roster.owners)) == ({"bob"}, {2: "bob"})
 

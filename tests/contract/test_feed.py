@@ -277,6 +277,19 @@ async def test_a_second_reader_waits_until_the_first_has_stopped(world, read):
     await second.until_ids(2)
 
 
+async def test_a_reader_that_is_stopped_while_it_waits_for_its_turn_never_takes_it(world, read):
+    first = await read(confirms=True)
+    second = await read(wait=False)
+    await insert(world, 1)
+    await first.until_ids(1)
+    await second.stop()
+    await first.stop()
+    third = await read(confirms=True)
+    await insert(world, 2)
+    await third.until_ids(2)
+    assert not second.started.is_set()
+
+
 async def test_a_second_reader_goes_on_when_the_first_has_died(world, read):
     first = await read()
     second = await read(wait=False)

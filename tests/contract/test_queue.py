@@ -14,11 +14,14 @@ import time
 import pytest
 
 from cacheupdater.adapters.depot_redis import RedisDepot
+from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.adapters.queue_depot import DepotQueue
 from cacheupdater.adapters.queue_memory import MemoryQueue
+from cacheupdater.core import depot_url
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol import streams
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack
 
 PARTITIONS = 3
 SOON = 60.0  # s: on any machine, expected events have happened by then
@@ -100,6 +103,18 @@ def redis_depot_world(redis_url, patient):
 
 
 @pytest.fixture
+def sqlite_depot_world(tmp_path):
+    address = depot_url.parse(f"sqlite:///{tmp_path}/hints.db?partitions={PARTITIONS}")
+    return lambda: DepotWorld(lambda: depot_at(address))
+
+
+@pytest.fixture
+def postgres_depot_world(pg_url, patient):
+    address = depot_url.parse(f"{pg_url}{'&' if '?' in pg_url else '?'}partitions={PARTITIONS}")
+    return lambda: DepotWorld(lambda: depot_at(address))
+
+
+@pytest.fixture
 def kafka_world(kafka, new_topic):
     from brokers.world import KafkaWorld
 
@@ -111,6 +126,8 @@ WORLDS = [
     pytest.param("kafka_world", id="kafka"),
     pytest.param("memory_depot_world", id="memory depot"),
     pytest.param("redis_depot_world", id="redis depot"),
+    pytest.param("sqlite_depot_world", id="sqlite depot"),
+    pytest.param("postgres_depot_world", id="postgres depot"),
 ]
 
 
@@ -291,6 +308,31 @@ async def test_what_an_older_epoch_has_finished_comes_again(world):
     await move(world, assignments, [0])
     await world.queue.commit(0, epoch=old, done=first.offset, finished=[second.offset])
     assert payloads(await take(world, 0, 2)) == [b"a", b"b"]
+
+
+async def test_of_urgent_packs_and_touches_each_comes_again_that_is_not_finished_and_no_other(world):
+    """Whatever order the queue gives them: in that order they are committed."""
+    assignments = world.queue.assignments()
+    epoch = (await gain(assignments))[1].epoch
+    packs = [encode_pack(kind, 1, [b"%d" % n]) for n in range(4) for kind in (TOUCH, CHANGE, MISS)]
+    await send(world, 1, *packs)
+    fetched = await take(world, 1, 9)
+    rising = [message.offset for message in fetched]
+    assert rising == sorted(set(rising))
+    kept = [each for number, each in enumerate(fetched) if number in {2, 5, 8}]
+    finished = [each.offset for each in fetched[3:] if each not in kept]
+    await world.queue.commit(1, epoch=epoch, done=kept[0].offset, finished=finished)
+    gained = (await move(world, assignments, [1]))[1]
+    left = set(packs) - {each.payload for each in fetched if each not in kept}
+    again, lasting = set(), (await take(world, 1, 1))
+    while again | {each.payload for each in lasting} < left:
+        again |= {each.payload for each in lasting}
+        lasting = await soon(world.queue.fetch(1, 9))
+    again |= {each.payload for each in lasting}
+    assert left <= again <= set(packs) - {each.payload for each in fetched[:2]}
+    if isinstance(world, DepotWorld):
+        assert again == left
+    await world.queue.commit(1, epoch=gained.epoch, done=lasting[-1].offset + 1)
 
 
 async def test_other_partitions_keep_their_place_when_one_moves(world):

@@ -21,10 +21,12 @@ from cacheupdater.core import depot_url
 from cacheupdater.depot_ports import Progress
 from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater.local.postgres_server import run_sql
+from cacheupdater_client.protocol.wire import CHANGE, encode_pack
 
 pytestmark = pytest.mark.usefixtures("patient")
 
 SOON = 60.0  # s: on any machine, expected events have happened by then
+A_CHANGE = encode_pack(CHANGE, 1, [b"item:7"])
 
 
 @pytest.fixture
@@ -62,8 +64,13 @@ def make(request):
     return request.getfixturevalue(request.param)
 
 
-async def payloads(depot, partition=0, after=0):
-    return [message.payload for message in (await depot.read({partition: after}, 100_000)).get(partition, ())]
+async def payloads(depot, lane=0, after=0):
+    return [message.payload for message in (await depot.read({lane: after}, 100_000)).get(lane, ())]
+
+
+async def lag_of(depot, lane=0):
+    [lag] = [each for each in await depot.lag() if each.lane == lane]
+    return lag
 
 
 # --- opening ------------------------------------------------------------------------------------------------
@@ -85,13 +92,14 @@ async def test_of_processes_that_start_at_once_one_makes_the_tables(make):
 
 async def test_tables_of_another_version_are_refused(files, servers):
     for world, change in (
-        (files(), "PRAGMA user_version = 2"),
-        (servers(), "UPDATE {}about SET version = 2"),
+        (files(), "PRAGMA user_version = 1"),
+        (servers(), "UPDATE {}about SET version = 1"),
     ):
         await (await world.depot()).close()
         world.run(change)
         with pytest.raises(
-            Misconfigured, match=r"another version of cacheupdater \(form 2, this one reads 1\)"
+            Misconfigured,
+            match=r"another version of cacheupdater \(form 1, this one reads 2\): use that .*drain",
         ):
             await world.closed_depot().open()
 
@@ -101,7 +109,7 @@ async def test_lag_makes_neither_tables_nor_a_file(make, tmp_path):
     assert list(await world.closed_depot().lag()) == []
     assert list(tmp_path.iterdir()) == []
     await world.depot()
-    assert [each.packs for each in await world.closed_depot().lag()] == [0, 0, 0]
+    assert [each.lane for each in await world.closed_depot().lag()] == [~0, 0, ~1, 1, ~2, 2]
     with pytest.raises(Misconfigured, match="there are 3 partitions, and the URL says 5"):
         await make(partitions=5).closed_depot().lag()
 
@@ -113,7 +121,7 @@ async def test_a_drop_deletes_in_short_steps_beside_an_owner_that_commits(make, 
     epochs = await own(depot, "ann", 0)
     for _ in range(10):
         await depot.put([(0, b"%d" % number) for number in range(50)])
-    [lag, *_] = await operator.lag()
+    lag = await lag_of(operator)
 
     async def commit():
         for done in range(lag.done, lag.end, 25):
@@ -121,7 +129,7 @@ async def test_a_drop_deletes_in_short_steps_beside_an_owner_that_commits(make, 
 
     await asyncio.gather(operator.drop(0, lag.end), commit())
     assert await payloads(depot) == []
-    assert (await operator.lag())[0].done == lag.end
+    assert (await lag_of(operator)).done == lag.end
 
 
 async def test_an_end_that_no_pack_has_reached_drops_nothing_of_what_will_come(make):
@@ -130,7 +138,7 @@ async def test_an_end_that_no_pack_has_reached_drops_nothing_of_what_will_come(m
     await depot.put([(0, b"a")])
     await depot.drop(0, 1_000)
     await depot.put([(0, b"b")])
-    assert (await depot.lag())[0].packs == 1
+    assert (await lag_of(depot)).packs == 1
 
 
 async def test_a_member_that_is_gone_for_long_is_forgotten_at_the_next_start(make):
@@ -152,7 +160,7 @@ async def test_a_full_partition_refuses_more_and_nothing_of_such_a_put_is_done(m
     depot = await make(options="&length=10").depot()
     epochs = await own(depot, "ann", 0)
     await depot.put([(0, b"a")] * 10)
-    with pytest.raises(Unavailable, match="partition 0 is full: 10 packs wait"):
+    with pytest.raises(Unavailable, match="partition 0 is full: 10 packs of touches wait"):
         await depot.put([(1, b"b"), (0, b"b")])
     assert await payloads(depot, 1) == []
     assert await payloads(depot) == [b"a"] * 10
@@ -160,6 +168,17 @@ async def test_a_full_partition_refuses_more_and_nothing_of_such_a_put_is_done(m
     await depot.commit("ann", {0: Progress(epochs[0], 11, 6)})
     await depot.put([(1, b"b"), (0, b"b")])
     assert await payloads(depot) == [b"a"] * 5 + [b"b"]
+
+
+async def test_a_lane_that_is_full_of_touches_still_takes_changes(make):
+    depot = await make(options="&length=10").depot()
+    await depot.put([(0, b"a")] * 10)
+    await depot.put([(0, A_CHANGE)] * 10)
+    with pytest.raises(Unavailable, match="partition 0 is full: 10 urgent packs wait"):
+        await depot.put([(0, A_CHANGE)])
+    with pytest.raises(Unavailable, match="partition 0 is full: 10 urgent packs wait"):
+        await depot.put_back(0, [b"a"])
+    assert await payloads(depot, ~0) == [A_CHANGE] * 10
 
 
 async def test_a_partition_that_does_not_exist_takes_nothing(make):

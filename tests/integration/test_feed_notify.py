@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from feeds import reader_process
+from feeds import killed_reader
 from feeds.notify_world import NotifyWorld
 from feeds.reading import Reading
 
@@ -248,7 +248,7 @@ async def test_a_commit_is_told_within_milliseconds(world, read):
 
 
 async def test_a_reader_that_is_killed_is_followed_within_seconds(world):
-    killed = await reader_process.started("notify", world.url)
+    killed = await killed_reader.started("notify", world.url)
     second = Reading(world.feed(), confirms=True)
     await world.run("INSERT INTO items VALUES (1, 0)")
     line = await asyncio.wait_for(killed.stdout.readline(), 60)

@@ -10,6 +10,9 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from feeds import killed_reader
+from feeds.poll_world import PollWorld
+from feeds.reading import Reading
 
 from cacheupdater.adapters.feed_marks_redis import RedisMarks
 from cacheupdater.adapters.feed_poll import PollChecks, PollFeed, PollSettings, PollTable
@@ -28,7 +31,7 @@ TABLES = (
 )
 
 
-class Reading:
+class Told:
     """A feed that is read and confirmed, and what it has told."""
 
     def __init__(self, feed):
@@ -80,7 +83,7 @@ class World:
 
     async def read(self, *tables, **settings):
         """A feed that has begun."""
-        reading = Reading(self.feed(*tables, **settings))
+        reading = Told(self.feed(*tables, **settings))
         reading.task = asyncio.ensure_future(reading.run())
         self._tasks.append(reading)
         await reading.until(lambda it: it.batches or it.task.done())
@@ -284,23 +287,39 @@ async def test_a_restarted_reader_goes_on_where_it_was_and_misses_nothing(world,
     assert set(after.ids()) <= {2001, 2002}
 
 
-async def test_one_reads_and_the_next_takes_over_after_the_lease(world, session):
-    first = await world.read()
-    second = Reading(world.feed())
-    second.task = asyncio.ensure_future(second.run())
-    world._tasks.append(second)
-    await session.execute("INSERT INTO products VALUES (7, 1)")
-    await first.until(lambda it: 7 in it.ids())
-    assert not second.batches
-    first.task.cancel()  # as killed: nothing is given up
-    await first.feed._end_renewals()
+async def test_a_reader_that_is_killed_is_followed_when_its_lease_ends(pg_url, redis_url):
+    world = await PollWorld(pg_url, redis_url).start()
+    killed = await killed_reader.started("poll", pg_url, redis_url)
+    second = Reading(world.feed(), confirms=True)
+    async with world.transaction() as rows:
+        await rows.insert(1)
+    while (line := await asyncio.wait_for(killed.stdout.readline(), 60)) != b"1\n":
+        assert line == b"\n"
+    assert not second.started.is_set()
+    killed.kill()
     began = time.monotonic()
-    await session.execute("INSERT INTO products VALUES (8, 1)")
-    await second.until(lambda it: 8 in it.ids())
-    print(f"takeover {time.monotonic() - began:.1f} s after the end of the reader")
-    assert time.monotonic() - began < 15.0
+    async with world.transaction() as rows:
+        await rows.insert(2)
+    await second.until_ids(2)
+    print(f"takeover {time.monotonic() - began:.1f} s after kill -9")
+    await killed.wait()
+    killed._transport.close()
+    await second.stop()
+    await world.close()
+
+
+async def test_a_reader_that_was_held_up_writes_nothing_when_another_has_the_turn(world, session, redis_url):
+    first = await world.read()
+    await first.feed._end_renewals()  # as a stopped process renews nothing
+    other = RedisMarks(redis_url, "shop")
+    async with asyncio.timeout(30):
+        while await other.take() is None:  # noqa: ASYNC110  only Redis knows when
+            await asyncio.sleep(0.1)
     with pytest.raises(Unavailable, match="another updater reads this feed now"):
-        await first.feed._marks.keep({})
+        await first.feed.confirm({"public.products updated_at": "[]"})
+    assert "[]" not in (await other.take()).values()
+    await other.leave()
+    await other.close()
 
 
 async def test_a_lost_turn_ends_the_batches(world, redis_url):
@@ -392,6 +411,15 @@ async def test_what_cannot_be_polled_is_a_lack_and_an_error(world, session, tabl
     feed = world.feed(table)
     with pytest.raises(Misconfigured, match=what.replace("(", ".")):
         await feed.start()
+
+
+async def test_a_table_that_the_reader_may_not_read_is_a_lack(world, session, pg_url, redis_url):
+    await session.execute("CREATE ROLE clerk LOGIN")
+    async with world_of(pg_url.replace("//postgres@", "//clerk@"), redis_url) as other:
+        [lack] = await other.lacks()
+        assert "products cannot be read" in lack.what
+        assert "permission denied for table products" in lack.what
+    await session.execute("DROP ROLE clerk")
 
 
 async def test_a_mark_of_rubbish_is_told(world, redis_url):

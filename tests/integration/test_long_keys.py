@@ -101,10 +101,10 @@ def rows_a_second(updater):
 
 
 def cursors(url, database):
-    """The last pack's position and the `done` of the one partition."""
+    """The last pack's position and the `done` of the one partition's urgent packs: all are misses, or were put back."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(depot_url.parse(url).path)) as file:
-            return file.execute("SELECT last, done FROM partitions").fetchone()
+            return file.execute("SELECT urgent_last, urgent_done FROM partitions").fetchone()
     return asyncio.run(database(url))
 
 
@@ -114,7 +114,7 @@ async def of_postgres(url):
     address = depot_url.parse(url)
     connection = await asyncpg.connect(url.replace("postgresql+asyncpg", "postgresql").partition("?")[0])
     try:
-        return await connection.fetchrow(f"SELECT last, done FROM {address.table}_partitions")
+        return await connection.fetchrow(f"SELECT urgent_last, urgent_done FROM {address.table}_partitions")
     finally:
         await connection.close()
 

@@ -11,7 +11,9 @@ from types import SimpleNamespace
 import pytest
 from simulated import invariants
 from simulated.application import Change
+from simulated.feeds import Confirmed, Told
 from simulated.history import (
+    UNREAD,
     CacheEvent,
     CommitCall,
     Drop,
@@ -230,7 +232,8 @@ def test_s1_takes_a_write_through_for_an_invalidation_of_what_was_before(seen):
 def at_rest(seen, value):
     """A world with one key, whose value at the end is this."""
     server = SimpleNamespace(get=lambda key: value)
-    return SimpleNamespace(seen=seen, plan=PLAN, keys=[KEY], changes=[], cache=SimpleNamespace(server=server))
+    cache = SimpleNamespace(server=server)
+    return SimpleNamespace(seen=seen, plan=PLAN, keys=[KEY], changes=[], cache=cache, fed=None)
 
 
 def test_s2_sees_an_announced_change_that_the_cache_has_not(seen):
@@ -243,6 +246,16 @@ def test_s2_sees_an_announced_change_that_the_cache_has_not(seen):
     for fine in (None, b"2"):
         world.cache.server.get = lambda key, fine=fine: fine
         assert not invariants.s2_at_rest_empty_or_equal(world)
+
+
+def test_s2_takes_every_change_since_a_feed_began_for_an_announcement(seen):
+    rows(seen, (0.0, 1), (1.0, 2))
+    seen.cache.append(CacheEvent(0.5, KEY, "write", 1, begun=0.4))
+    world = at_rest(seen, b"1")
+    world.fed = SimpleNamespace(began=1.1)
+    assert not invariants.s2_at_rest_empty_or_equal(world)
+    world.fed.began = 0.0
+    assert invariants.s2_at_rest_empty_or_equal(world)
 
 
 def test_s2_takes_a_queued_hint_for_an_announcement(seen):
@@ -378,6 +391,43 @@ def test_k1_sees_a_commit_past_what_is_not_finished(seen):
     assert k1(seen)
     seen.commits[0] = CommitCall(1.02, OWNER, 1, False)
     assert not k1(seen)
+
+
+def k1_of_a_feed(seen, *, memory, gave_up=False, confirmed=1.2, by="updater1"):
+    """A log tells of a change of the key at 1.0, and a row of another table concerns the key at 1.1."""
+    fed = SimpleNamespace(
+        told=[[Told(1.0, 1, (KEY,)), Told(1.1, 2, (), (KEY,))]],
+        confirmed=[[Confirmed(confirmed, 2, by)]],
+        gave_up=gave_up,
+    )
+    world = SimpleNamespace(seen=seen, fed=fed, plan=SimpleNamespace(fed=SimpleNamespace(memory=memory)))
+    return invariants.k1_feeds_confirm_only_what_is_safe(world, Served(seen, PLAN))
+
+
+def test_k1_sees_a_feed_confirmed_before_its_changes_are_on_the_queue(seen):
+    hint(seen, 1.15, TOUCH)
+    assert len(k1_of_a_feed(seen, memory=False)) == 2
+    hint(seen, 1.05, CHANGE)
+    assert len(k1_of_a_feed(seen, memory=False)) == 1, "the second change came later"
+    assert not k1_of_a_feed(seen, memory=False, gave_up=True), "then all keys in Redis count as changed"
+    hint(seen, 1.15, CHANGE)
+    assert not k1_of_a_feed(seen, memory=False)
+    assert k1_of_a_feed(seen, memory=False, confirmed=1.12)
+    assert not k1_of_a_feed(seen, memory=False, confirmed=1.12, by=""), "the log has lost them"
+
+
+def test_k1_sees_a_feed_confirmed_before_its_changes_in_a_memory_queue_are_served(seen):
+    hint(seen, 1.15, CHANGE)
+    assert k1_of_a_feed(seen, memory=True)
+    refresh(seen, 1.16)
+    assert not k1_of_a_feed(seen, memory=True)
+    assert k1_of_a_feed(seen, memory=True, confirmed=1.17)
+
+
+def test_l1_owes_a_touch_of_a_key_whose_fed_change_was_removed(seen):
+    hint(seen, 1.0, TOUCH)
+    seen.drops.append(Drop(1.1, OWNER, KEY, UNREAD))
+    assert invariants.l1_no_hint_is_lost(seen, Served(seen, PLAN))
 
 
 def test_k1_sees_done_move_back_within_an_epoch(seen):

@@ -1,7 +1,8 @@
 """Members share a depot through pauses, kills, lost calls and set clocks: 20,000 schedules in `make prove`.
 
 In no schedule do two epochs' commits both count, no cursor moves back, no pack is lost, nobody works on what another owns, and at
-rest each partition is its rightful member's. A failure prints its seed and the command that plays the schedule again.
+rest each partition is its rightful member's. Half of the packs are urgent, and lie in a lane of their own. A failure
+prints its seed and the command that plays the schedule again.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.depot_redis import scripts
 from cacheupdater.adapters.depot_redis.servers import Call, Servers
 from cacheupdater.core.membership import Roster
-from cacheupdater.depot_ports import Lag
+from cacheupdater.depot_ports import Claimed, Lag
 from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured
-from cacheupdater.ports import Gained, Message
+from cacheupdater.ports import Message
 from cacheupdater_client.protocol import streams
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class RedisDepot:
     def _note(self, epoch: int) -> None:
         self._given, self._floor = max(self._given, epoch), max(self._floor, epoch)
 
-    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
+    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Claimed]:
         """As the port says."""
         wanted = [each for each in partitions if 0 <= each < self._partitions]
         if not wanted:
@@ -146,7 +146,7 @@ class RedisDepot:
             self._floor = max(self._floor, int(there))
             if int(there) == epoch and done:
                 self._note(epoch)
-                gained.append(Gained(partition, epoch, int(done)))
+                gained.append(Claimed(partition, epoch, int(done)))
         refused = epochs.keys() - {each.partition for each in gained}
         if refused:  # the next claim asks for epochs above those that the partitions know
             await self.release(member, {each: epochs[each] for each in refused})

@@ -3,7 +3,7 @@
 `depot_at` makes one `PostgresDepot` per process; a queue calls it. `postgres_statements` has the statements and the order of
 locks, `postgres_server` the connections, `failures` the meaning of errors.
 
-Each partition is one row: its owner and epoch, its cursors, and the position of its last pack. Commits and releases compare the
+Each partition is one row: its owner and epoch, and for each lane the cursors and the position of the last pack. Commits and releases compare the
 epoch in the same statement that changes the row. Sessions run by the server's clock. A put is acknowledged when the server has
 committed it, so what it survives is what the server's own settings promise (`synchronous_commit`, replicas).
 
@@ -19,10 +19,11 @@ from cacheupdater.adapters.depot_sql import checks
 from cacheupdater.adapters.depot_sql.postgres_server import Bell, Server
 from cacheupdater.adapters.depot_sql.postgres_statements import Statements
 from cacheupdater.core.depot_url import PARTITIONS
+from cacheupdater.core.lanes import is_urgent_lane, lane_of, partition_of_lane, urgent_of
 from cacheupdater.core.membership import Roster
-from cacheupdater.depot_ports import Lag
+from cacheupdater.depot_ports import Claimed, Lag
 from cacheupdater.errors import Misconfigured
-from cacheupdater.ports import Gained, Message
+from cacheupdater.ports import Message
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from cacheupdater.core.depot_url import Address
+    from cacheupdater.core.lanes import Lane
     from cacheupdater.depot_ports import Progress
 
 
@@ -74,7 +76,7 @@ class PostgresDepot:
         members = frozenset([member, *(name for name, owned in rows if owned is None)])
         return Roster(members, {partition: name for name, owned in rows for partition in owned or ()})
 
-    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
+    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Claimed]:
         """As the port says."""
         if not partitions:
             return ()
@@ -82,7 +84,7 @@ class PostgresDepot:
         async with self._server.transaction() as connection:
             await connection.execute(self._sql.lock, wanted)
             rows = await connection.fetch(self._sql.claim, member, wanted)
-        return [Gained(partition, epoch, done) for partition, epoch, done in rows]
+        return [Claimed(*row) for row in rows]
 
     async def release(self, member: str, epochs: Mapping[int, int]) -> None:
         """As the port says."""
@@ -101,29 +103,33 @@ class PostgresDepot:
 
     # --- packs ----------------------------------------------------------------------------------------
 
-    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
+    async def read(self, after: Mapping[Lane, int], limit: int) -> Mapping[Lane, Sequence[Message]]:
         """As the port says."""
         if not after:
             return {}
         async with self._server.connection() as connection:
             rows = await connection.fetch(self._sql.read, list(after), list(after.values()), limit)
-        found: dict[int, list[Message]] = {}
-        for partition, position, payload in rows:
-            found.setdefault(partition, []).append(Message(position, payload))
+        found: dict[Lane, list[Message]] = {}
+        for lane, position, payload in rows:
+            found.setdefault(lane, []).append(Message(position, payload))
         for messages in found.values():
             messages.sort()  # a join keeps no order; what is sorted already costs nothing
         return found
 
-    async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
+    async def commit(self, member: str, progress: Mapping[Lane, Progress]) -> Collection[Lane]:
         """As the port says."""
         if not progress:
             return ()
-        said = [(partition, each.epoch, each.scan, each.done) for partition, each in progress.items()]
         async with self._server.transaction() as connection:
-            await connection.execute(self._sql.lock, sorted(progress))
-            rows = await connection.fetch(self._sql.commit, member, *map(list, zip(*said, strict=True)))
-            ours: dict[int, int] = {partition: done for partition, done in rows}  # noqa: C416  a record is no pair
-            finished = [(partition, at) for partition in ours for at in progress[partition].finished]
+            await connection.execute(self._sql.lock, sorted({partition_of_lane(lane) for lane in progress}))
+            ours: dict[Lane, int] = {}
+            for urgent, statement in enumerate(self._sql.commit):
+                lanes = [lane for lane in progress if is_urgent_lane(lane) == urgent]
+                if lanes:
+                    said = [(lane, *progress[lane][:3]) for lane in lanes]
+                    rows = await connection.fetch(statement, member, *map(list, zip(*said, strict=True)))
+                    ours |= {lane: done for lane, done in rows}  # noqa: C416  a record is no pair
+            finished = [(lane, at) for lane in ours for at in progress[lane].finished]
             if finished:
                 await connection.execute(self._sql.finish, *map(list, zip(*finished, strict=True)))
             if ours:
@@ -133,20 +139,22 @@ class PostgresDepot:
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         """As the port says."""
         if packs:
-            await self._placed(packs)
+            await self._placed([(lane_of(partition, payload), payload) for partition, payload in packs])
 
     async def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
         """As the port says."""
-        return checks.offsets(await self._placed([(partition, each) for each in packs]))
+        return checks.offsets(await self._placed([(urgent_of(partition), each) for each in packs]))
 
-    async def _placed(self, packs: Sequence[tuple[int, bytes]]) -> checks.Placed:
+    async def _placed(self, packs: checks.Laned) -> checks.Placed:
         counts = checks.counted(packs, self._partitions)
         async with self._server.transaction() as connection:
             await connection.execute(self._sql.lock, list(counts))
-            rows = await connection.fetch(self._sql.advance, list(counts), list(counts.values()))
-            for partition, _, waiting in rows:
-                checks.refuse_full(partition, waiting, self._address.length)
-            placed = checks.placed(packs, {partition: before for partition, before, _ in rows})
+            touches, urgent = zip(*counts.values(), strict=True)
+            rows = await connection.fetch(self._sql.advance, list(counts), touches, urgent)
+            last: dict[Lane, int] = {}
+            for partition, *row in rows:
+                last |= checks.lasts(partition, tuple(row), counts[partition], self._address.length)
+            placed = checks.placed(packs, last)
             columns = map(list, zip(*placed, strict=True))
             await connection.execute(self._sql.put, *columns, self._sql.channel)
         return placed
@@ -161,14 +169,14 @@ class PostgresDepot:
             self._found(await connection.fetchrow(self._sql.say))
             return [Lag(*row) for row in await connection.fetch(self._sql.lag)]
 
-    async def drop(self, partition: int, end: int) -> None:
+    async def drop(self, lane: Lane, end: int) -> None:
         """As the port says. Deletes in short transactions, between which others may write."""
-        deleted = checks.DELETED_MAX
+        partition, deleted = partition_of_lane(lane), checks.DELETED_MAX
         while deleted == checks.DELETED_MAX:
             async with self._server.transaction() as connection:
                 await connection.execute(self._sql.lock, [partition])  # an owner's commit deletes packs too
-                done = await connection.fetchval(self._sql.drop, partition, end)
-                said = await connection.execute(self._sql.sweep, [partition], [done])
+                done = await connection.fetchval(self._sql.drop[is_urgent_lane(lane)], partition, end)
+                said = await connection.execute(self._sql.sweep, [lane], [done])
             deleted = int(said.rpartition(" ")[2])  # DELETE 5000
 
     async def wait(self, seconds: float) -> None:

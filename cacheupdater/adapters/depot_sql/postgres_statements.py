@@ -1,8 +1,11 @@
 """The statements of a depot in PostgreSQL, for tables of one name. `PostgresDepot` makes them once and sends them.
 
+A pair of statements is for lanes of touches, and for urgent ones: the row of a partition has the cursors of both, so one lock
+covers both. `~` is Python's, so a lane has the same number in both.
+
 Whoever changes rows of several partitions locks them first, in the order of their numbers (`lock`). So no two of us wait for each
-other in a circle. A put takes its positions under that lock and holds it until it has committed. So positions of a partition come
-to be seen in their order, and a reader that goes on behind the last one misses none.
+other in a circle. A put takes its positions under that lock and holds it until it has committed. So positions of a lane come to
+be seen in their order, and a reader that goes on behind the last one misses none.
 
 `clock_timestamp()` is the time of the server when a row is looked at; `now()` would be that of the transaction's beginning.
 """
@@ -19,14 +22,17 @@ CREATE TABLE {partitions} (
     last bigint NOT NULL DEFAULT 0,
     scan bigint NOT NULL DEFAULT 1,
     done bigint NOT NULL DEFAULT 1,
+    urgent_last bigint NOT NULL DEFAULT 0,
+    urgent_scan bigint NOT NULL DEFAULT 1,
+    urgent_done bigint NOT NULL DEFAULT 1,
     epoch bigint NOT NULL DEFAULT 0,
     owner text
 ) WITH (fillfactor = 50);
 CREATE TABLE {packs} (
-    partition integer NOT NULL,
+    lane integer NOT NULL,
     position bigint NOT NULL,
     payload bytea NOT NULL,
-    PRIMARY KEY (partition, position)
+    PRIMARY KEY (lane, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 CREATE TABLE {members} (member text PRIMARY KEY, expires timestamptz NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE {about} (version integer NOT NULL);
@@ -61,7 +67,7 @@ _CLAIM = """
 UPDATE {partitions} SET owner = $1, epoch = epoch + 1
 WHERE partition = ANY($2::integer[]) AND $1 IN ({living})
 AND (owner IS NULL OR owner = $1 OR owner NOT IN ({living}))
-RETURNING partition, epoch, done
+RETURNING partition, epoch, done, urgent_done
 """
 
 _RELEASE = """
@@ -76,64 +82,69 @@ _LOCK_OURS = "SELECT FROM {partitions} WHERE owner = $1 ORDER BY partition FOR U
 
 _LEAVE = "UPDATE {partitions} SET owner = NULL WHERE owner = $1"
 
-# the row of a partition says whether there is anything to read, so idle partitions cost no look into the packs
+# the row of a partition says whether there is anything to read, so idle lanes cost no look into the packs
 _READ = """
-SELECT asked.partition, pack.position, pack.payload
-FROM unnest($1::integer[], $2::bigint[]) AS asked (partition, after)
-JOIN {partitions} p ON p.partition = asked.partition AND p.last >= asked.after
+SELECT asked.lane, pack.position, pack.payload
+FROM unnest($1::integer[], $2::bigint[]) AS asked (lane, after)
+JOIN {partitions} p ON p.partition = greatest(asked.lane, ~asked.lane)
+    AND CASE WHEN asked.lane < 0 THEN p.urgent_last ELSE p.last END >= asked.after
 CROSS JOIN LATERAL (
     SELECT position, payload FROM {packs} k
-    WHERE k.partition = asked.partition AND k.position >= asked.after ORDER BY k.position LIMIT $3
+    WHERE k.lane = asked.lane AND k.position >= asked.after ORDER BY k.position LIMIT $3
 ) AS pack
 """
 
 _COMMIT = """
-UPDATE {partitions} p SET scan = greatest(p.scan, said.scan), done = greatest(p.done, said.done)
-FROM unnest($2::integer[], $3::bigint[], $4::bigint[], $5::bigint[]) AS said (partition, epoch, scan, done)
-WHERE p.partition = said.partition AND p.epoch = said.epoch AND p.owner = $1
-RETURNING p.partition, p.done
+UPDATE {partitions} p SET {of}scan = greatest(p.{of}scan, said.scan), {of}done = greatest(p.{of}done, said.done)
+FROM unnest($2::integer[], $3::bigint[], $4::bigint[], $5::bigint[]) AS said (lane, epoch, scan, done)
+WHERE p.partition = greatest(said.lane, ~said.lane) AND p.epoch = said.epoch AND p.owner = $1
+RETURNING said.lane, p.{of}done
 """
 
 _FINISH = """
-DELETE FROM {packs} k USING unnest($1::integer[], $2::bigint[]) AS said (partition, position)
-WHERE k.partition = said.partition AND k.position = said.position
+DELETE FROM {packs} k USING unnest($1::integer[], $2::bigint[]) AS said (lane, position)
+WHERE k.lane = said.lane AND k.position = said.position
 """
 
 _SWEEP = """
 DELETE FROM {packs} k USING (
-    SELECT said.partition, old.position FROM unnest($1::integer[], $2::bigint[]) AS said (partition, done)
+    SELECT said.lane, old.position FROM unnest($1::integer[], $2::bigint[]) AS said (lane, done)
     CROSS JOIN LATERAL (
         SELECT position FROM {packs} o
-        WHERE o.partition = said.partition AND o.position < said.done ORDER BY o.position LIMIT {deleted}
+        WHERE o.lane = said.lane AND o.position < said.done ORDER BY o.position LIMIT {deleted}
     ) AS old
     LIMIT {deleted}
 ) AS gone
-WHERE k.partition = gone.partition AND k.position = gone.position
+WHERE k.lane = gone.lane AND k.position = gone.position
 """
 
 _LAG = """
-SELECT p.partition, p.done, p.last + 1,
-    (SELECT count(*) FROM {packs} k WHERE k.partition = p.partition AND k.position >= p.done),
+SELECT l.lane, l.done, l.last + 1,
+    (SELECT count(*) FROM {packs} k WHERE k.lane = l.lane AND k.position >= l.done),
     CASE WHEN p.owner IN ({living}) THEN p.owner END
-FROM {partitions} p ORDER BY p.partition
+FROM {partitions} p CROSS JOIN LATERAL (
+    VALUES (~p.partition, p.urgent_done, p.urgent_last), (p.partition, p.done, p.last)
+) AS l (lane, done, last) ORDER BY p.partition, l.lane
 """
 
 # an end that no pack has reached is of tables that were made again meanwhile
 _DROP = """
-UPDATE {partitions} SET scan = greatest(scan, least($2, last + 1)), done = greatest(done, least($2, last + 1))
-WHERE partition = $1 RETURNING done
+UPDATE {partitions} SET {of}scan = greatest({of}scan, least($2, {of}last + 1)),
+    {of}done = greatest({of}done, least($2, {of}last + 1))
+WHERE partition = $1 RETURNING {of}done
 """
 
 _ADVANCE = """
-UPDATE {partitions} p SET last = p.last + said.packs
-FROM unnest($1::integer[], $2::bigint[]) AS said (partition, packs)
+UPDATE {partitions} p SET last = p.last + said.touches, urgent_last = p.urgent_last + said.urgent
+FROM unnest($1::integer[], $2::bigint[], $3::bigint[]) AS said (partition, touches, urgent)
 WHERE p.partition = said.partition
-RETURNING p.partition, p.last - said.packs AS before, p.last - p.done + 1 AS waiting
+RETURNING p.partition, p.last - said.touches, p.last - p.done + 1,
+    p.urgent_last - said.urgent, p.urgent_last - p.urgent_done + 1
 """
 
 _PUT = """
 WITH put AS (
-    INSERT INTO {packs} (partition, position, payload)
+    INSERT INTO {packs} (lane, position, payload)
     SELECT * FROM unnest($1::integer[], $2::bigint[], $3::bytea[])
 )
 SELECT pg_notify($4, '')
@@ -147,8 +158,8 @@ class Statements:
         names = {each: _quoted(f"{table}_{each}") for each in ("partitions", "packs", "members", "about")}
         living = _LIVING.format(**names)
 
-        def filled(text: str) -> str:
-            more = {"living": living, "deleted": checks.DELETED_MAX, "kept": checks.MEMBER_KEPT_S}
+        def filled(text: str, of: str = "") -> str:
+            more = {"living": living, "deleted": checks.DELETED_MAX, "kept": checks.MEMBER_KEPT_S, "of": of}
             return text.format(**names, **more)
 
         self.channel = table.rpartition(".")[2]
@@ -163,11 +174,11 @@ class Statements:
         self.lock_ours = filled(_LOCK_OURS)
         self.leave = filled(_LEAVE)
         self.read = filled(_READ)
-        self.commit = filled(_COMMIT)
+        self.commit = (filled(_COMMIT), filled(_COMMIT, "urgent_"))
         self.finish = filled(_FINISH)
         self.sweep = filled(_SWEEP)
         self.lag = filled(_LAG)
-        self.drop = filled(_DROP)
+        self.drop = (filled(_DROP), filled(_DROP, "urgent_"))
         self.advance = filled(_ADVANCE)
         self.put = filled(_PUT)
         self._names = names

@@ -18,16 +18,18 @@ from cacheupdater.adapters.depot_sql import checks
 from cacheupdater.adapters.depot_sql import sqlite_statements as sql
 from cacheupdater.adapters.depot_sql.sqlite_file import DatabaseFile
 from cacheupdater.core.depot_url import PARTITIONS
+from cacheupdater.core.lanes import is_urgent_lane, lane_of, partition_of_lane, urgent_of
 from cacheupdater.core.membership import Roster
-from cacheupdater.depot_ports import Lag
+from cacheupdater.depot_ports import Claimed, Lag
 from cacheupdater.errors import CacheUpdaterError
-from cacheupdater.ports import Gained, Message
+from cacheupdater.ports import Message
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Mapping, Sequence
 
     from cacheupdater.core.depot_url import Address
+    from cacheupdater.core.lanes import Lane
     from cacheupdater.depot_ports import Progress
 
 # Seconds between two looks at the number of puts. A process learns nothing of another's commits in SQLite unless it looks. A look
@@ -78,11 +80,11 @@ class SqliteDepot:
         members = frozenset([member, *(name for (name,) in living)])
         return Roster(members, {partition: name for name, owned in owners for partition in json.loads(owned)})
 
-    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Gained]:
+    async def claim(self, member: str, partitions: Sequence[int]) -> Sequence[Claimed]:
         """As the port says."""
         said = {"me": member, "partitions": json.dumps(list(partitions))}
         rows = await self._file.write(lambda connection: connection.execute(sql.CLAIM, said).fetchall())
-        return [Gained(*row) for row in rows]
+        return [Claimed(*row) for row in rows]
 
     async def release(self, member: str, epochs: Mapping[int, int]) -> None:
         """As the port says."""
@@ -100,32 +102,36 @@ class SqliteDepot:
 
     # --- packs ----------------------------------------------------------------------------------------
 
-    async def read(self, after: Mapping[int, int], limit: int) -> Mapping[int, Sequence[Message]]:
-        """As the port says. One statement says which partitions have packs, and only these are read."""
+    async def read(self, after: Mapping[Lane, int], limit: int) -> Mapping[Lane, Sequence[Message]]:
+        """As the port says. One statement says which lanes have packs, and only these are read."""
 
-        def work(connection: sqlite3.Connection) -> dict[int, list[Message]]:
+        def work(connection: sqlite3.Connection) -> dict[Lane, list[Message]]:
             lasts = connection.execute(sql.LASTS).fetchall()
             news = [
-                (each, after[each], limit) for each, last in lasts if each in after and last >= after[each]
+                (lane, after[lane], limit)
+                for partition, last, urgent_last in lasts
+                for lane, end in ((urgent_of(partition), urgent_last), (partition, last))
+                if lane in after and end >= after[lane]
             ]
             found = {each[0]: connection.execute(sql.READ, each).fetchall() for each in news}
-            return {each: [Message(*row) for row in rows] for each, rows in found.items() if rows}
+            return {lane: [Message(*row) for row in rows] for lane, rows in found.items() if rows}
 
         return await self._file.read(work) if after else {}
 
-    async def commit(self, member: str, progress: Mapping[int, Progress]) -> Collection[int]:
+    async def commit(self, member: str, progress: Mapping[Lane, Progress]) -> Collection[Lane]:
         """As the port says."""
 
-        def work(connection: sqlite3.Connection) -> list[int]:
+        def work(connection: sqlite3.Connection) -> list[Lane]:
             refused, room = [], checks.DELETED_MAX
-            for partition, each in progress.items():
-                said = (each.scan, each.done, member, partition, each.epoch)
-                if not connection.execute(sql.COMMIT, said).rowcount:
-                    refused.append(partition)
+            for lane, each in progress.items():
+                said = (each.scan, each.done, member, partition_of_lane(lane), each.epoch)
+                row = connection.execute(sql.COMMIT[is_urgent_lane(lane)], said).fetchone()
+                if row is None:
+                    refused.append(lane)
                     continue
-                connection.executemany(sql.FINISH, [(partition, at) for at in each.finished])
+                connection.executemany(sql.FINISH, [(lane, at) for at in each.finished])
                 if room:
-                    room -= connection.execute(sql.SWEEP, (partition, room)).rowcount
+                    room -= connection.execute(sql.SWEEP, (lane, *row, room)).rowcount
             return refused
 
         return await self._file.write(work) if progress else ()
@@ -133,21 +139,21 @@ class SqliteDepot:
     async def put(self, packs: Sequence[tuple[int, bytes]]) -> None:
         """As the port says."""
         if packs:
-            await self._placed(packs)
+            await self._placed([(lane_of(partition, payload), payload) for partition, payload in packs])
 
     async def put_back(self, partition: int, packs: Sequence[bytes]) -> range:
         """As the port says."""
-        return checks.offsets(await self._placed([(partition, each) for each in packs]))
+        return checks.offsets(await self._placed([(urgent_of(partition), each) for each in packs]))
 
-    async def _placed(self, packs: Sequence[tuple[int, bytes]]) -> checks.Placed:
+    async def _placed(self, packs: checks.Laned) -> checks.Placed:
         counts = checks.counted(packs, self._partitions)
 
         def work(connection: sqlite3.Connection) -> checks.Placed:
-            last = {}
-            for partition, packs_of_it in counts.items():
-                said = {"partition": partition, "packs": packs_of_it}
-                last[partition], waiting = connection.execute(sql.ADVANCE, said).fetchone()
-                checks.refuse_full(partition, waiting, self._address.length)
+            last: dict[Lane, int] = {}
+            for partition, (touches, urgent) in counts.items():
+                said = {"partition": partition, "touches": touches, "urgent": urgent}
+                row = connection.execute(sql.ADVANCE, said).fetchone()
+                last |= checks.lasts(partition, row, counts[partition], self._address.length)
             placed = checks.placed(packs, last)
             connection.executemany(sql.PUT, placed)
             connection.execute(sql.TELL)
@@ -168,11 +174,14 @@ class SqliteDepot:
 
         return await self._file.read(work) if self._file.exists() else ()
 
-    async def drop(self, partition: int, end: int) -> None:
+    async def drop(self, lane: Lane, end: int) -> None:
         """As the port says. Deletes in short transactions, between which others may write."""
-        said = {"partition": partition, "end": end}
-        await self._file.write(lambda connection: connection.execute(sql.DROP, said).rowcount, on_disk=True)
-        sweep = (partition, checks.DELETED_MAX)
+        said = {"partition": partition_of_lane(lane), "end": end}
+        statement = sql.DROP[is_urgent_lane(lane)]
+        [done] = await self._file.write(
+            lambda connection: connection.execute(statement, said).fetchone(), on_disk=True
+        )
+        sweep = (lane, done, checks.DELETED_MAX)
         deleted = checks.DELETED_MAX
         while deleted == checks.DELETED_MAX:
             deleted = await self._file.write(lambda connection: connection.execute(sql.SWEEP, sweep).rowcount)

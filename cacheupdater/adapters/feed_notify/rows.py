@@ -41,9 +41,8 @@ class Floor:
 
     def __init__(self) -> None:
         self.id = 0
-        self._next: tuple[int, int] | None = (
-            None  # an id, and the number that the oldest transaction must reach
-        )
+        # an id, and the number that the oldest transaction must reach before it is the floor
+        self._next: tuple[int, int] | None = None
 
     def read(self, last: int, *, oldest: int, following: int) -> None:
         """All rows that are visible up to `last` were read; transactions with numbers from `oldest` on may still run."""

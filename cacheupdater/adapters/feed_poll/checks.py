@@ -18,7 +18,7 @@ from sqlalchemy import inspect, text
 from cacheupdater.adapters.feed_poll.columns import ANY_CLOCK, CLOCKS, clock, is_early
 from cacheupdater.adapters.feed_poll.table import Table, found
 from cacheupdater.core.watermark import Look, Place
-from cacheupdater.errors import Misconfigured
+from cacheupdater.errors import Faulty, Misconfigured
 from cacheupdater.feed_ports import Lack
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ class PollChecks:
         """As the port says."""
         lacks: list[Lack] = []
         for polled in self._settings.tables:
-            lacks += await self._database.inspect(partial(_lacks, polled))
+            try:
+                lacks += await self._database.inspect(partial(_lacks, polled))
+            except Faulty as e:  # such as a missing right to the table
+                lacks.append(Lack(f"{polled.watched.table} cannot be read: {e}"))
         return lacks
 
     async def install(self) -> Sequence[str]:

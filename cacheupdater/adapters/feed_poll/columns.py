@@ -95,13 +95,15 @@ def latest(now: Clock) -> datetime:
 
 
 def is_fine(value: Any) -> bool:
-    """Whether no second change of a row takes this value again. Milliseconds are too coarse for that."""
+    """Whether no second change of a row takes this value again. Milliseconds are too coarse for that, as texts and as numbers."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
             return False
-    return not isinstance(value, datetime) or value.microsecond % 1000 != 0
+    if isinstance(value, datetime):
+        return value.microsecond % 1000 != 0
+    return not any(unit <= value < 5 * unit for unit in (10**9, 10**12))  # the years 2001 to 2128 since 1970
 
 
 def checked(name: str, value: Any) -> Hashable:

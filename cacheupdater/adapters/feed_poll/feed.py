@@ -72,6 +72,8 @@ class PollFeed:
         self._stopped.clear()
         while (kept := await self._taken()) is None:
             await self._rest(TURN_S)
+            if self._stopped.is_set():
+                raise Unavailable("the feed was stopped while it waited for its turn")
         self._kept, self._read = kept, {}
         self._renewing = asyncio.ensure_future(self._renew())
         try:

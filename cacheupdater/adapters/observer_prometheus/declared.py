@@ -286,7 +286,11 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     "over_age": Declared("counter", "Reads of values older than `max_age`.", "namespace"),
     "pending": Declared("gauge", "Keys with a refresh that waits or runs.", "partition"),
     "tracked": Declared("gauge", "Keys that have a seat.", "partition"),
-    "scan_offset": Declared("gauge", "Packs before this offset were read.", "partition"),
+    "scan_offset": Declared(
+        "gauge",
+        "Packs before this offset were read. Of a SQL queue, an offset counts the packs of both lanes.",
+        "partition",
+    ),
     "done_offset": Declared("gauge", "Packs before this offset are finished.", "partition"),
     "oldest_open_seconds": Declared(
         "gauge", "Time since the oldest unfinished hint was read; 0 if all are finished.", "partition"
@@ -326,7 +330,7 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     ),
     "put_back": Declared(
         "counter",
-        "Hints that had been unfinished for 5 s and were written anew at the end of their partition, in a SQL queue: what lies behind"
+        "Hints that had been unfinished for 5 s and were written anew at the end of their partition's urgent lane, in a SQL queue: what lies behind"
         " them need not wait, and a restart does not read it again. They count again every few seconds while they stay.",
     ),
     "config_last_reload_successful": Declared(

@@ -1,4 +1,4 @@
-"""Gathers the commits of all partitions, so that a few calls a second carry the commits of thousands of partitions.
+"""Gathers the commits of all lanes, so that a few calls a second carry the commits of thousands of partitions.
 
 Each partition commits by itself, up to ten times a second. The queue makes one `Commits` and runs it as a task. A commit waits a
 few milliseconds for others; while a call is under way, all that comes meanwhile waits for the next one. `add` returns when its own
@@ -15,6 +15,7 @@ from cacheupdater.errors import CacheUpdaterError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from cacheupdater.core.lanes import Lane
     from cacheupdater.depot_ports import Progress
 
 GATHER = 0.005  # seconds; a hand-over waits for its commit, so this is not felt
@@ -23,18 +24,19 @@ _CLOSED = "the queue is closed: this process is shutting down"
 
 
 class Commits:
-    """The commits of one queue. At most one call is under way, and one progress per partition waits."""
+    """The commits of one queue. At most one call is under way, and one progress per lane waits."""
 
-    def __init__(self, send: Callable[[Mapping[int, Progress]], Awaitable[None]]) -> None:
+    def __init__(self, send: Callable[[Mapping[Lane, Progress]], Awaitable[None]]) -> None:
         self._send = send
-        self._wanted: dict[int, Progress] = {}
+        self._wanted: dict[Lane, Progress] = {}
         self._any = asyncio.Event()
         self._answers: list[asyncio.Future[Unavailable | None]] = []
 
-    async def add(self, partition: int, progress: Progress) -> None:
+    async def add(self, progress: Mapping[Lane, Progress]) -> None:
         """Returns when the progress has been sent. Raises Unavailable. A cancelled caller does not withdraw its commit."""
-        before = self._wanted.get(partition)
-        self._wanted[partition] = _merged(before, progress) if before else progress
+        for lane, each in progress.items():
+            before = self._wanted.get(lane)
+            self._wanted[lane] = _merged(before, each) if before else each
         answer: asyncio.Future[Unavailable | None] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
         self._any.set()
@@ -70,7 +72,7 @@ class Commits:
 
 
 def _merged(one: Progress, other: Progress) -> Progress:
-    """Both of one partition. Of an older epoch nothing is kept."""
+    """Both of one lane. Of an older epoch nothing is kept."""
     if one.epoch != other.epoch:
         return max(one, other, key=lambda progress: progress.epoch)
     return other._replace(

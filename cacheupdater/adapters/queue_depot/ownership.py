@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from cacheupdater.core.membership import Roster
+    from cacheupdater.depot_ports import Claimed
     from cacheupdater.errors import CacheUpdaterError
 
 log = logging.getLogger(__name__)
@@ -54,12 +55,14 @@ class Ownership:
         strays = [each for each, owner in owners.items() if owner == me]
         return [each for each in (*planned.claim, *strays) if each not in held and each not in self.free]
 
-    def gain(self, gained: Sequence[Gained]) -> None:
+    def gain(self, claimed: Sequence[Claimed]) -> None:
         """The depot has given us these partitions."""
-        if not gained:
+        if not claimed:
             return
-        self.held |= {each.partition: Inbox(each.epoch, each.offset) for each in gained}
-        self.changes.put_nowait(Assignment(gained=tuple(gained), lost=(), settled=_nothing_to_settle))
+        inboxes = {each.partition: Inbox(each) for each in claimed}
+        self.held |= inboxes
+        gained = tuple(Gained(partition, inbox.epoch, inbox.taken) for partition, inbox in inboxes.items())
+        self.changes.put_nowait(Assignment(gained=gained, lost=(), settled=_nothing_to_settle))
 
     def lose(self, partitions: Collection[int]) -> None:
         """These partitions may be another's already: their commits do not count any more."""

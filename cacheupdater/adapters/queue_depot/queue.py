@@ -24,14 +24,16 @@ from cacheupdater.adapters.queue_depot.inbox import Inbox
 from cacheupdater.adapters.queue_depot.ownership import Ownership
 from cacheupdater.adapters.queue_depot.reading import Reading
 from cacheupdater.adapters.queue_depot.waiting import answered
+from cacheupdater.core.lanes import partition_of_lane
 from cacheupdater.core.membership import Session
-from cacheupdater.depot_ports import Progress, TakesBack
+from cacheupdater.depot_ports import Claimed, TakesBack
 from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 
-    from cacheupdater.depot_ports import Depot
+    from cacheupdater.core.lanes import Lane
+    from cacheupdater.depot_ports import Depot, Progress
     from cacheupdater.ports import Assignment, Message, Observer, Troubles
 
 T = TypeVar("T")
@@ -126,7 +128,7 @@ class DepotQueue:
                 await self._closed.wait()
             elif inbox.unread and self._believes():
                 taken = inbox.take(limit)  # nothing is taken before a wait, so a cancellation loses no packs
-                self._reading.eased(partition, inbox)
+                self._reading.eased(inbox)
                 return taken
             else:
                 inbox.arrived.clear()
@@ -140,7 +142,9 @@ class DepotQueue:
             return
         if done > inbox.taken:
             raise ValueError(f"partition {partition}: done {done} is beyond what was fetched")
-        await self._commits.add(partition, Progress(epoch, inbox.taken, done, finished))
+        if progress := inbox.progress(done, finished):
+            await self._commits.add(progress)
+            inbox.committed(progress, done, finished)
 
     @property
     def takes_back(self) -> bool:
@@ -223,7 +227,7 @@ class DepotQueue:
                 owned.gain(gained)
             if claim[CLAIM_PARTITIONS:]:  # after the next renewal, at once
                 self._woken.set()
-        self._reading.share(len(owned.held))
+        self._reading.share(sum(len(inbox.lanes) for inbox in owned.held.values()))
 
     async def _wait(self, seconds: float) -> None:
         """Waits for a wake-up, which a timer calls too. It raises no timeout, for that would cost time at every turn."""
@@ -256,14 +260,16 @@ class DepotQueue:
         for partition, epoch, offset in change.gained:
             inbox = self._owned.held.get(partition)
             if inbox is None or inbox.epoch != epoch:
-                inbox = Inbox(epoch, offset)  # given up meanwhile, of which a later change tells
+                inbox = Inbox(
+                    Claimed(partition, epoch, offset)
+                )  # given up meanwhile, of which a later change tells
                 inbox.open, inbox.leaving = False, True
             before, self._inboxes[partition] = self._inboxes.get(partition), inbox
             if before is not None:
                 before.arrived.set()
-            self._reading.add(partition, inbox)
+            self._reading.add(inbox)
 
-    async def _send(self, wanted: Mapping[int, Progress]) -> None:
+    async def _send(self, wanted: Mapping[Lane, Progress]) -> None:
         places = iter(wanted.items())
         while part := dict(islice(places, COMMIT_PARTITIONS)):
             try:
@@ -271,7 +277,7 @@ class DepotQueue:
             except Unavailable:
                 self._observer.count("commit_failures", 1, reason="unavailable")
                 raise
-            lost = self._owned.refused([(partition, part[partition].epoch) for partition in refused])
+            lost = self._owned.refused({(partition_of_lane(lane), part[lane].epoch) for lane in refused})
             if lost:
                 self._observer.count("commit_failures", lost, reason="rebalance")
 

@@ -1,6 +1,7 @@
 """Reads the packs of all our partitions: one task, one call for many partitions, and no work for partitions without packs.
 
-The queue makes one `Reading` and runs it as a task. It goes round the inboxes that have room, and rests until the depot has news.
+The queue makes one `Reading` and runs it as a task. It goes round the lanes that have room, and rests until the depot has news.
+A partition whose inbox is full of touches is still read for urgent packs.
 Between two rounds it rests for longer than a round takes, unless there is a backlog. So reading thousands of partitions never
 takes all the time of the process or of the depot.
 """
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.adapters.queue_depot.inbox import Inbox
+    from cacheupdater.core.lanes import Lane
     from cacheupdater.depot_ports import Depot
     from cacheupdater.ports import Message, Troubles
 
-READ_PARTITIONS = 1000  # in one call; each may bring at least one pack, so this bounds its memory
-READ_PACKS = 256  # in one call, if its partitions are fewer: 2.5 MB of usual packs, and 64 MiB of the largest
+READ_LANES = 1000  # in one call; each may bring at least one pack, so this bounds its memory
+READ_PACKS = 256  # of each kind of lanes in one call, if its partitions are fewer: 2.5 MB of usual packs, and 64 MiB of the largest
 READ_WITHIN = 5.0  # seconds; a depot that takes longer counts as away
 GATHER = 0.005  # seconds between two rounds at the least: the packs of a moment come with one call
 RESTS = 4  # how many times as long as a round a rest is: so reading takes a fifth of the time at the most
@@ -37,24 +39,26 @@ class Reading:
     def __init__(self, depot: Depot, notices: Troubles) -> None:
         self._depot = depot
         self._notices = notices
-        self._wanting: dict[int, Inbox] = {}  # that have room
-        self._hungry = asyncio.Event()  # the depot has news, or an inbox has come to have room
+        self._wanting: dict[Lane, Inbox] = {}  # that have room
+        self._hungry = asyncio.Event()  # the depot has news, or a lane has come to have room
         self._waiting: asyncio.Future[None] | None = None
         self._most = bytes_max(0)
 
-    def add(self, partition: int, inbox: Inbox) -> None:
+    def add(self, inbox: Inbox) -> None:
         """Read for this inbox from now on, until it leaves."""
-        self._wanting[partition] = inbox
+        self._wanting |= dict.fromkeys(inbox.lanes, inbox)
         self._hungry.set()
 
-    def share(self, partitions: int) -> None:
-        """So many partitions are ours, and share the memory."""
-        self._most = bytes_max(partitions)
+    def share(self, lanes: int) -> None:
+        """So many lanes are ours, and share the memory."""
+        self._most = bytes_max(lanes)
 
-    def eased(self, partition: int, inbox: Inbox) -> None:
+    def eased(self, inbox: Inbox) -> None:
         """Some packs of this inbox were fetched."""
-        if partition not in self._wanting and not inbox.full(self._most):
-            self.add(partition, inbox)
+        for lane, each in inbox.lanes.items():
+            if lane not in self._wanting and not each.full(self._most):
+                self._wanting[lane] = inbox
+                self._hungry.set()
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -79,40 +83,38 @@ class Reading:
                 self._waiting.cancel()
 
     async def _round(self) -> bool:
-        """Read once for each inbox that has room. Whether there is more to read at once."""
+        """Read once for each lane that has room. Whether there is more to read at once."""
         more, places = False, iter([*self._wanting.items()])
         self._hungry.clear()
-        while part := dict(islice(places, READ_PARTITIONS)):
-            limit = max(1, READ_PACKS // len(part))
-            after = {
-                partition: inbox.next for partition, inbox in part.items() if self._reads(partition, inbox)
-            }
+        while part := dict(islice(places, READ_LANES)):
+            limit = max(1, READ_PACKS // len({*part.values()}))
+            after = {lane: inbox.lanes[lane].next for lane, inbox in part.items() if self._reads(lane, inbox)}
             if after:
                 got = await answered(self._depot.read(after, limit), READ_WITHIN)
                 more |= self._deliver(part, got, limit)
         return more
 
-    def _reads(self, partition: int, inbox: Inbox) -> bool:
-        """Whether this inbox still wants packs. One that is handed over is forgotten here."""
-        if inbox.leaving and self._wanting.get(partition) is inbox:
-            del self._wanting[partition]
-        return self._wanting.get(partition) is inbox
+    def _reads(self, lane: Lane, inbox: Inbox) -> bool:
+        """Whether this lane still wants packs. One that is handed over is forgotten here."""
+        if inbox.leaving and self._wanting.get(lane) is inbox:
+            del self._wanting[lane]
+        return self._wanting.get(lane) is inbox
 
-    def _deliver(self, part: Mapping[int, Inbox], got: Mapping[int, Sequence[Message]], limit: int) -> bool:
+    def _deliver(self, part: Mapping[Lane, Inbox], got: Mapping[Lane, Sequence[Message]], limit: int) -> bool:
         more = False
-        for partition, messages in got.items():
-            inbox = part[partition]
-            if not messages or not self._reads(partition, inbox):
+        for lane, messages in got.items():
+            inbox = part[lane]
+            if not messages or not self._reads(lane, inbox):
                 continue  # the next owner reads them
-            inbox.put(messages)
-            if inbox.full(self._most):
-                del self._wanting[partition]
+            inbox.put(lane, messages)
+            if inbox.lanes[lane].full(self._most):
+                del self._wanting[lane]
             else:
                 more |= len(messages) >= limit
         return more
 
     async def _rest(self) -> None:
-        """Until the depot has news, or an inbox has room."""
+        """Until the depot has news, or a lane has room."""
         if self._waiting is not None and self._waiting.done():
             waited, self._waiting = self._waiting, None
             waited.result()

@@ -72,6 +72,7 @@ _decode_body = msgspec.msgpack.Decoder(_Body)
 _decode_any = msgspec.msgpack.Decoder()
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
+_URGENT_HEADS = frozenset([_CHANGE_HEAD, bytes([VERSION, MISS])])
 _TIMED, _TIMED_BYTES = b"\xcf", 12  # version, kind and a time of eight bytes as every client encodes them
 # errors of msgspec for arbitrary bytes: its own, and those for text that is not UTF-8 and for keys that do not hash
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
@@ -119,6 +120,11 @@ def decode_pack(payload: bytes) -> Pack:
 def is_change(payload: bytes) -> bool:
     """Whether a pack holds changes, by two of its bytes. For code that orders packs without decoding them."""
     return payload[1:3] == _CHANGE_HEAD
+
+
+def is_urgent(payload: bytes) -> bool:
+    """Whether a pack holds changes or misses, by the same two bytes."""
+    return payload[1:3] in _URGENT_HEADS
 
 
 def _all_bin(payload: bytes) -> bool:

@@ -12,13 +12,13 @@ from cacheupdater.adapters.depot_redis import RedisDepot
 from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.collector.links import made_link
 from cacheupdater.config.queues import StreamsQueueConfig, producer_url, queue_of
+from cacheupdater.core.lanes import partition_of_lane
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.protocol.wire import decode_pack
 
 READ_PACKS = 100_000  # more than a test puts
-SESSION_S = 30.0  # no test takes so long
 
 
 class Sender:
@@ -63,9 +63,11 @@ def packs_in(url):
     """All packs that lie in a depot that nobody has read: (partition, pack)."""
 
     async def read():
-        async with _depot(url) as (depot, partitions):
-            found = await depot.read(dict.fromkeys(range(partitions), 1), READ_PACKS)
-        return [(partition, decode_pack(each.payload)) for partition in found for each in found[partition]]
+        async with _depot(url) as (depot, _):
+            found = await depot.read({each.lane: 1 for each in await depot.lag()}, READ_PACKS)
+        return [
+            (partition_of_lane(lane), decode_pack(each.payload)) for lane in found for each in found[lane]
+        ]
 
     return asyncio.run(read())
 
@@ -74,12 +76,10 @@ def left_in(url):
     """Packs of a depot that are not finished. Its members must have left."""
 
     async def read():
-        async with _depot(url) as (depot, partitions):
-            await depot.renew("test", SESSION_S)
-            gained = await depot.claim("test", range(partitions))
-            assert len(gained) == partitions, "a member is still there"
-            found = await depot.read({each.partition: each.offset for each in gained}, READ_PACKS)
-            await depot.leave("test")
+        async with _depot(url) as (depot, _):
+            lags = await depot.lag()
+            assert not any(each.owner for each in lags), "a member is still there"
+            found = await depot.read({each.lane: each.done for each in lags}, READ_PACKS)
         return sum(map(len, found.values()))
 
     return asyncio.run(read())

@@ -21,24 +21,28 @@ from group import packs
 from group.ledger import MILLISECOND, NEVER, Commits
 
 _POSTGRES_HISTORY = """
-CREATE TABLE seen_packs (partition integer, position bigint, payload bytea);
-CREATE TABLE seen_removals (partition integer, position bigint, at bigint);
-CREATE TABLE seen_commits (number bigserial, partition integer, done bigint, at bigint);
+CREATE TABLE seen_packs (lane integer, position bigint, payload bytea, at bigint);
+CREATE TABLE seen_removals (lane integer, position bigint, at bigint);
+CREATE TABLE seen_commits (number bigserial, lane integer, done bigint, at bigint);
 CREATE TABLE seen_claims (partition integer, at bigint);
 CREATE FUNCTION us() RETURNS bigint LANGUAGE sql VOLATILE AS
     $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 CREATE FUNCTION see_pack() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO seen_packs VALUES (NEW.partition, NEW.position, NEW.payload); RETURN NULL; END $$;
+    INSERT INTO seen_packs VALUES (NEW.lane, NEW.position, NEW.payload, us()); RETURN NULL; END $$;
 CREATE FUNCTION see_removal() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO seen_removals VALUES (OLD.partition, OLD.position, us()); RETURN NULL; END $$;
+    INSERT INTO seen_removals VALUES (OLD.lane, OLD.position, us()); RETURN NULL; END $$;
 CREATE FUNCTION see_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO seen_commits (partition, done, at) VALUES (NEW.partition, NEW.done, us()); RETURN NULL; END $$;
+    INSERT INTO seen_commits (lane, done, at) VALUES (NEW.partition, NEW.done, us()); RETURN NULL; END $$;
+CREATE FUNCTION see_urgent_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO seen_commits (lane, done, at) VALUES (~NEW.partition, NEW.urgent_done, us()); RETURN NULL; END $$;
 CREATE FUNCTION see_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO seen_claims VALUES (NEW.partition, us()); RETURN NULL; END $$;
 CREATE TRIGGER see AFTER INSERT ON {0}packs FOR EACH ROW EXECUTE FUNCTION see_pack();
 CREATE TRIGGER see_end AFTER DELETE ON {0}packs FOR EACH ROW EXECUTE FUNCTION see_removal();
 CREATE TRIGGER see AFTER UPDATE ON {0}partitions FOR EACH ROW
     WHEN (OLD.done <> NEW.done) EXECUTE FUNCTION see_commit();
+CREATE TRIGGER see_urgent AFTER UPDATE ON {0}partitions FOR EACH ROW
+    WHEN (OLD.urgent_done <> NEW.urgent_done) EXECUTE FUNCTION see_urgent_commit();
 CREATE TRIGGER see_claim AFTER UPDATE ON {0}partitions FOR EACH ROW
     WHEN (OLD.epoch <> NEW.epoch) EXECUTE FUNCTION see_claim();
 """
@@ -47,16 +51,18 @@ _NOW = (
     "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"  # microseconds; it counts milliseconds
 )
 _SQLITE_HISTORY = f"""
-CREATE TABLE seen_packs (partition INTEGER, position INTEGER, payload BLOB);
-CREATE TABLE seen_removals (partition INTEGER, position INTEGER, at INTEGER);
-CREATE TABLE seen_commits (number INTEGER PRIMARY KEY, partition INTEGER, done INTEGER, at INTEGER);
+CREATE TABLE seen_packs (lane INTEGER, position INTEGER, payload BLOB, at INTEGER);
+CREATE TABLE seen_removals (lane INTEGER, position INTEGER, at INTEGER);
+CREATE TABLE seen_commits (number INTEGER PRIMARY KEY, lane INTEGER, done INTEGER, at INTEGER);
 CREATE TABLE seen_claims (partition INTEGER, at INTEGER);
 CREATE TRIGGER see_pack AFTER INSERT ON packs BEGIN
-    INSERT INTO seen_packs VALUES (NEW.partition, NEW.position, NEW.payload); END;
+    INSERT INTO seen_packs VALUES (NEW.lane, NEW.position, NEW.payload, {_NOW}); END;
 CREATE TRIGGER see_removal AFTER DELETE ON packs BEGIN
-    INSERT INTO seen_removals VALUES (OLD.partition, OLD.position, {_NOW}); END;
+    INSERT INTO seen_removals VALUES (OLD.lane, OLD.position, {_NOW}); END;
 CREATE TRIGGER see_commit AFTER UPDATE ON partitions WHEN OLD.done <> NEW.done BEGIN
-    INSERT INTO seen_commits (partition, done, at) VALUES (NEW.partition, NEW.done, {_NOW}); END;
+    INSERT INTO seen_commits (lane, done, at) VALUES (NEW.partition, NEW.done, {_NOW}); END;
+CREATE TRIGGER see_urgent AFTER UPDATE ON partitions WHEN OLD.urgent_done <> NEW.urgent_done BEGIN
+    INSERT INTO seen_commits (lane, done, at) VALUES (~NEW.partition, NEW.urgent_done, {_NOW}); END;
 CREATE TRIGGER see_claim AFTER UPDATE ON partitions WHEN OLD.epoch <> NEW.epoch BEGIN
     INSERT INTO seen_claims VALUES (NEW.partition, {_NOW}); END;
 """
@@ -81,20 +87,25 @@ class DepotQueue:
     def behind(self):
         """The number of packs that are not finished, and of hints that are on their way to the depot."""
         [(left,)] = self.rows(
-            "SELECT count(*) FROM {}packs k JOIN {}partitions p ON p.partition = k.partition AND k.position >= p.done"
+            "SELECT count(*) FROM {}packs k JOIN {}partitions p ON p.partition = CASE WHEN k.lane < 0 THEN ~k.lane ELSE k.lane END"
+            " AND k.position >= CASE WHEN k.lane < 0 THEN p.urgent_done ELSE p.done END"
         )
         return left + self.collector.metric("waiting")
 
     def records(self):
-        removed = {(partition, at): when for partition, at, when in self.rows("SELECT * FROM seen_removals")}
-        found = packs.records(self.rows("SELECT partition, position, payload FROM seen_packs"))
-        places = zip(found.partitions.tolist(), found.offsets.tolist(), strict=True)
+        """For the ledger, each lane is a partition of its own."""
+        removed = {(lane, at): when for lane, at, when in self.rows("SELECT * FROM seen_removals")}
+        rows = self.rows("SELECT lane, position, payload, at FROM seen_packs")
+        put = {(lane, at): when for lane, at, _, when in rows}
+        found = packs.records([row[:3] for row in rows])
+        places = list(zip(found.partitions.tolist(), found.offsets.tolist(), strict=True))
         # a time is cut to milliseconds, or exact
         times = [removed.get(each, int(NEVER) - MILLISECOND) + MILLISECOND for each in places]
-        return found._replace(removed=np.array(times, dtype=np.int64))
+        came = [put[each] for each in places]
+        return found._replace(removed=np.array(times, dtype=np.int64), put=np.array(came, dtype=np.int64))
 
     def commits(self):
-        found = self.rows("SELECT partition, done, at FROM seen_commits ORDER BY number")
+        found = self.rows("SELECT lane, done, at FROM seen_commits ORDER BY number")
         partitions, done, at = np.array(found, dtype=np.int64).reshape(-1, 3).T
         return Commits(partitions, done, at + MILLISECOND)
 

@@ -17,6 +17,7 @@ from cacheupdater.adapters.depot_redis import RedisDepot
 from cacheupdater.adapters.depot_sql.postgres import PostgresDepot
 from cacheupdater.adapters.depot_sql.sqlite import SqliteDepot
 from cacheupdater.cli import main
+from cacheupdater.core.lanes import partition_of_lane
 from cacheupdater.depot_ports import Progress
 
 _TOLD = Path(os.environ["LATE_FILE"])  # noqa: TID251  how the test tells its child
@@ -45,6 +46,7 @@ def comes_late(depot):
         gained = await claim(self, member, partitions)
         epochs.update({each.partition: each.epoch for each in gained})
         read_up_to.update({each.partition: each.offset for each in gained})
+        read_up_to.update({~each.partition: each.urgent for each in gained if each.urgent})
         return gained
 
     async def releasing(self, member, released):
@@ -54,12 +56,16 @@ def comes_late(depot):
 
     async def reading(self, after, limit):
         found = await read(self, after, limit)
-        read_up_to.update({partition: messages[-1].offset + 1 for partition, messages in found.items()})
+        read_up_to.update({lane: messages[-1].offset + 1 for lane, messages in found.items()})
         return found
 
     async def renewing(self, member, session):
         if told():
-            late = {each: Progress(epochs[each], read_up_to[each], read_up_to[each], []) for each in epochs}
+            lanes = [lane for each in epochs for lane in (each, ~each) if lane in read_up_to]
+            late = {
+                lane: Progress(epochs[partition_of_lane(lane)], read_up_to[lane], read_up_to[lane], [])
+                for lane in lanes
+            }
             refused = await self.commit(member, late)
             answer(len(late), len(refused))
         return await renew(self, member, session)

@@ -41,6 +41,7 @@ class Records(NamedTuple):
     keys: np.ndarray
     counts: np.ndarray
     removed: np.ndarray | None = None  # when each was removed; a topic removes none
+    put: np.ndarray | None = None  # when each came, if touches lie apart from the others (lanes)
 
 
 class Commits(NamedTuple):
@@ -194,20 +195,32 @@ def _removed(records: Records, removed: np.ndarray) -> np.ndarray:
     """For each line of a record, when nothing stood for it any more, but for `done`.
 
     A hint may merge into one that waits: an older one of its key, which is as strong. Then the older record stands for both.
+    Where touches lie apart, one may merge into any stronger hint that came before the touch was finished: it may have been read
+    first.
     """
     gone = removed.copy()
-    origin = int(removed.min(initial=NEVER)) - 1
-    since = np.minimum(removed - origin, (1 << _TIME_BITS) - 1)
+    if records.put is not None:
+        touches = records.kinds == TOUCH
+        line = np.lexsort((np.where(touches, removed, records.put), records.keys))
+        gone[touches] = _latest(records.keys, removed, line)[touches]
     for kind in (TOUCH, MISS, CHANGE):  # the weakest first
-        strong = np.flatnonzero(records.kinds >= kind)
+        own = records.kinds == kind
+        in_line = own if kind == TOUCH and records.put is not None else records.kinds >= kind
+        strong = np.flatnonzero(in_line)
         line = strong[np.lexsort((records.offsets[strong], records.keys[strong]))]
-        latest = np.maximum.accumulate((records.keys[line] << _TIME_BITS) | since[line]) & (
-            (1 << _TIME_BITS) - 1
-        )
-        latest = np.where(latest == (1 << _TIME_BITS) - 1, NEVER, latest + origin)
-        own = records.kinds[line] == kind
-        gone[line[own]] = latest[own]
+        gone[own] = _latest(records.keys, gone, line)[own]
     return gone
+
+
+def _latest(keys: np.ndarray, removed: np.ndarray, line: np.ndarray) -> np.ndarray:
+    """For each of these lines of records, the latest removal of those of its key up to there. They are sorted by key."""
+    most = (1 << _TIME_BITS) - 1
+    origin = int(removed.min(initial=NEVER)) - 1
+    since = np.minimum(removed - origin, most)
+    latest = np.maximum.accumulate((keys[line] << _TIME_BITS) | since[line]) & most
+    found = removed.copy()
+    found[line] = np.where(latest == most, NEVER, latest + origin)
+    return found
 
 
 def moved_back(commits: Commits) -> int:

@@ -26,6 +26,9 @@ EVERY_S = 5.0  # the interval of refreshes, which nothing but the feed can beat
 SQL = "SELECT p.id, p.name, p.price, s.pieces FROM products p JOIN stock s ON s.product_id = p.id WHERE p.id IN :id"
 TRUTH = "SELECT p.id, p.name, p.price, s.pieces FROM products p JOIN stock s ON s.product_id = p.id"
 _STAMP = "updated_at timestamptz NOT NULL DEFAULT clock_timestamp()"
+_OLD = (
+    "now() - interval '1 day'"  # a feed that polls tells what was changed within its overlap before it began
+)
 TABLES = (
     f"CREATE TABLE brands (id int PRIMARY KEY, name text NOT NULL, {_STAMP})",
     f"CREATE TABLE products (id int PRIMARY KEY, brand_id int NOT NULL, name text NOT NULL, price int NOT NULL, {_STAMP})",
@@ -37,9 +40,9 @@ TABLES = (
         for table in ("brands", "products", "stock")
     ),
     *(f"CREATE INDEX ON {table} (updated_at)" for table in ("brands", "products", "stock")),
-    f"INSERT INTO brands SELECT i, 'brand ' || i FROM generate_series(1, {BRANDS}) i",
-    f"INSERT INTO products SELECT i, 1 + i % {BRANDS}, 'product ' || i, 1 FROM generate_series(1, {PRODUCTS}) i",
-    f"INSERT INTO stock SELECT i, 5 FROM generate_series(1, {PRODUCTS}) i",
+    f"INSERT INTO brands SELECT i, 'brand ' || i, {_OLD} FROM generate_series(1, {BRANDS}) i",
+    f"INSERT INTO products SELECT i, 1 + i % {BRANDS}, 'product ' || i, 1, {_OLD} FROM generate_series(1, {PRODUCTS}) i",
+    f"INSERT INTO stock SELECT i, 5, {_OLD} FROM generate_series(1, {PRODUCTS}) i",
 )
 
 

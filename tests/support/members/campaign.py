@@ -68,6 +68,40 @@ def _move_back(shelf, progress):
     shelf.done = progress.done
 
 
+class SkipsUrgent(Ledger):
+    """The next owner reads touches from their `done`, and urgent packs from where the last owner has read."""
+
+    def claim(self, member, partitions):
+        return [
+            each._replace(urgent=self.urgent[each.partition].scan)
+            for each in super().claim(member, partitions)
+        ]
+
+
+class OneDone(Ledger):
+    """A commit of the touches' lane moves the `done` of the urgent one too."""
+
+    def commit(self, member, progress):
+        refused = super().commit(member, progress)
+        for lane, each in progress.items():
+            if lane >= 0 and lane not in refused:
+                before = self._place(~lane)
+                self.shelf(~lane).advance(each._replace(finished=()))
+                self._look(~lane, *before)
+        return refused
+
+
+class FinishesWhatItHasRead(Member):
+    """The queue says of each lane that all is finished that was fetched."""
+
+    def __init__(self, world, number):
+        super().__init__(world, number)
+        add = self.queue._commits.add  # no setting makes a queue lie
+        self.queue._commits.add = lambda progress: add(
+            {lane: each._replace(done=each.scan) for lane, each in progress.items()}
+        )
+
+
 class TrustsItsWallClock(Member):
     """The session counts by a clock that somebody sets."""
 
@@ -80,6 +114,9 @@ PLANTED_FAULTS = {
     "renews without epoch": {"ledger": RenewsWithoutEpoch},
     "begins at scan": {"ledger": BeginsAtScan},
     "moves back": {"ledger": MovesBack},
+    "skips urgent": {"ledger": SkipsUrgent},
+    "one done": {"ledger": OneDone},
+    "finishes what it has read": {"member": FinishesWhatItHasRead},
     "wall clock": {"member": TrustsItsWallClock},
 }
 

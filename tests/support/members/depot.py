@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from cacheupdater.core.lanes import partition_of_lane
 from cacheupdater.testing.memory_depot import MemoryTables
+from cacheupdater_client.protocol.wire import encode_pack
 
 QUICK = (0.001, 0.02)  # s: one way
 LATE = (2.0, 4.0)  # s: one way; longer than a queue waits for its commit
@@ -41,7 +43,7 @@ class Ledger(MemoryTables):
     def claim(self, member, partitions):
         gained = super().claim(member, partitions)
         self._tell("{} claims {}: {}", member, partitions, gained)
-        for partition, epoch, _ in gained:
+        for partition, epoch, *_ in gained:
             if epoch <= self.given[partition][0]:
                 self.violations.append(f"epoch {epoch} of partition {partition} was given again")
             for other in self.believers(partition):
@@ -54,42 +56,43 @@ class Ledger(MemoryTables):
         return gained
 
     def commit(self, member, progress):
-        before = {partition: self._place(partition) for partition in progress}
+        before = {lane: self._place(lane) for each in progress for lane in (each, ~each)}
         refused = super().commit(member, progress)
         self.refusals += len(refused)
         self._tell("{} commits {}: refused {}", member, progress, refused)
-        for partition, each in progress.items():
-            if partition not in refused and each.epoch != self.given[partition][0]:
-                newest = self.given[partition][0]
+        for lane, each in progress.items():
+            newest = self.given[partition_of_lane(lane)][0]
+            if lane not in refused and each.epoch != newest:
                 self.violations.append(
-                    f"partition {partition}: a commit of epoch {each.epoch} counted after epoch {newest} was given"
+                    f"lane {lane}: a commit of epoch {each.epoch} counted after epoch {newest} was given"
                 )
-            self._look(partition, *before[partition])
+        for lane, place in before.items():  # a commit of one lane must leave the other alone
+            self._look(lane, *place)
         return refused
 
-    def send(self, partition):
-        self.put([(partition, b"%d" % self.sent)])
+    def send(self, partition, kind):
+        self.put([(partition, encode_pack(kind, 0, [b"%d" % self.sent]))])
         self.sent += 1
 
     @property
     def unfinished(self):
-        return sum(len(shelf.packs) for shelf in self.shelves)
+        return sum(len(shelf.packs) for shelf in (*self.shelves, *self.urgent))
 
     def _tell(self, text, *args):
         self.story.append((asyncio.get_running_loop().time(), text, args))
 
-    def _place(self, partition):
-        shelf = self.shelves[partition]
+    def _place(self, lane):
+        shelf = self.shelf(lane)
         return shelf.scan, shelf.done, dict(shelf.packs)
 
-    def _look(self, partition, scan, done, packs):
+    def _look(self, lane, scan, done, packs):
         """What a commit has changed."""
-        shelf = self.shelves[partition]
+        shelf = self.shelf(lane)
         if shelf.done < done or shelf.scan < scan:
-            self.violations.append(f"partition {partition}: a cursor has moved back")
+            self.violations.append(f"lane {lane}: a cursor has moved back")
         gone = {pack for offset, pack in packs.items() if offset not in shelf.packs or offset < shelf.done}
         if not gone <= self.worked:
-            self.violations.append(f"partition {partition}: packs {sorted(gone - self.worked)} were lost")
+            self.violations.append(f"lane {lane}: packs {sorted(gone - self.worked)} were lost")
 
 
 class Line:

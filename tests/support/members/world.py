@@ -17,6 +17,7 @@ from cacheupdater.adapters.queue_depot import DepotQueue
 from cacheupdater.core.membership import rightful
 from cacheupdater.errors import Unavailable
 from cacheupdater.testing.virtual_loop import VirtualLoop
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 from members.depot import LATE, Ledger, Line
 from members.plan import LENGTH, SESSION, draw
 
@@ -187,7 +188,8 @@ class World:
     async def _send(self):
         while True:
             for _ in range(self._random.randint(1, 4)):
-                self.ledger.send(self._random.randrange(self.plan.partitions))
+                kind = self._random.choice((TOUCH, TOUCH, MISS, CHANGE))
+                self.ledger.send(self._random.randrange(self.plan.partitions), kind)
             await asyncio.sleep(self._random.expovariate(1 / SEND_EVERY))
 
     async def _suffer(self):

@@ -29,6 +29,7 @@ class Report:
     files: int = 0  # schedules whose updaters keep learned state
     memory: int = 0  # schedules with a feed whose updaters have memory queues
     split: int = 0  # or a log for each table
+    polled: int = 0  # or tables that are polled
     seconds: float = 0.0  # of CPU
     virtual: float = 0.0
     fired: Counter = field(default_factory=Counter)
@@ -56,6 +57,7 @@ def run_block(seeds, planted="", *, most_failures=5, fed=False):
         if plan.fed:
             report.memory += plan.fed.memory
             report.split += plan.fed.split
+            report.polled += plan.fed.overlap is not None
         report.groups += plan.group is not None
         report.crowds += plan.crowded
         report.reloaded += plan.reloads > 0.0

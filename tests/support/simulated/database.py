@@ -17,6 +17,7 @@ from simulated.history import RowCommit
 
 STATEMENT_S = 0.25  # the deadline of a statement, in the scale of these schedules
 SLOW_S = (0.02, 0.24)
+STALL_S = 0.01
 STAMPS = {"": None, "version": ("version", "version"), "age": ("changed", "age")}
 HALVES = 2  # rows of a key of b
 TORN = 0  # a version that no row ever has
@@ -29,6 +30,7 @@ class Database:
         self._world = world
         self._versions = 0
         self.down = False
+        self.stalled = False  # whether answers wait
         self.poison = None  # the key whose rows make a statement fail
         self.turned = False  # whether the table's columns are in the other order
 
@@ -157,6 +159,8 @@ class SimLoader:
         if after and world.faults("db_slow"):
             await asyncio.sleep(world.plan.limits.head_timeout * world.random.uniform(0.3, 2.0))
         await asyncio.sleep(world.slow(SLOW_S) if world.faults("db_delay") else world.latency())
+        while after and self._database.stalled:  # noqa: ASYNC110  it ends by the clock
+            await asyncio.sleep(STALL_S)
 
     async def close(self):
         """Nothing is open."""

@@ -13,6 +13,7 @@ from simulated.faults import AT_GROUPS, AT_QUEUES, TO_GROUPS, draw_feed_rates
 from simulated.plan import FeedPlan, draw
 
 SEEDS_APART = 1_000_000  # so that each schedule tries other plans until one suits
+OVERLAP_S = 1.0  # longer than the slowest transaction
 VANISHING = ("group_retention", "group_anew")  # what the queue loses, no feed tells again
 
 
@@ -25,7 +26,7 @@ def draw_fed(seed):
         plan = replace(plan, priced=b"", state=False)
     others = {*VANISHING, *((*AT_GROUPS, *TO_GROUPS, *AT_QUEUES) if memory else ())}
     rates = {kind: rate for kind, rate in plan.rates.items() if kind not in others}
-    return replace(
+    fed = replace(
         plan,
         seed=seed,
         rates=rates | draw_feed_rates(random),
@@ -39,7 +40,19 @@ def draw_fed(seed):
             room=random.choice((8, 1000, 1000)),
             unconfirmed=random.choice((2, 10_000)),
             pause=random.choice((0.03, 0.1)),
+            last=random.random() < 0.2,
         ),
+    )
+    return _polled(fed) if random.random() < 0.15 else fed
+
+
+def _polled(plan):
+    """Tables are polled, so nobody sees that a row is gone. A transaction commits within the overlap."""
+    return replace(
+        plan,
+        rates={kind: rate for kind, rate in plan.rates.items() if kind != "feed_lost"},
+        share_of_deletes=0.0,
+        fed=replace(plan.fed, split=False, last=False, overlap=OVERLAP_S),
     )
 
 

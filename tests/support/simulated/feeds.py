@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from cacheupdater.collector import gathered
+from cacheupdater.core import watermark
 from cacheupdater.errors import Faulty, Unavailable
 from cacheupdater.feeds import lookups, reader, sinks
 from cacheupdater.feeds.lookups import GivenUp, Lookups
@@ -26,6 +27,8 @@ from cacheupdater.testing import memory_feed, memory_redis
 from cacheupdater.testing.memory_feed import MemoryFeed, MemoryLog
 from cacheupdater_client.protocol import fence, wire
 from simulated.generation import PATTERNS, Observer
+from simulated.polled import PolledLog
+from simulated.polled import batches as polled_batches
 from simulated.topic import TICK
 
 TABLES = ("a", "b", "brands")
@@ -48,6 +51,7 @@ def hurried(plan):
         (memory_redis, "LOAD_AGE_S", LOAD_AGE_S),
         (reader, "AGAIN_S", LOAD_AGE_S + 1.0),
         (reader, "REST_S", 0.1),
+        (watermark, "TICK_S", 0.05),
         (reader, "CONFIRM_EVERY_S", 0.05),
         (reader, "BATCHES_MAX", fed.unconfirmed),
         (lookups, "AGAIN_S", 0.1),
@@ -95,7 +99,8 @@ class Feeds:
 
     def __init__(self, world):
         self._world = world
-        split, whole = world.plan.fed.split, MemoryLog()
+        split = world.plan.fed.split
+        whole = PolledLog(TABLES) if world.plan.fed.overlap is not None else MemoryLog()
         self.log_of = {table: MemoryLog() if split else whole for table in TABLES}
         self.logs = list(dict.fromkeys(self.log_of.values()))
         self.told = [[] for _ in self.logs]
@@ -105,18 +110,18 @@ class Feeds:
 
     # --- what programs commit ---------------------------------------------------------------------------
 
-    def tell_rows(self, keys):
+    def tell_rows(self, keys, began=None):
         """One transaction has changed these rows, each to another version."""
-        self._tell([(_table(key), ({"id": int(key[2:])},), (key,), ()) for key in keys])
+        self._tell([(_table(key), ({"id": int(key[2:])},), (key,), ()) for key in keys], began)
 
     def tell_moved(self, key, other):
         """A row has another key from now on."""
         rows = {"id": int(key[2:])}, {"id": int(other[2:])}
         self._tell([(_table(key), rows, (key, other), ())])
 
-    def tell_brand(self, brand, keys):
+    def tell_brand(self, brand, keys, began):
         """A row of another table has changed, which concerns these keys."""
-        self._tell([("brands", ({"id": brand},), (), tuple(keys))])
+        self._tell([("brands", ({"id": brand},), (), tuple(keys))], began)
 
     def tell_truncated(self, table):
         """No row is left of a table."""
@@ -125,7 +130,11 @@ class Feeds:
             transaction.truncate(_full(table))
         self._note(log, Told(self._world.seen.clock(), log.end))
 
-    def _tell(self, changes):
+    def _tell(self, changes, began=None):
+        if isinstance(self.logs[0], PolledLog):
+            for table, [row], _, _ in changes:
+                self.logs[0].change(table, row["id"], self._world.seen.clock() if began is None else began)
+            return
         parts = defaultdict(list)
         for change in changes:
             parts[self.log_of[change[0]]].append(change)
@@ -158,7 +167,7 @@ class Feeds:
 
     @property
     def idle(self):
-        return not any(log.commits for log in self.logs)
+        return not any(log.commits for log in self.logs) and getattr(self.logs[0], "idle", True)
 
     # --- what an updater runs ---------------------------------------------------------------------------
 
@@ -228,7 +237,8 @@ class SimFeed(MemoryFeed):
 
     async def batches(self):
         world = self._world
-        async for batch in super().batches():
+        polled = isinstance(self._log, PolledLog)
+        async for batch in polled_batches(self, self._log, world) if polled else super().batches():
             await self._travel()
             if world.faults("feed_cut"):
                 self.lost()
@@ -245,6 +255,9 @@ class SimFeed(MemoryFeed):
             raise Unavailable("the connection was lost")
         await self._travel()
         await super().confirm(position)
+        if isinstance(self._log, PolledLog):
+            self._log.kept = position
+            return
         world.fed.confirmed[self._number].append(Confirmed(seen.clock(), position, self.process.name))
         seen.note(self.process.name, "confirms log", self._number, "up to", position)
         if world.faults("feed_confirm_cut"):
@@ -257,6 +270,10 @@ class SimFeed(MemoryFeed):
             return
         self._stopped = True  # the database notices late
         asyncio.get_running_loop().call_later(self._world.random.uniform(0.0, SESSION_S), self.lost)
+
+    def refuse_if_away(self):
+        """For those who poll."""
+        self._refuse_if_away()
 
     async def _travel(self):
         world = self._world

@@ -56,6 +56,8 @@ class FeedPlan:
     room: int  # keys, or packs of a memory queue, that may wait for the queue
     unconfirmed: int  # batches
     pause: float  # mean seconds between two transactions
+    last: bool  # whether the last transaction truncates a table while loads are under way
+    overlap: float | None = None  # seconds, if tables are polled; None: there is a log
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 from cacheupdater.core.unit import Phase
@@ -19,7 +20,7 @@ class SafeAtPut(_OfFeeds):
     name = "confirmed before queued"
 
     def concerns(self, plan):
-        return not plan.fed.memory
+        return not plan.fed.memory and plan.fed.overlap is None
 
     def sink(self, sink):
         put = sink.put
@@ -37,7 +38,7 @@ class SafeInMemory(SafeAtPut):
     name = "a memory queue is safe"
 
     def concerns(self, plan):
-        return plan.fed.memory
+        return plan.fed.memory and plan.fed.overlap is None
 
 
 class DroppedUnread(_OfFeeds):
@@ -69,8 +70,8 @@ class SweepsOnce(_OfFeeds):
     name = "the second sweep is left out"
 
     def concerns(self, plan):
-        """Some loads take longer than a sweep."""
-        return plan.rates.get("db_slow", 0.0) > 0.0
+        """Some loads take longer than a sweep, and nobody reads what they have written."""
+        return plan.fed.last
 
     def reader(self, reader):
         async def nothing(*_):
@@ -85,7 +86,7 @@ class LeansOnNobody(_OfFeeds):
     name = "fed changes do not lean on older hints"
 
     def concerns(self, plan):
-        return plan.fed.memory
+        return plan.fed.memory and plan.fed.overlap is None
 
     def engine(self, engine):
         take = engine._fed.take
@@ -117,6 +118,18 @@ class WaitsForEver(_OfFeeds):
         reader._lookups._found = found_when_paid
 
 
+class NoOverlap(_OfFeeds):
+    """Rows of transactions that commit late lie before the place up to which a table was read."""
+
+    name = "polled without an overlap"
+
+    def concerns(self, plan):
+        return plan.fed.overlap is not None
+
+    def plan(self, plan):
+        return replace(plan, fed=replace(plan.fed, overlap=0.0))
+
+
 IN_FEEDS = (
     SafeAtPut,
     SafeInMemory,
@@ -125,4 +138,5 @@ IN_FEEDS = (
     SweepsOnce,
     LeansOnNobody,
     WaitsForEver,
+    NoOverlap,
 )

@@ -176,7 +176,7 @@ class Reader:
         ]
         if taken:
             seen.note(self.name, "reads", partition, "from", taken[0][0], "to", inbox.at)
-        return [Message(offset, payload) for offset, payload, _ in taken]
+        return [Message(offset, payload, place=offset) for offset, payload, _ in taken]
 
     def _is_own(self, hint, owner):
         """Whether the owner has put this pack back, and knows where: then it passes over the pack."""

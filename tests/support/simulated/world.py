@@ -145,6 +145,9 @@ class World:
         if plan.fed:
             self.fed = Feeds(self)
             self._chaos.append(asyncio.get_running_loop().create_task(bypass.work(self)))
+            if plan.fed.last:
+                truncating = bypass.truncate_during_loads(self)
+                self._chaos.append(asyncio.get_running_loop().create_task(truncating))
         self.updaters = [self._updater() for _ in range(plan.updaters)]
         self.applications = [self._application() for _ in range(plan.applications)]
         self._plan_chaos()

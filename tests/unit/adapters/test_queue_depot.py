@@ -9,15 +9,16 @@ import pytest
 
 from cacheupdater.adapters.queue_depot import DepotQueue
 from cacheupdater.adapters.queue_depot.commits import Commits
-from cacheupdater.adapters.queue_depot.inbox import ALL_BYTES_MAX, INBOX_PACKS_MAX, bytes_max
+from cacheupdater.adapters.queue_depot.inbox import ALL_BYTES_MAX, bytes_max
+from cacheupdater.adapters.queue_depot.lane import PACKS_MAX
 from cacheupdater.adapters.queue_depot.ownership import SETTLE, Ownership
 from cacheupdater.core.membership import rightful
-from cacheupdater.depot_ports import Progress
+from cacheupdater.depot_ports import Claimed, Progress
 from cacheupdater.errors import Faulty, Stuck, Unavailable
-from cacheupdater.ports import Gained
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol.wire import CHANGE, MISS, encode_pack
 
 SESSION = 5.0
 NEVER = 100.0  # s: what has not happened by then does not happen
@@ -305,12 +306,12 @@ async def test_a_partition_that_is_not_ours_by_the_roster_is_lost_at_once(tables
 @simulated(1)
 async def test_what_is_said_of_an_older_epoch_does_not_end_a_newer_one(tables):
     owned = Ownership("ann", wake=lambda: None)
-    owned.gain([Gained(0, 1, 1)])
+    owned.gain([Claimed(0, 1, 1)])
     owned.lose([0])
     owned.changes.get_nowait()
     late = owned.changes.get_nowait()
     await asyncio.sleep(SETTLE + 1)
-    owned.gain([Gained(0, 3, 1)])
+    owned.gain([Claimed(0, 3, 1)])
     late.settled()
     assert owned.refused([(0, 1), (7, 1)]) == 0
     assert owned.held[0].accepts(3)
@@ -340,14 +341,15 @@ async def test_a_hand_over_to_ourselves_leaves_other_members_and_partitions_alon
 
 
 @simulated(1)
-async def test_an_owner_puts_packs_back_and_reads_them_at_the_offsets_that_it_was_told(tables):
+async def test_an_owner_puts_packs_back_and_reads_them_at_the_places_that_it_was_told(tables):
     ann = Member(tables, "ann")
     await until(lambda: ann.owned)
-    tables.put([(0, b"a"), (0, b"b")])
-    await ann.take(0, 2)
+    tables.put([(0, b"a"), (0, b"b"), (0, A_CHANGE)])
+    assert [each.place for each in await ann.take(0, 3)] == [1, 0, 0], "one is urgent"
     where = await ann.queue.put_back(0, epoch=ann.owned[0].epoch, packs=[b"c", b"d"])
     messages = await ann.take(0, 2)
-    assert (payloads(messages), [each.offset for each in messages]) == ([b"c", b"d"], list(where))
+    assert (payloads(messages), [each.place for each in messages]) == ([b"c", b"d"], list(where))
+    assert [each.offset for each in messages] == [4, 5]
     await ann.close()
 
 
@@ -360,7 +362,104 @@ async def test_nothing_is_put_back_for_an_epoch_that_is_over_and_a_depot_that_ha
     with pytest.raises(Unavailable):
         await ann.queue.put_back(0, epoch=ann.owned[0].epoch, packs=[b"c"])
     ann.kill()
-    assert tables.read({0: 0}, 10) == {}
+    assert tables.read({0: 0, ~0: 0}, 10) == {}
+
+
+# --- lanes ------------------------------------------------------------------------------------------------------------
+
+A_CHANGE, A_MISS = (encode_pack(kind, 1, [b"p:1"]) for kind in (CHANGE, MISS))
+
+
+def changes(count):
+    return [encode_pack(CHANGE, 1, [b"p:%d" % number]) for number in range(count)]
+
+
+@simulated(1)
+async def test_urgent_packs_are_fetched_first_and_touches_fill_the_rest(tables):
+    tables.put([(0, b"%d" % number) for number in range(5)] + [(0, A_CHANGE), (0, A_MISS)])
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    messages = await ann.queue.fetch(0, 4)
+    assert payloads(messages) == [A_CHANGE, A_MISS, b"0", b"1"]
+    tables.put([(0, A_CHANGE)])
+    await asyncio.sleep(1)
+    messages += await ann.queue.fetch(0, 4)
+    assert payloads(messages[4:]) == [A_CHANGE, b"2", b"3", b"4"]
+    assert [each.offset for each in messages] == list(range(1, 9))
+    await ann.finish(0, messages)
+    assert (tables.shelves[0].done, tables.urgent[0].done) == (6, 4)
+    await ann.close()
+
+
+@simulated(1)
+async def test_a_change_is_read_past_an_inbox_that_is_full_of_touches(tables):
+    tables.put([(0, b"%d" % number) for number in range(5 * PACKS_MAX)])
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    await asyncio.sleep(NEVER)
+    tables.put([(0, A_CHANGE)])
+    await asyncio.sleep(1)
+    assert payloads(await ann.queue.fetch(0, 2)) == [A_CHANGE, b"0"]
+    await ann.close()
+
+
+@simulated(1)
+async def test_a_touch_that_stays_holds_up_no_urgent_pack_and_a_change_that_stays_no_touch(tables):
+    tables.put([(0, b"0"), (0, b"1"), *((0, each) for each in changes(3))])
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    first, second, third, fourth, fifth = await ann.take(0, 5)
+    epoch = ann.owned[0].epoch
+    await ann.queue.commit(0, epoch=epoch, done=first.offset, finished=[second.offset, fourth.offset])
+    assert (tables.urgent[0].done, list(tables.urgent[0].packs)) == (1, [1, 3])
+    assert (tables.shelves[0].done, list(tables.shelves[0].packs)) == (2, [2])
+    await ann.queue.commit(0, epoch=epoch, done=fourth.offset, finished=[])
+    assert (tables.urgent[0].done, list(tables.urgent[0].packs)) == (4, [])
+    assert third.offset < fifth.offset
+    ann.kill()
+    bob = Member(tables, "bob")
+    await until(lambda: bob.owned)
+    assert payloads(await bob.take(0, 1)) == [b"1"]
+    assert bob.owned[0].offset == 2 + 4 - 1
+    await bob.close()
+
+
+@simulated(1)
+async def test_what_a_lost_commit_said_is_said_again(tables):
+    tables.put([(0, b"0"), *((0, each) for each in changes(3))])
+    ann = Member(tables, "ann")
+    await until(lambda: ann.owned)
+    first, second, third, _ = await ann.take(0, 4)
+    ann.depot.down = "before"
+    for _ in range(2):
+        with suppress(Unavailable):
+            await ann.queue.commit(0, epoch=1, done=first.offset, finished=[second.offset, third.offset])
+        ann.depot.down = ""
+    assert list(tables.urgent[0].packs) == [1]
+    await ann.queue.commit(0, epoch=1, done=third.offset + 1)
+    assert (list(tables.urgent[0].packs), list(tables.shelves[0].packs)) == ([], [1])
+    await ann.close()
+
+
+@simulated(1)
+async def test_a_lane_of_which_nothing_is_new_is_not_committed(tables):
+    ann, said = Member(tables, "ann"), []
+    commit = MemoryDepot.commit
+
+    async def heard(member, progress):
+        said.append({lane: (each.scan, each.done) for lane, each in progress.items()})
+        return await commit(ann.depot, member, progress)
+
+    ann.depot.commit = heard
+    await until(lambda: ann.owned)
+    tables.put([(0, A_CHANGE)])
+    await ann.finish(0, await ann.take(0, 1))
+    tables.put([(0, b"0")])
+    messages = await ann.take(0, 1)
+    await ann.finish(0, messages)
+    await ann.finish(0, messages)
+    assert said == [{~0: (2, 2)}, {0: (2, 2)}]
+    await ann.close()
 
 
 # --- a depot that fails -----------------------------------------------------------------------------------------------
@@ -595,16 +694,16 @@ def test_assignments_raises_what_a_person_must_see(error, raised):
 
 @simulated(1)
 async def test_what_is_read_ahead_is_bounded_and_everything_is_read(tables):
-    ann, count = Member(tables, "ann"), 5 * INBOX_PACKS_MAX
+    ann, count = Member(tables, "ann"), 5 * PACKS_MAX
     await until(lambda: ann.owned)
     for number in range(count):
         tables.put([(0, b"%d" % number)])
     await asyncio.sleep(NEVER)
-    assert len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX  # no method shows it
+    assert ann.queue._inboxes[0].unread < 2 * PACKS_MAX  # no method shows it
     calls, got = len(ann.depot.names), []
     while len(got) < count:
         got += payloads(await ann.queue.fetch(0, 4))
-        assert len(ann.queue._inboxes[0].unread) < 2 * INBOX_PACKS_MAX
+        assert ann.queue._inboxes[0].unread < 2 * PACKS_MAX
         await asyncio.sleep(0.01)
     assert got == [b"%d" % number for number in range(count)]
     assert len(ann.depot.names) - calls < 20, "one read serves many fetches"
@@ -664,7 +763,7 @@ async def test_packs_that_arrive_after_the_hand_over_has_begun_are_for_the_next_
     fetching = asyncio.ensure_future(ann.queue.fetch(0, 1))
     await asyncio.sleep(SETTLE / 2)
     assert not fetching.done()
-    assert all(each.keys() == {1} for each in reads[asked + 1 :]), "and are not read any more"
+    assert all(each.keys() == {1, ~1} for each in reads[asked + 1 :]), "and are not read any more"
     await ann.close()
 
 
@@ -688,7 +787,7 @@ async def test_each_of_many_partitions_reads_less_ahead(tables):
     for _ in range(100):
         tables.put([(0, bytes(10 * 1024))])
     await asyncio.sleep(NEVER)
-    assert bytes_max(100) <= ann.queue._inboxes[0].bytes < 1.2 * bytes_max(100) < bytes_max(1)
+    assert bytes_max(200) <= ann.queue._inboxes[0].lanes[0].bytes < 1.2 * bytes_max(200) < bytes_max(1)
     await ann.close()
 
 
@@ -745,10 +844,10 @@ class Sent:
 @simulated(1)
 async def test_commits_that_come_together_go_together_and_each_of_them_once(tables):
     sent = Sent()
-    one = asyncio.ensure_future(sent.commits.add(0, Progress(1, 5, 2, [4])))
+    one = asyncio.ensure_future(sent.commits.add({0: Progress(1, 5, 2, [4])}))
     await asyncio.sleep(0.001)
     await asyncio.gather(
-        one, sent.commits.add(0, Progress(1, 7, 3, [6])), sent.commits.add(1, Progress(1, 2, 2))
+        one, sent.commits.add({0: Progress(1, 7, 3, [6])}), sent.commits.add({1: Progress(1, 2, 2)})
     )
     await asyncio.sleep(NEVER)
     assert sent.calls == [{0: Progress(1, 7, 3, [4, 6]), 1: Progress(1, 2, 2)}]
@@ -760,7 +859,7 @@ async def test_of_two_commits_of_different_epochs_the_newer_one_goes(tables):
     old, new = Progress(1, 9, 9, [8]), Progress(2, 5, 5)
     for first, second in ((old, new), (new, old)):
         sent = Sent()
-        await asyncio.gather(sent.commits.add(0, first), sent.commits.add(0, second))
+        await asyncio.gather(sent.commits.add({0: first}), sent.commits.add({0: second}))
         assert sent.calls == [{0: new}]
         sent.running.cancel()
 
@@ -770,11 +869,11 @@ async def test_nobody_waits_for_a_commit_that_cannot_be_sent(tables):
     sent = Sent()
     sent.error = Faulty("no such table")
     with pytest.raises(Unavailable):
-        await sent.commits.add(0, Progress(1, 1, 1))
+        await sent.commits.add({0: Progress(1, 1, 1)})
     with pytest.raises(Faulty):
         await sent.running
     sent = Sent()
-    adding = asyncio.ensure_future(sent.commits.add(0, Progress(1, 1, 1)))
+    adding = asyncio.ensure_future(sent.commits.add({0: Progress(1, 1, 1)}))
     await asyncio.sleep(0.001)
     sent.running.cancel()
     with pytest.raises(Unavailable):

@@ -66,18 +66,19 @@ def test_a_queue_that_nobody_has_made_is_not_made(queue, url, tmp_path):
 def test_lag_has_a_line_for_each_partition_that_is_behind_and_the_sum(queue, url):
     put(url)
     assert queue(url, "lag") == (0, "nothing waits in 3 partitions\n", "")
-    put(url, (1, encode_pack(TOUCH, 1, [b"a"])), (1, b"no pack"), (2, b"no pack"))
+    put(url, (1, encode_pack(CHANGE, 1, [b"a"])), (1, b"no pack"), (2, b"no pack"))
     code, out, _ = queue(url, "lag")
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
-    assert lines[0] == ["PARTITION", "PACKS", "OLDEST", "OWNER"]
-    assert lines[1][:2] == ["1", "2"]
-    assert lines[1][3:] == ["s", "-"]
-    assert lines[2] == ["2", "1", "-", "-"]
+    assert lines[0] == ["PARTITION", "PACKS", "URGENT", "OLDEST", "OWNER"]
+    assert lines[1][:3] == ["1", "2", "1"]
+    assert lines[1][4:] == ["s", "-"]
+    assert lines[2] == ["2", "1", "0", "-", "-"]
     assert out.splitlines()[-1] == "3 packs in 2 of 3 partitions"
     said = json.loads(queue(url, "lag", "-o", "json")[1])
     assert [each["packs"] for each in said] == [0, 2, 1]
-    assert said[1].keys() == {"partition", "owner", "packs", "age"}
+    assert said[1].keys() == {"partition", "owner", "packs", "urgent", "age"}
+    assert [each["urgent"] for each in said] == [0, 1, 0]
 
 
 def test_without_a_terminal_a_purge_needs_a_yes(queue, url):

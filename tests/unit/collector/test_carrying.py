@@ -50,7 +50,7 @@ class Old:
 
     @property
     def left(self):
-        return sum(len(each.packs) for each in self.tables.shelves)
+        return sum(len(each.packs) for each in (*self.tables.shelves, *self.tables.urgent))
 
     async def member(self, name, observer, notices):
         self.depots.append(MemoryDepot(self.tables))

@@ -12,6 +12,7 @@ from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.collector.depot_link import AGAIN_S
 from cacheupdater.collector.links import made_link
 from cacheupdater.core import depot_url
+from cacheupdater.core.lanes import partition_of_lane, urgent_of
 from cacheupdater_client.outbox import WINDOW_FRAMES, Outbox
 from cacheupdater_client.protocol.wire import CHANGE, PACK_HINTS_MAX, decode_pack, partition_of
 
@@ -40,12 +41,15 @@ class Story:
             depot = depot_at(depot_url.parse(self.url))
             try:
                 await depot.open()
-                return await depot.read(dict.fromkeys(range(PARTITIONS), 0), 1000)
+                return await depot.read(dict.fromkeys(map(urgent_of, range(PARTITIONS)), 0), 1000)
             finally:
                 await depot.close()
 
         found = asyncio.run(read())
-        return {number: [decode_pack(each.payload) for each in packs] for number, packs in found.items()}
+        return {
+            partition_of_lane(lane): [decode_pack(each.payload) for each in packs]
+            for lane, packs in found.items()
+        }
 
     def keys(self):
         return [key for packs in self.packs().values() for pack in packs for key in pack.keys]

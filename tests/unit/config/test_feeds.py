@@ -56,7 +56,7 @@ def test_every_kind_is_known(config):
     polled = config("{table: products, column: updated_at}", ", changes: {poll: {every: 200ms}}")
     assert (polled.sources["shop"].changes.poll.every, polled.sources["shop"].changes.poll.overlap) == (
         0.2,
-        10.0,
+        30.0,
     )
 
 

@@ -117,3 +117,10 @@ def test_marks_are_a_dict_of_ends_whatever_happens():
         for _ in range(6):
             marks.expire(now + 9.0)
         assert not marks.keys
+
+
+def test_a_batch_loses_the_marked_keys():
+    marks = marks_at(100.0)
+    assert marks.without([A, B]) == [A, B]
+    marks.mark([A], 30.0)
+    assert marks.without([C, A, B]) == [C, B]

@@ -51,7 +51,7 @@ def test_what_can_wait_goes_in_a_quiet_moment_only():
     desk = Desk()
     desk.put(keys(1), Kind.CHANGE, urgency=PATIENT)
 
-    assert desk.backlog.patient == 1
+    assert desk.backlog.live[PATIENT] == 1
     assert desk.pick(5) == []
     assert desk.pick(5, quiet=True) == [keys(1)]
 

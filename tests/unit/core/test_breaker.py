@@ -14,7 +14,7 @@ RATE = 500.0
 def opened(at: float = 10.0) -> Breaker:
     """A breaker that opens at this time."""
     breaker = Breaker()
-    breaker.answered("before", at - SILENT_S, 0.0)
+    breaker.answered(at - SILENT_S, 0.0)
     for n in range(TROUBLES):
         breaker.troubled(f"unit {n}", at)
     assert breaker.opens_at(at) == at + OPEN_S
@@ -38,7 +38,7 @@ def test_troubles_beside_answers_open_nothing():
     for n in range(500):
         at = n / 50
         if n % 10 == 0:
-            breaker.answered(f"quick {n}", at, 0.0)
+            breaker.answered(at, 0.0)
         else:
             breaker.troubled(f"slow {n}", at)
         assert breaker.opens_at(at) == at
@@ -46,7 +46,7 @@ def test_troubles_beside_answers_open_nothing():
 
 def test_nothing_but_trouble_for_a_second_opens_it():
     breaker = Breaker()
-    breaker.answered("before", 10.0, 0.0)
+    breaker.answered(10.0, 0.0)
     at = 10.0
     while breaker.opens_at(at) == at:
         at += 0.1
@@ -58,7 +58,7 @@ def test_nothing_but_trouble_for_a_second_opens_it():
 
 def test_source_that_was_idle_for_long_takes_three_troubles():
     breaker = Breaker()
-    breaker.answered("long ago", 10.0, 0.0)
+    breaker.answered(10.0, 0.0)
     breaker.troubled("a", 1000.0)
     breaker.troubled("b", 1000.0)
     assert breaker.opens_at(1000.0) == 1000.0
@@ -93,20 +93,20 @@ def test_troubles_of_units_from_before_do_not_put_the_probe_off():
     assert breaker.opens_at(11.0) == 11.0
     probed(breaker, 11.0)
     breaker.troubled("older", 11.1)
-    breaker.answered("probe", 11.2, 0.0)
+    breaker.answered(11.2, 0.0)
     assert breaker.opens_at(11.2) == 11.2
 
 
 def test_late_answer_of_a_unit_from_before_closes_it():
     breaker = opened(10.0)
-    breaker.answered("old", 10.5, 0.0)
+    breaker.answered(10.5, 0.0)
     assert breaker.opens_at(10.5) == 10.5
 
 
 def test_after_the_closing_spending_rises_to_the_whole_budget():
     breaker = opened(10.0)
     probed(breaker, 11.0)
-    breaker.answered("probe", 11.0, spent=7000.0)
+    breaker.answered(11.0, spent=7000.0)
 
     assert breaker.may_spend(11.0, RATE, 7000.0) == FIRST
     half = breaker.may_spend(11.0 + RAMP_S / 2, RATE, 7000.0)
@@ -118,7 +118,7 @@ def test_after_the_closing_spending_rises_to_the_whole_budget():
 def test_trouble_during_the_ramp_opens_it_again_after_a_second_without_answers():
     breaker = opened(10.0)
     probed(breaker, 11.0)
-    breaker.answered("probe", 11.0, 0.0)
+    breaker.answered(11.0, 0.0)
     for at in (11.5, 11.8, 12.0):
         breaker.troubled(f"unit {at}", at)
     assert breaker.opens_at(12.0) == 12.0 + OPEN_S

@@ -6,7 +6,6 @@ from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.pace import UNREAD_RATE
 
 A, B = b"p:1", b"p:2"
 
@@ -61,36 +60,6 @@ def test_a_change_that_an_older_hint_stands_for_is_done_only_with_that_hint():
     assert (story.done, story.engine.cursor.finished()) == (0, [])
     story.end(story.start(1.0), 1.1)
     assert story.done == 2
-
-
-def test_unread_keys_do_not_wait_for_the_budget_but_for_redis():
-    """A statement that changes more rows than the budget loads in an hour."""
-    source = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)
-    story = Story(namespace(source=source), pending=1_000_000)
-    keys = [b"p:%d" % n for n in range(12_000)]
-    for at in range(0, len(keys), 1000):
-        story.fed(*keys[at : at + 1000], at=0.0)
-    now, gone = 0.0, []
-    while story.engine.pending:
-        work = story.step(now)
-        if work.invalidation is not None:
-            gone += work.invalidation.keys
-            story.removed(work.invalidation, now)
-        now = work.wake if story.engine.pending else now
-
-    assert gone == keys
-    assert now <= (len(keys) - UNREAD_RATE) / UNREAD_RATE + 0.2
-    assert story.engine.removals_waiting == 0  # of dropped changes
-
-
-def test_unread_keys_of_a_partition_that_goes_are_removed_at_once():
-    source = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)
-    story = Story(namespace(source=source), pending=1_000_000)
-    keys = [b"p:%d" % n for n in range(3 * round(UNREAD_RATE))]
-    story.fed(*keys, at=0.0)
-    first = story.step(0.0).invalidation.keys
-    story.engine.hasten()
-    assert [*first, *story.step(0.0).invalidation.keys] == keys
 
 
 def test_keys_of_nobody_are_left_alone():

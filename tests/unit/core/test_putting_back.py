@@ -38,18 +38,23 @@ def serve_but(story, failing, *, until, since=None):
 
 
 def put_back(story, at):
-    """Finds what is to be put back, and puts it at the end of the partition. Returns the packs and their first offset."""
+    """Finds what is to be put back, and puts it where it is read next. Returns the packs and their first offset."""
     found = story.engine.putting_back.find(at)
     first = story.offset
     story.offset += len(found.packs)
-    assert story.engine.putting_back.placed(found, range(first, story.offset), at)
+    assert story.engine.putting_back.placed(found, range(placed(first), placed(story.offset)), at)
     return found.packs, first
+
+
+def placed(offset):
+    """The place of the pack that is read at this offset: a queue counts places as it likes."""
+    return 7_000 + offset
 
 
 def read_back(story, first):
     """The partition reads its own packs."""
     for offset in range(first, story.offset):
-        assert story.engine.cursor.passes(offset)
+        assert story.engine.cursor.passes(offset, placed(offset))
 
 
 def test_a_key_that_stays_long_holds_up_nothing():
@@ -98,7 +103,7 @@ def test_a_change_between_the_look_and_the_new_place_is_not_passed():
     story.change(A, at=5.6)
     changed = story.offset - 1
     first, story.offset = story.offset, story.offset + 1
-    assert story.engine.putting_back.placed(found, range(first, first + 1), 5.7)
+    assert story.engine.putting_back.placed(found, range(placed(first), placed(first) + 1), 5.7)
 
     assert story.done == changed
 
@@ -107,9 +112,10 @@ def test_our_packs_that_were_read_before_we_know_of_their_place_change_nothing()
     story = story_of_a_long_key()
     found = story.engine.putting_back.find(5.6)
     first = story.offset
+    assert not story.engine.cursor.passes(first, placed(first))
     story.touch(A, at=5.6)
 
-    assert not story.engine.putting_back.placed(found, range(first, first + 1), 5.7)
+    assert not story.engine.putting_back.placed(found, range(placed(first), placed(first) + 1), 5.7)
     assert story.done == 0
 
 
@@ -117,7 +123,21 @@ def test_an_owner_that_has_not_put_a_pack_back_does_not_pass_over_it():
     story = story_of_a_long_key()
     _, first = put_back(story, 5.6)
 
-    assert not Story().engine.cursor.passes(first)
+    assert not Story().engine.cursor.passes(first, placed(first))
+
+
+def test_packs_that_were_read_before_the_new_place_have_smaller_offsets_than_it():
+    """Others lie between, on another lane say, and the offset of the new place is known once it is read."""
+    story = story_of_a_long_key()
+    found = story.engine.putting_back.find(5.6)
+    assert story.engine.putting_back.placed(found, range(1, 1 + len(found.packs)), 5.6)
+    story.touch(B, at=5.7)
+    story.end(next(unit for unit in story.step(5.7).units if unit.keys == [B]), 5.8)
+    passed, story.offset = story.offset, story.offset + 1
+    assert story.engine.cursor.passes(passed, 1)
+
+    story.touch(C, at=5.9)
+    assert story.done == passed
 
 
 def test_a_source_that_is_down_is_no_long_tail():

@@ -65,3 +65,12 @@ def test_what_ended_long_ago_is_not_even_noted():
 
     assert ends.wake == inf
     assert not ends.soon(A, 1.05)
+
+
+def test_a_batch_loses_every_key_whose_end_may_be_remembered():
+    ends = RecentEnds(GAP)
+    ends.put([A], 1.0, 1.05)
+    assert ends.without([C, A, B], 1.06) == [C, B]
+    ends.turn(1.16)
+    ends.put([B], 1.14, 1.17)
+    assert ends.without([A, B, C], 1.18) == [C], "both tables count"

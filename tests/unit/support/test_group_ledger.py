@@ -173,3 +173,20 @@ def test_an_older_hint_of_its_key_stands_for_a_removed_one_if_it_is_as_strong():
     assert early_removals(0, 2.2, 2.1, loads=[2.5]) == [False, True, True]
     assert early_removals(0, 2.6, 2.1, loads=[2.5]) == [False, False, False]
     assert early_removals(2.6, 2.2, 2.1, loads=[2.5]) == [False, True, True]
+
+
+def test_where_touches_lie_apart_a_change_that_came_later_stands_for_a_touch_and_for_no_change():
+    """The touch came first and was read last: it merged into the changes, which waited."""
+    lanes = WAITING._replace(partitions=numbers(0, -1, -1), offsets=numbers(1, 1, 2), put=at(0.5, 1.0, 2.0))
+
+    def early(*seconds, loads):
+        nothing = Commits(numbers(), numbers(), numbers())
+        loads = Loads(numbers(*(7 for _ in loads)), at(*loads))
+        return ledger.early(
+            ASKED, lanes._replace(removed=at(*seconds)), nothing, loads=loads, slack=SLACK
+        ).tolist()
+
+    assert early(1.5, 2.6, 2.6, loads=[2.5]) == [False, False, False]
+    assert early(0.7, 2.6, 2.6, loads=[2.5]) == [True, False, False], "no change had come"
+    assert early(1.5, 1.6, 2.6, loads=[2.5]) == [True, True, False]
+    assert early(2.6, 1.6, 2.6, loads=[2.5]) == [False, True, False]

@@ -1,6 +1,6 @@
 """A reader of a feed in a process of its own, to be killed: prints `started`, then a line per batch, and confirms all of them.
 
-`python reader_process.py notify URL` or `python reader_process.py poll URL REDIS_URL` reads the table `items (id, shelf)`.
+`python killed_reader.py notify URL` or `python killed_reader.py poll URL REDIS_URL` reads the table `items (id, shelf)`.
 """
 
 from __future__ import annotations
