@@ -1,7 +1,7 @@
 """What the feeds of a configuration lack in their databases, for `cacheupdater check --connect`.
 
-`connection_check` calls `feeds` beside its other visits. It changes nothing. It tries the statements of `changes`, and each lack comes with the statements that mend it,
-unless they are too long for a table.
+`connection_check` calls `feeds` beside its other visits. It changes nothing. Each lack comes with the statements that mend it, unless
+they are too long for a table. The statements of `changes` are tried with a value that no row has.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _statements(components: Components, name: str) -> Sequence[Finding]:
 
 
 async def _tried(finder: SqlFinder) -> CacheUpdaterError | None:
-    """The error of a statement that runs with a value of no type. Only the database knows which one the column has."""
+    """The error of a statement that runs with no type of value. Only the database knows which one the column has."""
     errors: list[CacheUpdaterError] = []
     for value in NOBODY.values():
         try:
