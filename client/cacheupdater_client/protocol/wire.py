@@ -114,7 +114,7 @@ def decode_pack(payload: bytes) -> Pack:
         raise Malformed("garbage", "keys must be msgpack bin")
     if tokens and len(tokens) != len(keys):
         raise Malformed("garbage", f"{len(tokens)} tokens for {len(keys)} keys")
-    return Pack(kind, emitted_ms, keys, counts, tokens)
+    return Pack(kind, emitted_ms, keys, counts, tokens or ())
 
 
 def is_change(payload: bytes) -> bool:

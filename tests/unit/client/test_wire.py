@@ -26,6 +26,7 @@ from cacheupdater_client.protocol.wire import (
     encode_frame,
     encode_hello,
     encode_pack,
+    is_change,
     partition_of,
 )
 
@@ -98,8 +99,10 @@ def test_an_older_reader_takes_fills_for_touches():
     assert (pack.kind, len(pack.keys), pack.tokens) == (TOUCH, 2, ())
 
 
-def test_tokens_of_changes_mean_nothing():
-    assert decode_pack(encode_pack(CHANGE, 1, [b"a"], tokens=[7])) == Pack(CHANGE, 1, [b"a"], [])
+def test_changes_that_a_feed_told_carry_the_times_of_their_commits():
+    pack = encode_pack(CHANGE, 1, [b"a", b"b"], tokens=[7, 8])
+    assert is_change(pack)
+    assert decode_pack(pack) == Pack(CHANGE, 1, [b"a", b"b"], [], [7, 8])
 
 
 @pytest.mark.parametrize("more", [None, 7, "tokens", [1], {"later": [1, 2, 3]}, {"tokens": []}])
