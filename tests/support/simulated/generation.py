@@ -21,7 +21,7 @@ from cacheupdater_client.protocol.patterns import Pattern
 from simulated.database import SimLoader, body_of
 
 PATTERNS = {b"a:": Pattern.compile("a:{id:int}"), b"b:": Pattern.compile("b:{id:int}")}
-SAME = SimpleNamespace(sources={}, namespaces={})
+SAME = SimpleNamespace(sources={}, namespaces={}, forwards=False)
 """The configuration, as far as a turnover looks at it."""
 
 
