@@ -1,6 +1,7 @@
-"""Commands configure the log of their process; each test here restores it."""
+"""Commands configure the log of their process, and variables for its children; each test here restores both."""
 
 import logging
+import os
 
 import pytest
 
@@ -15,3 +16,12 @@ def logging_as_before():
     root.handlers[:] = before
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def environment_as_before():
+    """`demo` keeps its children from the working directory: other tests' programs of this worker must find their modules there."""
+    before = dict(os.environ)  # noqa: TID251  restored, not read
+    yield
+    os.environ.clear()  # noqa: TID251  as above
+    os.environ.update(before)  # noqa: TID251  as above
