@@ -336,6 +336,7 @@ async def test_a_consumer_that_does_not_ask_for_long_keeps_its_turn(world, monke
 async def test_a_consumer_that_sleeps_loses_its_turn_to_another(world, monkeypatch):
     monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 2)
     monkeypatch.setattr(feed, "ASLEEP_S", 0.5)
+    monkeypatch.setattr(feed, "ALIVE_S", 0.2)
     sleeper = world.feed()
     await sleeper.start()
     follower = Follower(world.feed())
@@ -353,6 +354,7 @@ async def test_a_consumer_that_sleeps_loses_its_turn_to_another(world, monkeypat
 async def test_a_consumer_that_waits_for_its_budget_and_asks_what_waits_keeps_its_turn(world, monkeypatch):
     monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 2)
     monkeypatch.setattr(feed, "ASLEEP_S", 0.5)
+    monkeypatch.setattr(feed, "ALIVE_S", 0.2)  # as often within the server's patience as in a real feed
     own = world.feed()
     await own.start()
 

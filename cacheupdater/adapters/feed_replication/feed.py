@@ -67,12 +67,12 @@ class ReplicationFeed:
         self._close()
         self._stopped.clear()
         taken = await self._turn.take(self._stopped)
-        if taken is None:
-            return
-        if self._stopped.is_set():
-            taken.stream.close()
-        else:
+        if taken is not None and not self._stopped.is_set():
             self._begin(taken)
+            return
+        if taken is not None:
+            taken.stream.close()
+        raise Unavailable("the feed was stopped while it waited for its turn")
 
     async def batches(self) -> AsyncIterator[Batch]:
         """Changes after those that were confirmed, until `stop`."""
