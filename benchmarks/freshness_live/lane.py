@@ -96,7 +96,7 @@ def measure(lane: Lane, servers: Servers, *, look: float, tell: Callable[[str], 
         crowd = Crowd(lane.traffic, servers, Path(name), emit=emit, ttl=ttl, announce=announce)
         stack.callback(crowd.end)
         crowd.gather()
-        servers.fill(cached, ttl=ttl is not None)
+        servers.fill(cached, ttl=ttl is not None, told=lane.policy in TOLD)
         watch = _Watch(lane, crowd, updater, tell)
         watch.until_the_end(look)
         crowd.join()

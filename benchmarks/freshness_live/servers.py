@@ -65,15 +65,18 @@ class Servers(NamedTuple):
             cache.flushall()
         self.log.mark()
 
-    def fill(self, cached: Inherited, *, ttl: bool) -> None:
-        """Fills the cache, just before readers begin: with a TTL the first values expire at once."""
+    def fill(self, cached: Inherited, *, ttl: bool, told: bool) -> None:
+        """Fills the cache, just before readers begin: with a TTL the first values expire at once.
+
+        Where changes are `told`, they were told before too: no value is old yet.
+        """
         with redis.Redis.from_url(self.redis.url) as cache:
             for first in range(0, len(cached.left), _AT_ONCE):
                 pipe = cache.pipeline(transaction=False)
                 for key in range(first, min(first + _AT_ONCE, len(cached.left))):
                     left = cached.left[key] if ttl else _KEPT_S
                     if left > 0:
-                        version = 0 if cached.stale[key] else 1
+                        version = 0 if cached.stale[key] and not told else 1
                         pipe.set(NAME.format(key), version, px=max(1, int(left * 1000)))
                 pipe.execute()
 
