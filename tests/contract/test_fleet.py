@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import redis.asyncio
+from servers.redis_places import worlds
 
 from cacheupdater.adapters.fleet_redis import RedisFleet
 from cacheupdater.core.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
@@ -68,23 +68,7 @@ class Memory:
         """Nothing is open."""
 
 
-def one_server(fixture):
-    url = fixture("redis_url")
-    return Real(url, redis.asyncio.Redis.from_url(url, decode_responses=True))
-
-
-def cluster(fixture):
-    servers = fixture("redis_cluster")
-    nodes = [redis.asyncio.cluster.ClusterNode("127.0.0.1", node.port) for node in servers.nodes]
-    return Real(servers.url, redis.asyncio.RedisCluster(startup_nodes=nodes, decode_responses=True))
-
-
-def sentinels(fixture):
-    servers = fixture("redis_sentinels")
-    return Real(servers.url, redis.asyncio.Redis(port=servers.primary().port, decode_responses=True))
-
-
-WORLDS = {"redis": one_server, "cluster": cluster, "sentinel": sentinels, "memory": lambda _: Memory()}
+WORLDS = worlds(Real, Memory, decode_responses=True)
 
 
 @pytest.fixture(params=WORLDS)

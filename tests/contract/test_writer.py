@@ -6,7 +6,7 @@ import asyncio
 from math import inf
 
 import pytest
-import redis.asyncio
+from servers.redis_places import worlds
 
 from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.core.answers import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
@@ -103,23 +103,7 @@ class Memory:
         pass
 
 
-def one_server(fixture):
-    url = fixture("redis_url")
-    return Real(url, redis.asyncio.Redis.from_url(url))
-
-
-def cluster(fixture):
-    servers = fixture("redis_cluster")
-    nodes = [redis.asyncio.cluster.ClusterNode("127.0.0.1", node.port) for node in servers.nodes]
-    return Real(servers.url, redis.asyncio.RedisCluster(startup_nodes=nodes))
-
-
-def sentinels(fixture):
-    servers = fixture("redis_sentinels")
-    return Real(servers.url, redis.asyncio.Redis(port=servers.primary().port))
-
-
-WORLDS = {"redis": one_server, "cluster": cluster, "sentinel": sentinels, "memory": lambda _: Memory()}
+WORLDS = worlds(Real, Memory)
 
 
 @pytest.fixture(params=WORLDS)

@@ -208,7 +208,7 @@ async def test_an_answer_that_is_none_of_ours_is_unavailable(fleets, monkeypatch
         async def answer(*_, said=said):
             return said
 
-        monkeypatch.setattr(fleet, "_run", answer)
+        monkeypatch.setattr(fleet._redis, "run", answer)
         with pytest.raises(Unavailable):
             await fleet.exchange("main", offer(1.0))
     for said, granted in (
@@ -220,7 +220,7 @@ async def test_an_answer_that_is_none_of_ours_is_unavailable(fleets, monkeypatch
         async def answer(*_, said=said):
             return said
 
-        monkeypatch.setattr(fleet, "_run", answer)
+        monkeypatch.setattr(fleet._redis, "run", answer)
         assert (await fleet.exchange("main", offer(5.0))).rate == granted
 
 

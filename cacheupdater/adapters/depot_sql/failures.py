@@ -7,32 +7,15 @@ of our own, and of the driver's only type and code. Nothing here waits or rememb
 from __future__ import annotations
 
 import sqlite3
-import ssl
-from socket import gaierror
 from typing import TYPE_CHECKING
 
 from cacheupdater.errors import CacheUpdaterError, Faulty, Forbidden, Misconfigured, Unavailable
+from cacheupdater.postgres_words import for_now, unreached
 
 if TYPE_CHECKING:
     from cacheupdater.core.depot_url import Address
 
-# By the beginning of PostgreSQL's code; the first that fits counts
-_FOR_NOW = {
-    "28P01": "the user or the password is not right",
-    "28": "the server does not let this user in from here (its role, or a rule of pg_hba.conf)",
-    "3D": "there is no database of this name",
-    "53100": "its disk is full",
-    "53300": "it has no connection left for this user",
-    "57P03": "it is starting up or shutting down",
-    "25006": "it is read-only: a replica, or a primary that is being moved",
-    "08": "the connection was lost",
-    "53": "it is out of resources",
-    "57": "it has ended the statement, or is shutting down",
-    "58": "its disk or its system fails",
-    "40": "others changed the same rows",
-    "55P03": "others hold the same rows",
-    "25P03": "this process was held up in the middle of its work",
-}
+_OURS = {"25P03": "this process was held up in the middle of its work"}
 _GONE = {
     "42P01": "a table is missing",
     "42703": "a column is missing",
@@ -51,26 +34,12 @@ def of_postgres(error: BaseException, address: Address) -> CacheUpdaterError:
         )
     if code in _GONE:
         return Misconfigured(f"{address} cannot be used, {_GONE[code]} ({what}): restart the updaters")
-    if why := next((why for begin, why in _FOR_NOW.items() if code.startswith(begin)), ""):
+    if why := for_now(code, _OURS):
         return Unavailable(f"the queue's database cannot answer now: {why} ({what})")
     if code:
         return Faulty(f"the queue's database refuses a statement: {what}")
-    return Unavailable(_unreached(error) or f"the queue's database cannot be reached: {what}")
-
-
-def _unreached(error: BaseException) -> str:
-    """Why there is no connection, for errors that are not the server's own; empty for any other."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"the server's certificate cannot be trusted ({error.verify_message}): name its authority by ca"
-        )
-    if isinstance(error, gaierror):
-        return "the host of the queue's url has no address: ask this machine's name server"
-    if isinstance(error, TimeoutError):
-        return "the queue's database did not answer in time"
-    if "rejected SSL upgrade" in str(error):
-        return "the server offers no TLS: turn it on there, or write tls=off into the queue's url"
-    return ""
+    why = unreached(error, "tls=off into the queue's url")
+    return Unavailable(f"the queue's database cannot be reached: {why or what}")
 
 
 # By SQLite's code without its extension

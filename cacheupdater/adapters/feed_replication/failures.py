@@ -9,21 +9,11 @@ from __future__ import annotations
 import re
 
 from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, Unavailable
+from cacheupdater.postgres_words import for_now
 
-# By the beginning of PostgreSQL's code; the first that fits counts
-_FOR_NOW = {
+_OURS = {
     "53300": "it has no connection or no WAL sender left",
-    "53100": "its disk is full",
-    "57P03": "it is starting up or shutting down",
-    "57014": "it did not answer in time, or a person ended the statement",
-    "25006": "it is read-only: a replica, or a primary that is being moved",
     "55006": "the slot is read by another process",
-    "08": "the connection was lost",
-    "53": "it is out of resources",
-    "57": "it has ended the connection, or is shutting down",
-    "58": "its disk or its system fails",
-    "40": "others changed the same rows",
-    "55P03": "others hold the same rows",
 }
 # libpq gives no code for an error while it connects, but the server's text. First what only a person can mend
 _REFUSED = {
@@ -88,7 +78,7 @@ def of_server(error: BaseException) -> CacheUpdaterError:
         return Misconfigured(
             f"the database is not ready for logical replication ({what}): `cacheupdater check --connect` says what is missing"
         )
-    if why := next((why for begin, why in _FOR_NOW.items() if code(error).startswith(begin)), ""):
+    if why := for_now(code(error), _OURS):
         return Unavailable(f"the database cannot answer now: {why} ({what})")
     if code(error):
         return Faulty(f"the database refuses a statement of the feed: {what}")

@@ -30,13 +30,13 @@ BUSY_S = 5.0  # the longest that a machine which runs all tests at once delays a
 @pytest.fixture
 def patient(monkeypatch):
     """Lets calls to Redis take longer than the service would: for tests of answers, not of times."""
-    from cacheupdater.adapters import fleet_redis
+    from cacheupdater import redis_record
     from cacheupdater.adapters.depot_redis import servers
     from cacheupdater.adapters.writer_redis import sessions, slots
 
-    for module in (sessions, slots, fleet_redis, servers):
+    for module in (sessions, slots, redis_record, servers):
         monkeypatch.setattr(module, "CALL_TIMEOUT_S", BUSY_S)
-    for module in (sessions, fleet_redis, servers):
+    for module in (sessions, redis_record, servers):
         monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", BUSY_S)
 
 
