@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.breaker import Breaker
 from cacheupdater.core.outage import Outage
-from cacheupdater.core.pace import Pace, unread_rate
+from cacheupdater.core.pace import unread_pace
 from cacheupdater.core.priorities import Priorities
 from cacheupdater.core.slots import SLOW_S, TIMES_AS_LONG, Slots
 from cacheupdater.core.witnesses import Witnesses
@@ -55,7 +55,7 @@ class Source:
         self.priorities = Priorities(bucket)
         self.witnesses = Witnesses()
         self.outage = Outage()
-        self.unread = Pace(unread_rate)
+        self.unread = unread_pace()
 
     def began(self, unit: Witness, now: float) -> None:
         """The unit runs."""

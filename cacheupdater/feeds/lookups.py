@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cacheupdater.errors import CacheUpdaterError, Unavailable
-from cacheupdater.feeds.row_keys import key_of
+from cacheupdater.feeds.row_keys import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -66,7 +66,7 @@ class Lookups:
         for some in kinds.values():
             for at in range(0, len(some), VALUES_MAX):
                 found = await self._found(lookup, some[at : at + VALUES_MAX])
-                keys = (key_of(lookup.pattern, cells) for cells in found)
+                keys = keys_of(lookup.pattern, list(map(tuple, found)))
                 yield list(dict.fromkeys(key for key in keys if key is not None))
 
     async def _found(self, lookup: Lookup, values: Sequence[Capture]) -> Sequence[Sequence[Cell]]:

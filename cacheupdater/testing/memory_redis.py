@@ -8,7 +8,7 @@ file with the real scripts. It knows strings, hashes and one "other" type, and n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,13 +163,20 @@ class MemoryRedis:
         return floor // 1000 > self.now_us() + CLOCK_STEP_S * _SECOND_US
 
     def invalidate(
-        self, *keys: bytes, hold_off_ms: int = 0, forms: Mapping[bytes, fence.Form] = NO_FORMS
+        self,
+        *keys: bytes,
+        hold_off_ms: int = 0,
+        forms: Mapping[bytes, fence.Form] = NO_FORMS,
+        ours: Collection[bytes] = (),
     ) -> list[Outcome]:
-        """INVALIDATE: removes values and raises floors. With `forms`, as from an updater, foreign values stay."""
+        """INVALIDATE: removes values and raises floors. With `forms`, as from an updater, foreign values stay; of the keys in
+        `ours`, also those that no load has written."""
         outcomes: list[Outcome] = []
         for key in keys:
-            form = forms.get(key)
-            stays = form is not None and is_foreign(self.get(key), form, self.floor(key))
+            form, held, floor = forms.get(key), self.get(key), self.floor(key)
+            stays = form is not None and is_foreign(held, form, floor)
+            if key in ours and (floor is None or fence.form_of(floor) is None):
+                stays = held is not None
             if not stays:
                 self.delete(key)
             self._raise_floor(key, hold_off_ms, 0)
@@ -270,9 +277,13 @@ class MemoryWriter:
         return _ANSWERS[outcome]
 
     async def invalidate(
-        self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = NO_FORMS
+        self,
+        keys: Sequence[bytes],
+        forms: Mapping[bytes, fence.Form] = NO_FORMS,
+        *,
+        ours: Collection[bytes] = (),
     ) -> Sequence[Answer]:
-        outcomes = self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms, forms=forms)
+        outcomes = self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms, forms=forms, ours=ours)
         return [answers.FOREIGN if each == fence.FOREIGN else answers.WRITTEN for each in outcomes]
 
     async def prolong(

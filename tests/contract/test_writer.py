@@ -231,6 +231,21 @@ async def test_write_and_removal_leave_what_is_foreign_and_serve_the_neighbours(
     assert await cache.get(b"hash") is None
 
 
+async def test_removal_leaves_what_no_load_has_written_when_told_to(cache, writer):
+    await cache.set(b"theirs", b"{}")  # reads as ours would
+    await cache.set(b"hash", {b"f": b"1"})
+    entries = [Entry(key, b"{}", HOUR_MS) for key in (b"ours", b"other", b"changed")]
+    assert await writer.write(await writer.token(), entries, form="json") == [WRITTEN] * 3
+    await writer.invalidate([b"changed"])
+    await cache.set(b"changed", b"{}")  # its floor is that of a change
+    keys = [b"theirs", b"ours", b"hash", b"absent", b"other", b"changed"]
+    said = await writer.invalidate(keys, dict.fromkeys(keys, "json"), ours=set(keys) - {b"other"})
+    assert said == [FOREIGN, WRITTEN, FOREIGN, WRITTEN, WRITTEN, FOREIGN]
+    assert [await cache.get(key) for key in keys] == [b"{}", None, {b"f": b"1"}, None, None, b"{}"]
+    assert await writer.invalidate([b"theirs"], {b"theirs": "json"}) == [WRITTEN]
+    assert await cache.get(b"theirs") is None
+
+
 async def test_write_replaces_what_is_foreign_when_told_to(cache, writer):
     await cache.set(b"k", PICKLE)
     entry = Entry(b"k", b"{}", HOUR_MS)

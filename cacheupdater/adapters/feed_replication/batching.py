@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.feed_replication.decode import Decoder, Event
     from cacheupdater.adapters.feed_replication.progress import Progress
 
-EVENTS_MAX = 500  # changes of a batch: 4 ms of the event loop, and some hundred KiB
+EVENTS_MAX = 200  # changes of a batch: 2 ms of the event loop, in which nothing else runs
 TRUNCATED = "the table was truncated"
 
 

@@ -35,7 +35,7 @@ from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 
     from cacheupdater.ports import Entry, Found
     from cacheupdater_client.protocol.lease import Grace
@@ -142,9 +142,17 @@ class ClusterWriter:
         return said
 
     async def invalidate(
-        self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = fence.NO_FORMS
+        self,
+        keys: Sequence[bytes],
+        forms: Mapping[bytes, fence.Form] = fence.NO_FORMS,
+        *,
+        ours: Collection[bytes] = (),
     ) -> Sequence[Answer]:
         """Removes the values and raises their floors. If it raises an error, some keys may be done: the caller repeats all."""
+
+        def call(key: bytes) -> Sequence[Any]:
+            return fence.invalidate_args([key], hold_off_ms=self._hold_off_ms, forms=forms, ours=ours)
+
         left: list[bytes] = list(keys)
         said = dict.fromkeys(left, _MOVING)
         for _ in range(REDIRECTIONS):
@@ -158,7 +166,7 @@ class ClusterWriter:
                     places.setdefault(_Way(home, key in view.aside), []).append(key)
                 else:
                     said[key] = _NOBODY
-            again = await _together([self._invalidate_at(*each, forms, said) for each in places.items()])
+            again = await _together([self._invalidate_at(*each, call, said) for each in places.items()])
             left = [key for some in again for key in some]
         return [said[key] for key in keys]
 
@@ -294,16 +302,21 @@ class ClusterWriter:
         return Answer(Result.UNAVAILABLE if is_trouble(why) else Result.FAILED, why=why)
 
     async def _invalidate_at(
-        self, way: _Way, keys: list[bytes], forms: Mapping[bytes, fence.Form], said: dict[bytes, Answer]
+        self,
+        way: _Way,
+        keys: list[bytes],
+        call: Callable[[bytes], Sequence[Any]],
+        said: dict[bytes, Answer],
     ) -> list[bytes]:
         """Invalidates keys at one node. Returns the redirected keys; the answers for the others go to `said`."""
         elsewhere = []
         for at in range(0, len(keys), KEYS_MAX):
             some = keys[at : at + KEYS_MAX]
-            calls = [fence.invalidate_args([key], hold_off_ms=self._hold_off_ms, forms=forms) for key in some]
             try:
                 async with self._reaching(way.home):
-                    replies = await way.home.evaluate(fence.INVALIDATE, calls, asking=way.aside)
+                    replies = await way.home.evaluate(
+                        fence.INVALIDATE, list(map(call, some)), asking=way.aside
+                    )
             except Unavailable as e:
                 said.update(dict.fromkeys(keys[at:], Answer(Result.UNAVAILABLE, why=str(e))))
                 break

@@ -28,7 +28,7 @@ LOOK = fence.Script(_TEXT, sha1(_TEXT.encode(), usedforsecurity=False).hexdigest
 def calls(keys: Sequence[bytes], *, values: bool) -> list[tuple[Any, ...]]:
     """The arguments of the script: one call for each key, for in a cluster two keys may be on different nodes."""
     most = fence.SCRIPT_BYTES_MAX if values else 0
-    return [(2, key, fence.floor_name(key), most) for key in keys]
+    return [(2, key, floor, most) for key, floor in zip(keys, fence.floor_names(keys), strict=True)]
 
 
 def read(replies: Sequence[Any]) -> list[Found | None]:

@@ -31,7 +31,7 @@ from cacheupdater.errors import Faulty, Forbidden, Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence, lease
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.ports import Entry, Found
@@ -96,12 +96,16 @@ class RedisWriter:
         return said
 
     async def invalidate(
-        self, keys: Sequence[bytes], forms: Mapping[bytes, fence.Form] = fence.NO_FORMS
+        self,
+        keys: Sequence[bytes],
+        forms: Mapping[bytes, fence.Form] = fence.NO_FORMS,
+        *,
+        ours: Collection[bytes] = (),
     ) -> Sequence[Answer]:
         """Removes the values and raises their floors. If it raises an error, some keys may be done: the caller repeats all."""
 
         def call(some: Sequence[bytes]) -> Sequence[Any]:
-            return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms, forms=forms)
+            return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms, forms=forms, ours=ours)
 
         await self._leave_a_former_primary()
         calls = _Calls(fence.INVALIDATE, list(fence.key_chunks(keys)), call, None)

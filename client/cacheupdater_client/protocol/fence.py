@@ -13,7 +13,7 @@ functions on bytes: no socket, no clock, no redis-py.
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha1
 from itertools import product, repeat
@@ -152,7 +152,7 @@ def floor_name(key: bytes) -> bytes:
     Wrapping the key in braces would be wrong for keys that have braces of their own; a tag from the table of slots is
     right for every byte string.
     """
-    return _floor_names([key])[0]
+    return floor_names([key])[0]
 
 
 def is_floor(name: bytes) -> bool:
@@ -170,8 +170,8 @@ def lease_name(key: bytes) -> bytes:
     return floor[:_SIGN_AT] + _LEASE_SIGN + floor[_SIGN_AT + 1 :]
 
 
-def _floor_names(keys: Sequence[bytes]) -> list[bytes]:
-    """A batch costs no loop in Python, unless a key has braces."""
+def floor_names(keys: Sequence[bytes]) -> list[bytes]:
+    """As `floor_name`. A batch costs no loop in Python, unless a key has braces."""
     tags = [_tag(key) if _OPEN in key else key for key in keys] if _OPEN in b"".join(keys) else keys
     return list(map(add, map(_floor_prefixes().__getitem__, map(crc_hqx, tags, repeat(0))), keys))
 
@@ -267,7 +267,7 @@ def commit_args(
     age_us, step_us = int(load_age_s * 1_000_000), CLOCK_STEP_S * 1_000_000
     stamp, letter = stamp_of(token, form), "" if replace else FORM_LETTERS[form]
     head = (stamp, age_us, step_us, _floor_life_ms(hold_off_ms), letter, kinds)
-    return [2 * len(keys), *_in_pairs(keys, _floor_names(keys)), *head, *data]
+    return [2 * len(keys), *_in_pairs(keys, floor_names(keys)), *head, *data]
 
 
 def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
@@ -285,26 +285,32 @@ def _append_value(data: list[_Arg], value: Value, ttl_ms: int) -> str:
 
 
 def invalidate_args(
-    keys: Sequence[bytes], *, hold_off_ms: int = 0, forms: Mapping[bytes, Form] = NO_FORMS
+    keys: Sequence[bytes],
+    *,
+    hold_off_ms: int = 0,
+    forms: Mapping[bytes, Form] = NO_FORMS,
+    ours: Collection[bytes] = (),
 ) -> list[_Arg]:
     """The arguments after INVALIDATE's sha in EVALSHA, for at most SCRIPT_KEYS_MAX keys.
 
     `hold_off_ms` covers the lag of replicas that loads may read: no load that began within this time can land. A value
-    that is foreign to its key's form in `forms` stays. Where a key has no form, any value is removed.
+    that is foreign to its key's form in `forms` stays. Where a key has no form, any value is removed. But a value of a key in
+    `ours` is removed only if a load of an updater has written it.
     """
     if not 0 <= hold_off_ms <= CLOCK_STEP_S * 1000:
         raise ValueError(
             f"hold_off must be 0 to {CLOCK_STEP_S} s: a floor further ahead looks like a clock step"
         )
-    names = _in_pairs(keys, _floor_names(keys))
+    names = _in_pairs(keys, floor_names(keys))
     letters = "".join(FORM_LETTERS[forms[key]] if key in forms else "-" for key in keys) if forms else ""
+    marks = "".join("01"[key in ours] for key in keys) if ours else ""
     life = _floor_life_ms(hold_off_ms)
-    return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters]
+    return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters, marks]
 
 
 def outdate_args(keys: Sequence[bytes], hold_ms: int) -> list[_Arg]:
     """The arguments after OUTDATE's sha in EVALSHA: as `invalidate_args`, but old values stay for at most `hold_ms`."""
-    names = _in_pairs(keys, _floor_names(keys))
+    names = _in_pairs(keys, floor_names(keys))
     return [len(names), *names, CLOCK_STEP_S * 1_000_000, _floor_life_ms(0), hold_ms]
 
 

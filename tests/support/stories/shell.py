@@ -99,10 +99,10 @@ class Writer(MemoryWriter):
         self.tokens += 1
         return await super().token(keys)
 
-    async def invalidate(self, keys, forms=NO_FORMS):
+    async def invalidate(self, keys, forms=NO_FORMS, *, ours=()):
         if self.invalidation_errors:
             raise self.invalidation_errors.pop(0)
-        said = iter(await super().invalidate([key for key in keys if key != self.refuses], forms))
+        said = iter(await super().invalidate([key for key in keys if key != self.refuses], forms, ours=ours))
         return [NO_RIGHT if key == self.refuses else next(said) for key in keys]
 
 

@@ -25,7 +25,7 @@ def test_unread_keys_do_not_wait_for_the_budget_but_for_redis():
         now = work.wake if story.engine.pending else now
 
     assert gone == keys
-    assert now <= (len(keys) - UNREAD_RATE) / UNREAD_RATE + 0.2
+    assert now <= len(keys) / UNREAD_RATE + 0.2
     assert story.engine.removals_waiting == 0  # of dropped changes
 
 

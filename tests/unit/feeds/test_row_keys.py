@@ -94,3 +94,9 @@ def test_a_feed_must_tell_every_column_that_a_rule_needs():
 def test_the_namespaces_of_a_table_are_those_of_all_its_rules():
     assert ROWS.patterns_of("public.brands") == {"product": PRODUCT}
     assert ROWS.patterns_of("public.nothing") == {}
+
+
+def test_a_row_that_makes_no_key_does_not_cost_its_neighbours_theirs():
+    rows = [Changed("products", [{"id": each}]) for each in (7, "8", None, "x", 2**63, 9)]
+    found = ROWS.of([*rows, Changed("products", [{}])])
+    assert (list(found.keys), found.unmapped) == ([b"product:7", b"product:8", b"product:9"], 3)

@@ -168,3 +168,24 @@ def test_pattern_reads_many_keys_as_it_reads_each(pattern, data):
     keys = data.draw(st.lists(st.one_of(good, good, good, bad), min_size=1, max_size=8))
     each = [pattern.parse(key) for key in keys]
     assert pattern.parse_many(keys) == (None if None in each else each)
+
+
+@given(st.sampled_from(PATTERNS), st.data())
+def test_pattern_writes_many_keys_as_it_writes_each(pattern, data):
+    good = st.tuples(*(VALUES[kind] for kind in pattern.types))
+    odd = {
+        int: st.sampled_from(["7", 2**63]),
+        str: st.sampled_from(["a:b", "\ud800", "a\nb", ""]),
+        UUID: st.just("7"),
+    }
+    bad = st.tuples(*(odd[kind] for kind in pattern.types))
+    captures = data.draw(st.lists(st.one_of(good, good, good, bad), max_size=8))
+    each = [_written(pattern, one) for one in captures]
+    assert pattern.format_many(captures) == (None if None in each else each)
+
+
+def _written(pattern, captures):
+    try:
+        return pattern.format(captures)
+    except (Inexpressible, UnicodeEncodeError):
+        return None
