@@ -12,7 +12,7 @@ import time
 
 import asyncpg
 import pytest
-from live.fed_shop import BRANDS, CACHED, EVERY_S, HOT, TABLES, FedShop, key, settings
+from live.fed_shop import BRANDS, CACHED, EVERY_S, HOT, TABLES, FedShop, settings
 from live.updater_process import eventually
 from suite.pace import PATIENCE_S
 
@@ -21,7 +21,6 @@ from cacheupdater.local.postgres_server import run_sql
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 KINDS = ["replication", "notify", "poll"]
-OPEN_S = 3.0
 
 
 @pytest.fixture
@@ -111,7 +110,9 @@ def test_what_is_read_is_fresh_at_once_and_never_missing_and_what_is_not_read_co
     eventually(lambda: shop.updater.metric("fed_total", result="removed") == removed)
 
 
-def test_what_is_rolled_back_costs_nothing_and_what_stays_open_is_told_after_its_commit(shop, database):
+def test_what_is_rolled_back_costs_nothing_and_what_stays_open_is_told_after_its_commit(
+    shop, database, amount
+):
     async def story():
         connection = await asyncpg.connect(database.replace("+asyncpg", ""))
         try:
@@ -125,7 +126,7 @@ def test_what_is_rolled_back_costs_nothing_and_what_stays_open_is_told_after_its
             assert await asyncio.to_thread(shop.stale) == {}
             async with connection.transaction():
                 await connection.execute("UPDATE products SET price = 78 WHERE id <= 500")
-                await asyncio.sleep(OPEN_S)
+                await asyncio.sleep(amount(3.0, 20.0))
                 assert await asyncio.to_thread(shop.stale) == {}
             return told
         finally:
@@ -371,4 +372,31 @@ def test_one_brand_concerns_all_its_products(shop):
     shop.at_rest()
     shop.run("UPDATE brands SET name = 'other' WHERE id = 3")
     eventually(lambda: shop.updater.metric("feed_keys_total") - before == 2 * 20_000 / BRANDS)
-    assert key(2).encode() not in shop.stale()
+    shop.at_rest()
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", ["replication"])
+def test_a_brand_of_five_thousand_products_costs_what_the_budget_gives(kind, database, redis_url, updaters):
+    """Those that are read are fresh once the budget has paid for the statement and for them. The others are gone."""
+    budget, products = 1000, range(1, 5001)
+    run_sql(
+        database,
+        "UPDATE products SET brand_id = 3 WHERE id <= 5000",
+        "UPDATE products SET brand_id = 4 WHERE id > 5000",
+    )
+    updater = updaters.make(settings(redis_url, database, feed_of(kind), budget=f"{budget}/s"))
+    changes(updater, "install")
+    updater.start()
+    with FedShop(database, redis_url, updater.emit, cached=products) as shop:
+        shop.fill()
+        shop.forget(updater)
+        rows, began = updater.metric("rows_total"), time.monotonic()
+        shop.run("UPDATE brands SET name = 'other' WHERE id = 3")
+        rest = shop.at_rest()
+        assert shop.there(products) == list(HOT)
+        seconds = time.monotonic() - began
+        most = budget * (seconds + 1.0)  # with the burst of a second
+        spent = updater.metric("rows_total") - rows
+        print(f"5,000 products of a brand: at rest after {rest:.1f} s, {spent:.0f} rows of {most:.0f}")
+        assert spent <= most

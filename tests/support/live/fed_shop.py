@@ -23,8 +23,11 @@ HOT = range(1, 51)
 CACHED = range(1, 1001)
 READ_EVERY_S = 0.05  # each hot key
 EVERY_S = 5.0  # the interval of refreshes, which nothing but the feed can beat
-SQL = "SELECT p.id, p.name, p.price, s.pieces FROM products p JOIN stock s ON s.product_id = p.id WHERE p.id IN :id"
-TRUTH = "SELECT p.id, p.name, p.price, s.pieces FROM products p JOIN stock s ON s.product_id = p.id"
+TRUTH = (
+    "SELECT p.id, p.name, p.price, s.pieces, b.name AS brand FROM products p"
+    " JOIN stock s ON s.product_id = p.id JOIN brands b ON b.id = p.brand_id"
+)
+SQL = f"{TRUTH} WHERE p.id IN :id"
 _STAMP = "updated_at timestamptz NOT NULL DEFAULT clock_timestamp()"
 _OLD = (
     "now() - interval '1 day'"  # a feed that polls tells what was changed within its overlap before it began
@@ -78,7 +81,8 @@ def settings(redis_url, database, feed, *, queue=None, budget="500/s"):
 class FedShop:
     """The database, the cache, and the readers of the hot products."""
 
-    def __init__(self, database, redis_url, emit):
+    def __init__(self, database, redis_url, emit, *, cached=CACHED):
+        self.cached = cached
         self._database = database.replace("+asyncpg", "")
         self.plain = redis.Redis.from_url(redis_url)
         self._cache = Redis.from_url(redis_url, emit=emit)
@@ -108,9 +112,9 @@ class FedShop:
             await connection.close()
 
     def fill(self):
-        """Values of the first thousand products, as readers have caused them; then the hot ones are read all the time."""
+        """Values of the first products, as readers have caused them; then the hot ones are read all the time."""
         deadline = time.monotonic() + 120.0
-        while missing := [n for n, value in zip(CACHED, self._values(), strict=True) if value is None]:
+        while missing := [n for n, value in zip(self.cached, self._values(), strict=True) if value is None]:
             assert time.monotonic() < deadline, f"{len(missing)} products are still missing"
             for number in missing:
                 self._cache.get(key(number))
@@ -122,7 +126,7 @@ class FedShop:
         eventually(lambda: updater.metric("tracked") <= len(HOT))
 
     def _values(self):
-        return self.plain.mget(list(map(key, CACHED)))
+        return self.plain.mget(list(map(key, self.cached)))
 
     def _read(self):
         while not self._stop.wait(READ_EVERY_S):
