@@ -80,21 +80,26 @@ class Reader:
     async def run(self, observer: Observer, notices: Notices, wall: Callable[[], float]) -> None:
         """Until it is cancelled."""
         while True:
+            self._rests(observer)
             try:
                 await self._feed.start()
                 await self._read(observer, notices, wall)
             except CacheUpdaterError as e:
                 _end_if_cancelled()
+                self._rests(observer)
                 notices.trouble(
                     "feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}"
                 )
             finally:
-                self.told = self.told._replace(reads=False, waiting=None)
-                observer.level("feed_reads", 0.0, label=self.source)
-                observer.level("feed_waiting", 0.0, label=self.source)  # whoever reads now knows
                 self._forget()
                 await self._feed.stop()
             await asyncio.sleep(REST_S)
+
+    def _rests(self, observer: Observer) -> None:
+        """Another may have the turn. Whoever is cancelled says nothing: a reload may have removed the feed, with its series."""
+        self.told = self.told._replace(reads=False, waiting=None)
+        observer.level("feed_reads", 0.0, label=self.source)
+        observer.level("feed_waiting", 0.0, label=self.source)  # whoever reads now knows
 
     async def _read(self, observer: Observer, notices: Notices, wall: Callable[[], float]) -> None:
         self.told = self.told._replace(reads=True)

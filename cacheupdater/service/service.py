@@ -63,6 +63,7 @@ class Service:
             # the number of a topic's partitions is known only later
             partitions=queue.partitions if isinstance(queue, MemoryQueueConfig) else 0,
             sources=config.sources,
+            feeds=config.fed,
             declared=declared.BOTH if config.forwards else declared.DECLARED,
         )
         self._reloading = Reloading(reread, self._observer)

@@ -124,7 +124,7 @@ class Turnover:
         self.now.components.share(self.now.pricing, self.supervisor.wake_all)
         if self.config.forwards:  # perhaps for the first time, for a feed
             self._observer.add(declared.BOTH)
-        self._observer.show(self.config.namespaces, self.config.sources)
+        self._observer.show(self.config.namespaces, self.config.sources, self.config.fed)
         was, now, notices = before.config, self.config, self.now.around.notices
         notices.all_over(({*was.sources} - {*now.sources}) | ({*was.namespaces} - {*now.namespaces}))
         for name in {*now.namespaces} - prepared.unchanged:  # they are judged anew

@@ -252,7 +252,7 @@ def _objects(database):
     return asyncio.run(ask())
 
 
-def test_a_reload_brings_an_updater_beside_a_shared_queue_its_first_feed(
+def test_a_reload_brings_an_updater_beside_a_shared_queue_its_first_feed_and_takes_it_away(
     database, redis_url, updaters, tmp_path
 ):
     queue = {"url": f"sqlite:///{tmp_path}/queue.db?partitions=4&session_timeout=2s"}
@@ -270,6 +270,9 @@ def test_a_reload_brings_an_updater_beside_a_shared_queue_its_first_feed(
     run_sql(database, "UPDATE products SET price = 2 WHERE id = 7")
     eventually(lambda: updater.metric("fed_total", namespace="product", result="removed"))
     assert updater.metric("forwarded_total", kind="change") >= 1.0
+    updater.file.write_text(json.dumps(before), "utf-8")  # and takes it away
+    os.kill(updater.pid, signal.SIGHUP)
+    eventually(lambda: "cacheupdater_feed_reads{" not in updater.page("/metrics")[1])
     updater.terminate()
     assert updater.wait() == 0
 

@@ -130,18 +130,22 @@ _COMMIT_FAILURES = {
 
 
 class Declared(NamedTuple):
-    """One metric. `label` and `reason` are the names of the labels that hold the port's arguments of the same names."""
+    """One metric. `label` and `reason` are the names of the labels that hold the port's arguments of the same names.
+
+    A `feed` has the name of its source. Sources without a feed have none of its series, or an alert would miss their reader.
+    """
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
-    label: Literal["", "event", "kind", "namespace", "partition", "source"] = ""
+    label: Literal["", "event", "feed", "kind", "namespace", "partition", "source"] = ""
     reason: str = ""
     reasons: Mapping[str, str] = MappingProxyType({})  # the values of `reason`, with their meanings
     buckets: tuple[float, ...] = ()
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.label, self.reason) if name)
+        label = "source" if self.label == "feed" else self.label
+        return tuple(name for name in (label, self.reason) if name)
 
 
 DECLARED: dict[Metric, Declared] = {  # of the updater
@@ -235,24 +239,24 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "Time since the last successful load, or since the start; it also grows while no loads are needed.",
         "source",
     ),
-    "feed_reads": Declared("gauge", "1 in the updater that reads the feed of this source, else 0.", "source"),
-    "feed_changes": Declared("counter", "Changed rows that the feed has told.", "source"),
-    "feed_keys": Declared("counter", "Keys that these rows concern.", "source"),
+    "feed_reads": Declared("gauge", "1 in the updater that reads the feed of this source, else 0.", "feed"),
+    "feed_changes": Declared("counter", "Changed rows that the feed has told.", "feed"),
+    "feed_keys": Declared("counter", "Keys that these rows concern.", "feed"),
     "feed_unmapped": Declared(
         "counter",
         "Rows that did not tell a column of a key, or whose values cannot stand in a key.",
-        "source",
+        "feed",
     ),
     "feed_lag_seconds": Declared(
         "histogram",
         "From a commit, by the database's clock, until its change was read here.",
-        "source",
+        "feed",
         buckets=_LAG_SECONDS,
     ),
     "feed_waiting": Declared(
         "gauge",
         "What waits at the source for the reader: bytes of WAL (replication), rows (notify). 0 in an updater that does not read it.",
-        "source",
+        "feed",
     ),
     "source_slots": Declared(
         "gauge",

@@ -43,9 +43,11 @@ class PrometheusObserver:
         namespaces: Iterable[str],
         partitions: int,
         sources: Iterable[str] = (),
+        feeds: Iterable[str] = (),
         declared: Mapping[Metric, Declared] = DECLARED,
     ) -> None:
-        """The namespaces, partitions and sources are the only labels that are shown, besides `other`.
+        """The namespaces, partitions and sources are the only labels that are shown, besides `other`. `feeds` are those sources
+        that have a feed.
 
         The set of partitions grows with the gauge `partitions`, for a topic may get more of them. A reload brings other
         namespaces and sources: see `show`. An updater and a collector have `declared` different metrics.
@@ -58,7 +60,7 @@ class PrometheusObserver:
             "event": EVENTS,
             "kind": KINDS,
             "partition": _numbers(partitions),
-            **_names(namespaces, sources),
+            **_names(namespaces, sources, feeds),
         }
         self._declared = declared
         self._families = {metric: self._declare(metric, row) for metric, row in declared.items()}
@@ -105,9 +107,9 @@ class PrometheusObserver:
         self._declared = {**self._declared, **declared}
         self._start_at_zero()
 
-    def show(self, namespaces: Iterable[str], sources: Iterable[str]) -> None:
+    def show(self, namespaces: Iterable[str], sources: Iterable[str], feeds: Iterable[str]) -> None:
         """These are the labels from now on. The series of the others end, or each reload would leave some behind."""
-        self._known |= _names(namespaces, sources)
+        self._known |= _names(namespaces, sources, feeds)
         for metric, label, reason in [*self._counters, *self._gauges, *self._histograms]:
             row = self._declared[metric]
             if label in self._known[row.label]:
@@ -167,9 +169,12 @@ class PrometheusObserver:
         return child
 
 
-def _names(namespaces: Iterable[str], sources: Iterable[str]) -> dict[str, Collection[str]]:
+def _names(
+    namespaces: Iterable[str], sources: Iterable[str], feeds: Iterable[str]
+) -> dict[str, Collection[str]]:
     # empty for decisions before the namespace is known
-    return {"namespace": frozenset({"", *namespaces}), "source": frozenset(sources)}
+    known = frozenset({"", *namespaces})
+    return {"namespace": known, "source": frozenset(sources), "feed": frozenset(feeds)}
 
 
 def _numbers(partitions: int) -> frozenset[str]:

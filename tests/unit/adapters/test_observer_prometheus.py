@@ -74,6 +74,20 @@ def test_partitions_are_never_taken_back_and_never_without_bound(observer):
     assert value(observer, "pending", partition="other") == 1
 
 
+def test_a_feed_that_a_reload_removes_leaves_no_series_on_which_an_alert_could_wait():
+    fed = PrometheusObserver(
+        version="1", namespaces=[], partitions=1, sources=["main", "plain"], feeds=["main"]
+    )
+    fed.level("feed_reads", 1.0, label="main")
+    assert value(fed, "feed_changes_total", source="main") == 0
+    assert value(fed, "feed_changes_total", source="plain") is None
+    fed.show([], ["main", "plain"], [])
+    fed.level("source_up", 1.0, label="main")
+    assert value(fed, "feed_reads", source="main") is None
+    assert value(fed, "feed_changes_total", source="main") is None
+    assert value(fed, "source_up", source="main") == 1
+
+
 def test_a_source_has_its_own_levels_and_an_unknown_one_is_other(observer):
     observer.level("price", 0.95, label="main")
     observer.level("starved", 7, label="made up")
