@@ -8,6 +8,7 @@ SECONDS ?= 600
 TIMES ?= 1
 WITHIN ?=
 STORIES_WITHIN ?=
+TURN ?=
 VERSIONS ?=
 LOCKED ?=
 
@@ -36,6 +37,7 @@ help: ## list the targets
 	@echo "  TIMES=1         multiplies the work of \`make prove\`"
 	@echo "  WITHIN=1200     seconds after which \`make prove\` begins no further block of a campaign; if empty, it plays all"
 	@echo "  STORIES_WITHIN=2400  the same for its long stories"
+	@echo "  TURN=5          so many tests of \`make prove\` come last that would be first"
 	@echo "  VERSIONS=6.2,7,8  of redis-py, for \`make compat\`; if empty, the newest"
 	@echo "  LOCKED=1        .venv as CI has it: installed by the hashes of image/dev.lock"
 	@echo "  PYTHON=python3  the interpreter for .venv, 3.11 or newer"
@@ -50,7 +52,7 @@ test: lint ## check style, types and imports, and run all tests in their short f
 	$(PYTEST) -n $(WORKERS)
 
 prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; half an hour; TIMES=10 does ten times as much
-	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES) $(if $(WITHIN),--within $(WITHIN)) $(if $(STORIES_WITHIN),--stories-within $(STORIES_WITHIN))
+	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES) $(if $(WITHIN),--within $(WITHIN)) $(if $(STORIES_WITHIN),--stories-within $(STORIES_WITHIN)) $(if $(TURN),--turn $(TURN))
 
 compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; writes a section of docs/reference/compat.md for each of VERSIONS=6.2,7,8
 	PYTHONPATH=tests/support $(BIN)/python -P -m compat.run $(VERSIONS)

@@ -2,7 +2,8 @@
 
 `make test` runs the short form: all tests except those marked `prove`. `make prove` is `--prove`: it runs only those, and the
 full form of tests with two forms. `--times 10` makes the full form ten times as large. `--within 1200` begins no further block
-of a campaign after 1,200 seconds, and `--stories-within` does so for all other tests: CI has an end on slow machines too. The
+of a campaign after 1,200 seconds, and `--stories-within` does so for all other tests: CI has an end on slow machines too. With
+`--turn 5` the sixth test comes first, and the first five last: so such an end does not always leave out the same tests. The
 summary names each test that was left out.
 
 A test has two forms if it takes `seeds`, with the numbers of its mark `campaign(short=500, full=200_000, block=5_000)`, or if
@@ -44,6 +45,12 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="with --prove: begin no other test later (default: no end)",
     )
+    parser.addoption(
+        "--turn",
+        type=int,
+        default=0,
+        help="with --prove: so many tests come last that would be first (default: 0)",
+    )
 
 
 def pytest_configure(config):
@@ -81,6 +88,7 @@ def amount(request, full_form):
     return choose
 
 
+@pytest.hookimpl(tryfirst=True)  # the order of the kinds, which `machine` makes, stays
 def pytest_collection_modifyitems(config, items):
     factor = times(config)
     kept, left = [], []
@@ -90,7 +98,8 @@ def pytest_collection_modifyitems(config, items):
             _lengthen(item, factor)
         elif item.get_closest_marker("campaign") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(CAMPAIGN_S), append=False)
-    items[:] = kept
+    first = config.option.turn % max(1, len(kept)) if factor else 0
+    items[:] = kept[first:] + kept[:first]
     config.hook.pytest_deselected(items=left)
 
 

@@ -98,3 +98,13 @@ def test_no_story_begins_after_the_time_it_is_given(run):
     left = said.partition("left out, its turn came after the 0 s that the stories had:")[2]
     assert "test_long" in left
     assert "test_story" in left
+
+
+def test_full_form_begins_where_it_is_told_and_runs_all_the_same(run):
+    order = ["test_long", "seeds range(0, 10)", "seeds range(10, 20)", "amount 5"]
+    for turn in (1, 4_000_000_002):
+        said = run("--prove", "--turn", str(turn))
+        first = turn % 4
+        assert sorted(order, key=said.index) == order[first:] + order[:first]
+    said = run("--prove")
+    assert sorted(order, key=said.index) == order
